@@ -3,8 +3,9 @@
     python benchmarks/dependencies.py             # of the environment that runs this
     python benchmarks/dependencies.py --markdown  # the table of docs/installation.md
 
-1. The packages that the project is built around are one row: their files and everything that they bring.
-2. Of any other dependency, the row is what would go with it while all the others stay, in MB of 10^6 bytes.
+1. The main packages are one row, which counts their files and all their dependencies.
+2. The row of any other dependency counts the packages that are installed only because of it, in MB of 10^6
+   bytes.
 3. The import time is the minimum CPU time of five new processes that import the module, minus the minimum of
    five processes without an import.
 """

@@ -4,10 +4,10 @@
     python benchmarks/distributed.py --no-ray
 
 1. Each row is one command in a new process. One process, ``--jobs`` and Ray each use a new workspace.
-2. Times are wall times in seconds, from the start of the command to its end. The quality pass has 161
-   questions for three predictors; there is no latency pass.
+2. Times are wall times of the commands in seconds. The quality pass has 161 questions for three predictors;
+   there is no latency pass.
 3. The files that several processes write are compared with the files that one process writes.
-4. The load of the machine before each command is printed, because these times depend on it.
+4. The load of the machine before each command is printed, because the times depend on the load.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ class Case(NamedTuple):
 class Load(NamedTuple):
     """The results of one load, with latencies in ms, memory in MiB and recovery in seconds.
 
-    ``refused`` are the answers 503 that have a ``Retry-After`` and a body with the code ``busy``.
-    ``afterwards`` is the number of right answers to lone requests after the load, of ``LONE`` requests.
+    ``refused`` counts the answers 503 with a ``Retry-After`` and a body with the code ``busy``.
+    ``afterwards`` is the number of correct answers to ``LONE`` single requests after the load.
     """
 
     clients: int

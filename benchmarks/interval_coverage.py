@@ -1,25 +1,28 @@
-"""How often intervals hold the true value, tests reject a true null, and planned power arrives.
+"""Simulate the coverage of intervals, the type I error of tests, and the power that `branchrank power` plans.
 
     python benchmarks/interval_coverage.py                  # every cell; about 5 minutes
     python benchmarks/interval_coverage.py --samples 300    # quicker, noisier
 
-1. Questions lie on pages as those of the bundled sample (154 on 29) or of a set of questions on Symfony's
-   documentation (100 on 83): n of them are drawn, beyond those more are added to the same pages.
-2. Hits and reciprocal ranks are drawn with an intraclass correlation (ICC) of 0 or .5 within pages, in two
-   ways: each page has a rate of its own (a Dirichlet distribution, for hits a beta), or a page shares one
-   outcome with the ICC as the chance, question by question otherwise. The second is the harder: pages are
-   alike only where they agree completely. p is the chance of a hit at rank 1, the same for both systems; in a
-   pair of systems half of the questions get the same outcome from both.
-3. Each sample gets the intervals of the library (now) and the ones that it had before: Wilson's with every
-   question counted as independent, BCa over resampled pages, and for differences z**2 added questions, half
-   of them at -1 and half at 1 (padded).
-4. The interval of a difference is the one beside a verdict: it says of 0 what the test says.
-5. Printed are the shares of samples whose interval holds the true value (goal: .93), in which the test
-   rejects at 5% where both are equal (goal: .05), in which the interval lies within 5 points of 0 where the
-   true difference is 5 points (a false "equivalent"; goal: .025), and in which the test finds the difference
-   that `branchrank power` calls detectable with 80% power. With 2,000 samples a share of .95 is known to .01.
-   Cells whose test rejects in more than 5% of them are drawn again, with ten times as many other samples.
-6. Last come the intervals of a few differing questions, each on a page of its own, padded and now.
+1. Questions are distributed over pages as in the bundled sample (154 questions on 29 pages) or as in a
+   question set about Symfony's documentation (100 questions on 83 pages). n questions are sampled. If n is
+   larger than the set, more questions are added to the same pages.
+2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages, in two
+   ways. With "own rates", each page has a different rate (from a Dirichlet distribution, for hits a beta
+   distribution). With "shared", all questions of a page have the same outcome with a probability equal to the
+   ICC, and independent outcomes otherwise, which is harder for the intervals. p is the probability of a hit
+   at rank 1, equal for both systems. Half of the questions get the same outcome from both systems of a pair.
+3. For each sample, the intervals of the library (now) are compared with earlier methods. Earlier methods are
+   Wilson's interval with every question counted as independent, BCa over resampled pages, and for differences
+   an interval with z**2 added questions, half of them with a difference of -1 and half with 1 (padded).
+4. The interval of a difference is adjusted as in a report, so that it contains 0 if and only if the test does
+   not reject.
+5. The tables have four shares of the samples. They are the coverage (the interval contains the true value, at
+   least .93), the type I error (the test rejects at 5% although the systems are equal, at most .05), a false
+   "equivalent" (the interval is within 5 points of 0 although the true difference is 5 points, at most .025),
+   and the power for the difference that `branchrank power` calls detectable with 80% power. With 2,000
+   samples, the standard deviation of a share of .95 is .005. If a test rejects in more than 5% of the samples
+   of a cell, the cell is simulated again with ten times the number of samples.
+6. The last table has the intervals (padded and now) if only a few questions differ, each on a different page.
 
 ``benchmarks/interval_coverage_graded.py`` does the same for AP and nDCG on few queries.
 """
@@ -55,33 +58,36 @@ STRUCTURES = {
 }
 NUMBERS = (50, 100, 160)
 RATES = (0.1, 0.5, 0.9, 0.98)
-#: (ICC, how pages are drawn, the name in the tables).
+#: The ICC, the way to sample pages, and the name in the tables.
 CLUSTERINGS = ((0.0, "rates", "0"), (0.5, "rates", ".5, own rates"), (0.5, "shared", ".5, shared"))
-#: Reciprocal ranks, and how the questions that miss rank 1 are spread over them.
+#: Reciprocal ranks, and their probabilities for a question without a hit at rank 1.
 RANKS = np.array([1.0, 1 / 2, 1 / 3, 1 / 5, 0.0])
 SPREAD = np.array([0.4, 0.2, 0.1, 0.3])
 AGREEMENT = 0.5
 DELTA = 0.05
 FEW = ((0, 0), (0, 1), (1, 1), (0, 2), (0, 3), (8, 5))
 RESAMPLES = 1_000
-#: The tables of the cells: title, and the field of :class:`Shares`.
+#: The title of each table, and its field of :class:`Shares`.
 TABLES = (
-    ("Coverage of a hit rate (before: Wilson)", "rate"),
-    ("Coverage of a mean reciprocal rank (before: BCa)", "mean"),
-    ("Coverage of a difference of -5 points in hit rate (BCa → padded → now)", "difference"),
+    ("Coverage of a hit rate's interval (Wilson → now)", "rate"),
+    ("Coverage of a mean reciprocal rank's interval (BCa → now)", "mean"),
+    ("Coverage of the interval of a difference of -5 points in hit rate (BCa → padded → now)", "difference"),
     ("Mean width of this interval in hit rate, in points (BCa → padded → now)", "width"),
-    ("Coverage of no difference in mean reciprocal rank (BCa → padded → now)", "mean_difference"),
+    (
+        "Coverage of the interval of no difference in mean reciprocal rank (BCa → padded → now)",
+        "mean_difference",
+    ),
     (
         "Mean width of this interval in mean reciprocal rank, in points (BCa → padded → now)",
         "mean_width",
     ),
-    ("False equivalent: -5 points called within 5 points (BCa → padded → now)", "equivalent"),
-    ("Type I error of the tests: hits, reciprocal ranks", "type_one"),
+    ("Share of false equivalence verdicts for a difference of -5 points (BCa → padded → now)", "equivalent"),
+    ("Type I error of the tests (hits, reciprocal ranks)", "type_one"),
 )
 
 
 class Outcomes(NamedTuple):
-    """Values and their chances."""
+    """Values and their probabilities."""
 
     values: Floats
     chances: Floats
@@ -102,7 +108,7 @@ class Cell(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """What was counted in one cell, before and now: shares of the samples, and mean widths in points."""
+    """The results of one cell for each method (shares of the samples, and mean widths in points)."""
 
     rate: tuple[float, ...]
     mean: tuple[float, ...]
@@ -115,7 +121,7 @@ class Shares(NamedTuple):
 
 
 def page_sizes(structure: str, n: int) -> NDArray[np.int64]:
-    """Questions per page, the largest first."""
+    """Return the number of questions on each page, the largest number first."""
     sizes = STRUCTURES[structure]
     pages = np.repeat(np.arange(len(sizes)), sizes)
     random = np.random.default_rng(n)
@@ -126,17 +132,19 @@ def page_sizes(structure: str, n: int) -> NDArray[np.int64]:
 
 
 def hits(p: float) -> Outcomes:
-    """1 with chance p, else 0."""
+    """Return the outcomes 1 with probability p, and 0 otherwise."""
     return Outcomes(np.array([1.0, 0.0]), np.array([p, 1 - p]))
 
 
 def reciprocal_ranks(p: float) -> Outcomes:
-    """1 with chance p, else a lower rank."""
+    """Return the outcomes 1 with probability p, and a lower reciprocal rank otherwise."""
     return Outcomes(RANKS, np.array([p, *(1 - p) * SPREAD]))
 
 
 def paired(baseline: Outcomes, candidate: Outcomes) -> Outcomes:
-    """Differences of two systems that agree wherever they can on AGREEMENT of the questions."""
+    """Return the differences of two systems that agree as far as possible on the share AGREEMENT of the
+    questions.
+    """
     common = np.minimum(baseline.chances, candidate.chances)
     agreeing = np.diag(common)
     if (left := 1 - common.sum()) > 1e-12:
@@ -156,7 +164,7 @@ def samples(
     count: int,
     random: np.random.Generator,
 ) -> PageTotals:
-    """Page totals of ``count`` samples."""
+    """Return the page totals of ``count`` samples."""
     page = np.repeat(np.arange(len(sizes)), sizes)
     edges = np.cumsum(outcomes.chances)[:-1]
     own = random.random((count, len(page)))
@@ -183,7 +191,7 @@ def samples(
 
 
 def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0.95) -> Bounds:
-    """What the library had before: BCa over pages, and an allowance for unseen pages where all are alike."""
+    """Return the bounds of an earlier method (BCa over pages, with an allowance if all pages are equal)."""
     from scipy.special import ndtr, ndtri
 
     sums, sizes = totals.sums, totals.sizes
@@ -211,13 +219,13 @@ def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0
 
 
 def random_of(cell: Cell, *more: int) -> np.random.Generator:
-    """The stream of one cell."""
+    """Return the random generator of one cell."""
     seeds = [cell.n, int(100 * cell.icc), int(100 * cell.p), len(cell.model), *more]
     return np.random.default_rng(seeds)
 
 
 def measure(cell: Cell, count: int, *, before: bool = True) -> Shares:
-    """Simulate one cell; BCa, ``before``, takes most of the time."""
+    """Simulate one cell. The earlier methods (``before``) need most of the time."""
     random = random_of(cell)
     sizes = page_sizes(cell.structure, cell.n)
 
@@ -258,7 +266,7 @@ def measure(cell: Cell, count: int, *, before: bool = True) -> Shares:
 
 
 def type_one_again(cell: Cell, which: int, count: int) -> float:
-    """The type I error of a cell on ``count`` other samples: of hits (0) or of reciprocal ranks (1)."""
+    """Return the type I error of a cell on ``count`` new samples, for hits (0) or reciprocal ranks (1)."""
     of = (hits, reciprocal_ranks)[which](cell.p)
     sizes = page_sizes(cell.structure, cell.n)
     null = samples(paired(of, of), sizes, cell.icc, cell.model, count, random_of(cell, which, 1))
@@ -266,7 +274,7 @@ def type_one_again(cell: Cell, which: int, count: int) -> float:
 
 
 def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[str, str]:
-    """Bounds in points, before and now, where the first questions of so many pages differ."""
+    """Return the bounds in points, before and now, if some questions differ, each on a different page."""
     sizes = np.array(STRUCTURES[structure], dtype=np.float64)
     sums = np.zeros((1, len(sizes)))
     sums[0, :won], sums[0, won : won + lost] = 1.0, -1.0
@@ -280,7 +288,7 @@ def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[st
 
 
 def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, ...]:
-    """Detectable differences before and now, with the power that each has."""
+    """Return the detectable differences before and now, each with its simulated power."""
     sizes = np.array(STRUCTURES[structure])
     n = int(sizes.sum())
     planned = SharedPages(page_size=pages_alone(len(sizes)), icc=icc)
@@ -300,7 +308,7 @@ def delivered(structure: str, icc: float, model: str, disagreement: float, count
 
 
 def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> None:
-    """Print the shares of this name, a row for each way of drawing samples."""
+    """Print the shares of one field, with a row for each way of sampling."""
     join = ", " if name == "type_one" else " → "
     table(
         ("pages of", "n", "pages", "ICC", *(f"p = {p:g}".replace("0.", ".") for p in RATES)),
@@ -318,7 +326,7 @@ def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> 
 
 
 def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> None:
-    """Print the worst shares, after another look at the tests that rejected too often."""
+    """Print the worst shares, after simulating the tests again that rejected too often."""
     now = [shares for cells in found.values() for shares in cells]
     coverage = [each[-1] for s in now for each in (s.rate, s.mean, s.difference, s.mean_difference)]
     models = {name: (icc, model) for icc, model, name in CLUSTERINGS}
@@ -331,15 +339,18 @@ def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
     ]
     print(
         f"\nNow: least coverage {short(min(coverage))}, largest type I error "
-        f"{short(max(share for s in now for share in s.type_one))}, largest share of false equivalents "
-        f"{short(max(s.equivalent[-1] for s in now))}; samples without an interval: "
+        f"{short(max(share for s in now for share in s.type_one))}, largest share of "
+        f"false equivalence verdicts {short(max(s.equivalent[-1] for s in now))}; "
+        "samples without an interval: "
         f"{np.mean(np.isnan(coverage)):.0%}."
     )
     if again:
         error = 1.96 * np.sqrt(ALPHA * (1 - ALPHA) / (10 * count))
         print(
-            f"\nThe {len(again)} tests that rejected in more than 5% of samples, on {10 * count:,} others: "
-            f"{min(again):.4f} to {max(again):.4f}, {np.mean(again):.4f} on average (one is known to "
+            f"\nThe {len(again)} tests that rejected in more than 5% of samples rejected on {10 * count:,} "
+            "new samples in a share of "
+            f"{min(again):.4f} to {max(again):.4f}, {np.mean(again):.4f} on average (95% margin of error of "
+            f"a share: "
             f"{error:.4f})."
         )
 
@@ -360,7 +371,7 @@ def main() -> None:
         print(f"\n### {title}\n")
         shares_table(found, name)
     summarise(found, count)
-    print("\n### Power where `branchrank power` says 80%\n")
+    print("\n### Power for the difference that `branchrank power` plans with 80%\n")
     table(
         ("pages of", "ICC", "disagreement", "detectable before", "power", "detectable now", "power"),
         (
@@ -370,7 +381,7 @@ def main() -> None:
             for disagreement in (0.2, 0.4)
         ),
     )
-    print("\n### Few differing questions: the interval in points\n")
+    print("\n### Intervals in points with few differing questions\n")
     table(
         ("pages of", "confidence", *(f"{won} won, {lost} lost" for won, lost in FEW)),
         (

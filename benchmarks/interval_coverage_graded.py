@@ -1,16 +1,16 @@
-"""How often the interval of a difference holds for graded measures: AP and nDCG on few queries.
+"""Simulate the coverage of a difference's interval for graded measures (AP and nDCG) on few queries.
 
     python benchmarks/interval_coverage_graded.py                  # every cell; about 2 minutes
     python benchmarks/interval_coverage_graded.py --samples 300    # quicker, noisier
 
-1. Both systems' scores are beta-distributed and correlated (a Gaussian copula); either may find nothing and
-   score 0, and a share of the queries are ties. Each query is a page of its own. In half of the cells both
-   systems are equal; in the other half the candidate has a higher mean.
-2. Each sample gets the interval of the library (now) and the one that it had before: z**2 added questions,
-   half of them at -1 and half at 1 (padded).
-3. Printed are the shares of samples whose interval holds the true difference (goal: .93), beside the test
-   where the test decides about 0; the mean widths; the shares in which the interval alone and the test
-   disagree about 0; and the shares in which the test rejects at 5%.
+1. Both systems' scores are beta-distributed and correlated (a Gaussian copula). A share of the scores is 0,
+   and a share of the queries are ties. Each query is on a different page. In half of the cells both systems
+   are equal; in the other half the candidate has a higher mean.
+2. For each sample, the interval of the library (now) is compared with an earlier interval (padded), which
+   added z**2 questions, half of them with a difference of -1 and half with 1.
+3. The table has the coverage of the interval after its adjustment to the test (at least .93), the mean
+   widths, the shares of samples in which the unadjusted interval and the test disagree about 0, and the
+   shares in which the test rejects at 5%.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUERIES = (20, 50, 300)
 
 
 class Kind(NamedTuple):
-    """How scores are drawn: shares of ties and of zeros, two beta distributions, and their correlation."""
+    """The distribution of scores (shares of ties and of zeros, two beta distributions, their correlation)."""
 
     ties: float
     zeros: float
@@ -46,7 +46,7 @@ KINDS = {
 
 
 def quantiles(shape: tuple[float, float], normal: Floats) -> Floats:
-    """The beta quantiles where the normal distribution has ``normal``."""
+    """Transform standard normal values into values of a beta distribution with the same quantiles."""
     from scipy.special import ndtr
     from scipy.stats import beta
 
@@ -55,7 +55,7 @@ def quantiles(shape: tuple[float, float], normal: Floats) -> Floats:
 
 
 def differences(kind: Kind, queries: int, count: int, *, equal: bool) -> Floats:
-    """Differences (count, queries), candidate - baseline."""
+    """Return the sampled differences (candidate - baseline) as an array of shape (count, queries)."""
     random = np.random.default_rng([queries, int(100 * kind.ties), int(equal)])
     size = (count, queries)
     first = random.standard_normal(size)
@@ -69,13 +69,13 @@ def differences(kind: Kind, queries: int, count: int, *, equal: bool) -> Floats:
 
 
 def true_difference(kind: Kind) -> float:
-    """The expected difference of a candidate that is not equal."""
+    """Return the expected difference of the better candidate."""
     (a, b), (c, d) = kind.baseline, kind.candidate
     return (1 - kind.ties) * (1 - kind.zeros) * (c / (c + d) - a / (a + b))
 
 
 class Shares(NamedTuple):
-    """What was counted in one cell: before and now."""
+    """The results of one cell, before and now."""
 
     held: tuple[float, ...]
     width: tuple[float, ...]

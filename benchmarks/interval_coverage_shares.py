@@ -1,4 +1,4 @@
-"""What the simulations of intervals count, and their tables; ``interval_coverage*.py`` share it."""
+"""Compute and print the shares for the simulations in ``interval_coverage*.py``."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ Floats = NDArray[np.float64]
 Bounds = tuple[Floats, Floats]
 
 ALPHA = 0.05
-#: Sign patterns that a test draws where it does not count all of them.
+#: Number of sampled sign patterns, if there are too many patterns to count all.
 DRAWS = 1_999
 
 
 def holds(bounds: Bounds | None, truth: float) -> float:
-    """The share of the intervals that contain the true value; NaN without intervals."""
+    """Return the share of the intervals that contain the true value; NaN without intervals."""
     if bounds is None:
         return float("nan")
     return float(np.mean((bounds[0] <= truth + 1e-12) & (truth - 1e-12 <= bounds[1])))
 
 
 def within(bounds: Bounds | None, delta: float) -> float:
-    """The share of the intervals strictly between -delta and delta."""
+    """Return the share of the intervals that are strictly between -delta and delta."""
     if bounds is None:
         return 0.0
     return float(np.mean((bounds[0] > -delta) & (bounds[1] < delta)))
 
 
 def width(bounds: Bounds | None) -> float:
-    """The mean width in points."""
+    """Return the mean width of the intervals in points."""
     return float("nan") if bounds is None else float(100 * np.mean(bounds[1] - bounds[0]))
 
 
 def rejected(totals: PageTotals) -> NDArray[np.bool_]:
-    """Whether the test rejects, for each sample."""
+    """Return for each sample whether the test rejects."""
     return np.array([sign_flip(sums, draws=DRAWS).p < ALPHA for sums in totals.sums])
 
 
 def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
-    """What the library had before for differences: half of z**2 added questions at -1, half at 1."""
+    """Return the bounds of an earlier method, which adds z**2 questions with differences of -1 and 1."""
     questions = mean_padding(level).questions
     n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))
     if n is None:
@@ -58,7 +58,7 @@ def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
 
 
 def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[np.bool_]) -> Bounds | None:
-    """The intervals as they stand beside a verdict."""
+    """Return the intervals after their adjustment to the test, as in a report."""
     if bounds is None:
         return None
     found = [
@@ -69,7 +69,7 @@ def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[
 
 
 def short(share: float) -> str:
-    """``.957``; widths, in points, with one digit."""
+    """Return a share as ``.957``, and a width in points with one decimal."""
     return f"{share:.1f}" if share > 1 else f"{share:.3f}".removeprefix("0")
 
 

@@ -1,13 +1,13 @@
-"""What late interaction costs: size and build time of token vectors, and the time of each query.
+"""Measure the size and the build time of token vectors, and the query times of late interaction.
 
     python benchmarks/late_interaction.py [CORPUS] [--embedder all-MiniLM-L6-v2] [--queries 200]
 
 1. The corpus (default: this project's docs) is indexed without token vectors, then with them as int8 and as
    fp16. Sizes and times are scaled to 10,000 chunks.
-2. The headings of the corpus are asked as queries of `late-interaction`, one at a time, in one process, with
-   nothing remembered from query to query. "Beside the embedding" is reading the candidates' token vectors and
-   their MaxSim. Without kept vectors the candidates are embedded again (cold), or read from the workspace's
-   cache (warm).
+2. The headings of the corpus are the queries of `late-interaction`. They run one at a time in one process,
+   without a memo. "Beside the embedding" is the time to read the candidates' token vectors and to compute
+   MaxSim. If the index has no token vectors, the candidates are embedded for each query (cold) or read from
+   the workspace's cache (warm).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def print_index(index: Index, precision: str) -> None:
-    """Size and time of the token vectors, for 10,000 chunks."""
+    """Print the size and the build time of the token vectors, scaled to 10,000 chunks."""
     scale = SCALE / len(index.chunks)
     folder = index.directory / "tokens"
     size = sum(path.stat().st_size for path in folder.iterdir()) if precision != "none" else 0
@@ -68,7 +68,7 @@ def print_index(index: Index, precision: str) -> None:
 def times(
     workspace: WorkspaceFolder, index: Index, queries: Sequence[str], *, cached: bool = False
 ) -> list[dict[str, float]]:
-    """The stage times of each query, in milliseconds."""
+    """Return the stage times of each query, in milliseconds."""
     (system,) = builtin_systems(("late-interaction",), workspace.settings)
     cache = workspace.open_token_cache if cached else None
     with Engine(
@@ -80,7 +80,7 @@ def times(
 
 
 def print_queries(name: str, found: Sequence[dict[str, float]]) -> None:
-    """Median and 95th percentile of the query's own token vectors, and of what is done with them."""
+    """Print percentiles of the time to embed the query's tokens, and of the remaining time."""
     for label, stages in (("query's token vectors", ("embed tokens",)), ("beside the embedding", BESIDE)):
         taken = [sum(each.get(stage, 0.0) for stage in stages) for each in found]
         p50, p95 = np.percentile(taken, [50, 95])

@@ -1,22 +1,23 @@
-"""The three predictors of the plan (local, pageindex, hybrid) with LLMs of known accuracy, and a real one.
+"""Benchmark local, pageindex and hybrid with scripted LLMs of known accuracy and with a real LLM.
 
-1. ``record`` asks every question of local, of pageindex and hybrid without an LLM, and of both with four
-   scripted LLMs, which know the gold from the question file:
+1. ``record`` runs local, pageindex and hybrid without an LLM, and pageindex and hybrid with four scripted
+   LLMs, which read the gold in the question file:
 
-   - ``perfect`` names what holds the gold or leads to it; where nothing shown does, it draws at random
-   - ``right-70`` does the same for 70 of 100 questions, drawn by the question, and is misled for the rest:
-     it names anything but the gold
-   - ``random`` names entries in any order
+   - ``perfect`` names the entries with the gold or their ancestors; without such an entry, any entries
+   - ``right-70`` does the same for 70 of 100 questions (sampled with the question's text as seed), and names
+     entries without the gold for the other questions
+   - ``random`` names entries in a random order
    - ``first-shown`` names entries in the order in which the prompt shows them
 
-   With ``--base-url`` it also asks a real model, ``MODEL_QUESTIONS`` questions with short prompts.
-2. Calls are recorded through ``--llm-record``. Of each call ``calls.jsonl`` keeps the digest that a cassette
-   finds it by, the question's id, the stage, the labels that the reply names, and tokens: no prompt.
-3. ``replay`` makes cassettes from ``calls.jsonl`` again, repeats both runs from them without any server,
-   and compares every figure with ``figures.json``. It needs the corpus and the questions, since a call is
-   found by the digest of its prompt.
+   With ``--base-url``, ``record`` also runs a real model on ``MODEL_QUESTIONS`` questions with short prompts.
+2. Calls are recorded with ``--llm-record``. ``calls.jsonl`` has the digest of each call (the key in a
+   cassette), the question's id, the stage, the labels in the reply, and the tokens. It has no prompts.
+3. ``replay`` creates cassettes from ``calls.jsonl``, repeats both runs without a server, and compares every
+   figure with ``figures.json``. A replay needs the corpus and the questions, because the key of a call is the
+   digest of its prompt.
 4. ``record`` writes calls, figures, plots and the page. Without ``--base-url``, or with ``--only scripted``,
-   the real model's kept calls are replayed, with ``--only model`` those of the scripts.
+   the recorded calls of the real model are replayed. With ``--only model``, the recorded calls of the
+   scripted LLMs are replayed.
 
     python benchmarks/llm_abc.py record DATA_DIR QUESTIONS [--base-url URL] [--only scripted|model]
         [--cassettes FOLDER]
@@ -63,7 +64,7 @@ CALLS, FIGURES, PAGE = KEPT / "calls.jsonl", KEPT / "figures.json", RESULTS / "l
 MODEL = "smollm2"
 MODEL_QUESTIONS = 20
 ACCURACY = 0.7
-#: A server that is never asked.
+#: The address of a server that is never contacted.
 NOWHERE = "http://127.0.0.1:9/v1"
 ARMS = ("perfect", "right-70", "random", "first-shown")
 MODEL_SETTINGS = {
@@ -80,7 +81,7 @@ MODEL_SETTINGS = {
 
 
 def named(arm: str, shown: dict[str, str], gold: Gold, query: str) -> list[str]:
-    """The labels that a scripted LLM names, best first."""
+    """Return the labels that a scripted LLM names, best first."""
     if arm == "first-shown":
         return list(shown)
     drawn = chance(shown, gold)
@@ -93,7 +94,7 @@ def named(arm: str, shown: dict[str, str], gold: Gold, query: str) -> list[str]:
 
 
 def script(workspace: Workspace, questions: Path) -> Any:
-    """The scripted server: the model's name says how it answers."""
+    """Return the function of the scripted server, which answers according to the model's name."""
     golds = {each.question: known_gold(workspace.tree, each) for each in load_questions(questions)}
 
     def answer(chat: Chat, number: int) -> Action:
@@ -109,7 +110,7 @@ def script(workspace: Workspace, questions: Path) -> Any:
 
 
 def scripted_systems(workspace: Workspace, url: str) -> list[str | System]:
-    """The three predictors without an LLM, then pageindex and hybrid with each scripted one."""
+    """Return the three predictors without an LLM, then pageindex and hybrid with each scripted LLM."""
     asking = {"hybrid.base_url": url, "hybrid.model": "m", "pageindex.base_url": url, "pageindex.model": "m"}
     systems: list[str | System] = ["local", "pageindex", "hybrid"]
     with Workspace.open(workspace.data_dir, settings=asking) as asked:
@@ -124,7 +125,7 @@ def scripted_systems(workspace: Workspace, url: str) -> list[str | System]:
 def run(
     data_dir: Path, questions: Path, reports: Path, cassette: Path, *, url: str, how: str, model: bool
 ) -> Run:
-    """The run of the scripted LLMs or of the model, recorded into the cassette or replayed from it."""
+    """Run the scripted LLMs or the real model, and record the calls or replay them from the cassette."""
     settings: dict[str, object] = {f"llm.{how}": str(cassette)}
     options: dict[str, Any] = {"experiment": "llm-scripted", "baseline": "hybrid"}
     if model:
@@ -144,13 +145,14 @@ def run(
 
 
 def kept_calls(cassette: Path) -> list[KeptCall]:
-    """A cassette's calls with the labels that the replies name, and nothing else of their texts."""
+    """Return the calls of a cassette, with replies that contain only their labels."""
     with Cassette(cassette, readonly=True) as opened:
         return [msgspec.structs.replace(call, recorded=bare(call)) for call in opened.calls()]
 
 
 def bare(call: KeptCall) -> Recorded:
-    """A call's outcome, with the reply cut to its labels; it is parsed to the same result as the whole reply.
+    """Return a call's outcome, with the reply cut to its labels, which give the same result as the whole
+    reply.
 
     Times are kept of the model alone: those of a script say nothing.
     """
@@ -168,7 +170,9 @@ def bare(call: KeptCall) -> Recorded:
 
 
 def line(call: KeptCall) -> bytes:
-    """A line of ``calls.jsonl``: key, model, question, stage, outcome, labels, tokens, ms, attempt."""
+    """Return a call as a line of ``calls.jsonl`` (key, model, question, stage, outcome, labels, tokens, ms,
+    attempt).
+    """
     reply = call.recorded.reply
     labels = " ".join(json.loads(reply.text).get("ids", [])) if reply.text else ""
     spent = [reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_tokens]
@@ -177,7 +181,7 @@ def line(call: KeptCall) -> bytes:
 
 
 def read_call(text: bytes) -> KeptCall:
-    """The call of a line."""
+    """Return the call in a line of ``calls.jsonl``."""
     key, model, question, stage, outcome, labels, prompt, completion, cached, ms, attempt = json.loads(text)
     usage = Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, reported=True)
     said = json.dumps({"ids": labels.split()}) if outcome == "ok" else ""
@@ -187,7 +191,7 @@ def read_call(text: bytes) -> KeptCall:
 
 
 def restored(folder: Path, *, model: bool) -> Path:
-    """A cassette made from ``calls.jsonl``."""
+    """Create a cassette from ``calls.jsonl``."""
     path = folder / ("model.sqlite" if model else "scripted.sqlite")
     calls = [read_call(text) for text in CALLS.read_bytes().splitlines()]
     with Cassette(path) as cassette:
@@ -196,7 +200,7 @@ def restored(folder: Path, *, model: bool) -> Path:
 
 
 def figures(made: Run) -> dict[str, Any]:
-    """What the page says of a run, and the digest of its rows."""
+    """Return the figures of a run that the page shows, and the digest of the run's rows."""
     columns = ("strict_hit@1", "strict_hit@5", "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
     rows = [
         {
@@ -220,7 +224,7 @@ def figures(made: Run) -> dict[str, Any]:
 
 
 def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
-    """Both runs from the kept calls, without a server."""
+    """Replay both runs from the recorded calls, without a server."""
     models = {read_call(text).model for text in CALLS.read_bytes().splitlines()}
     made = {}
     for name in ("scripted", "model") if MODEL in models else ("scripted",):
@@ -232,14 +236,14 @@ def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
 
 
 def recorded_model(data_dir: Path, questions: Path, folder: Path, base_url: str) -> list[KeptCall]:
-    """The real model's calls; what its cassette holds already is not asked again."""
+    """Return the calls of the real model. Calls that are already in its cassette are not repeated."""
     cassette = folder / "model.sqlite"
     run(data_dir, questions, folder / "recorded", cassette, url=base_url, how="record", model=True)
     return kept_calls(cassette)
 
 
 def recorded_scripts(data_dir: Path, questions: Path, folder: Path) -> list[KeptCall]:
-    """The scripted LLMs' calls. Raises ``RuntimeError`` when one failed."""
+    """Return the calls of the scripted LLMs. Raises ``RuntimeError`` if a call failed."""
     cassette = folder / "scripted.sqlite"
     cassette.unlink(missing_ok=True)
     with Workspace.open(data_dir) as workspace, ScriptedLLM(script(workspace, questions)) as server:
@@ -247,12 +251,12 @@ def recorded_scripts(data_dir: Path, questions: Path, folder: Path) -> list[Kept
         url = server.base_url
         made = run(data_dir, questions, folder / "recorded", cassette, url=url, how="record", model=False)
     if failed := [call for call in made.ledger if call.outcome != "ok"]:
-        raise RuntimeError(f"{len(failed)} scripted calls failed, the first with {failed[0].outcome!r}")
+        raise RuntimeError(f"{len(failed)} scripted calls failed, the first call with {failed[0].outcome!r}")
     return kept_calls(cassette)
 
 
 def write_calls(calls: Sequence[KeptCall]) -> None:
-    """Write ``calls.jsonl`` with these calls of their models, and those of other models that it has."""
+    """Write ``calls.jsonl`` with these calls, and keep its calls of other models."""
     models = {call.model for call in calls}
     before = [read_call(text) for text in CALLS.read_bytes().splitlines()] if CALLS.exists() else []
     kept = [*calls, *(call for call in before if call.model not in models)]
@@ -261,7 +265,7 @@ def write_calls(calls: Sequence[KeptCall]) -> None:
 
 
 def write_page(data_dir: Path, questions: Path) -> None:
-    """Replay the kept calls, and write figures, plots and page."""
+    """Replay the recorded calls, and write figures, plots and page."""
     with tempfile.TemporaryDirectory() as scratch:
         made = replayed(data_dir, questions, Path(scratch))
         found = {name: figures(each) for name, each in made.items()}
@@ -274,7 +278,7 @@ def write_page(data_dir: Path, questions: Path) -> None:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The predictors of a run as a table."""
+    """Return the predictors of a run as a Markdown table."""
     lines = [
         "| predictor | LLM | strict @1 / @5 | relaxed @1 / @5 | strict MRR@5 | calls | tokens | fallbacks |",
         "| --- | --- | --- | --- | --- | ---: | ---: | ---: |",
@@ -289,7 +293,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
-    """The results page. The verdicts follow from the rows, and their wording is no figure."""
+    """Return the results page. The verdicts are computed from the rows, and their wording is not compared."""
     template = (Path(__file__).with_name("llm_abc_page.md")).read_text(encoding="utf-8")
     values = {}
     for name in ("scripted", "model"):
@@ -306,12 +310,12 @@ def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
 
 
 def differences(data_dir: Path, questions: Path) -> list[str]:
-    """The figures in which a replay differs from what is written down."""
+    """Return the figures of a replay that differ from ``figures.json``."""
     known = json.loads(FIGURES.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as scratch:
         found = {name: figures(each) for name, each in replayed(data_dir, questions, Path(scratch)).items()}
     return [
-        f"{name}: {key} is {found.get(name, {}).get(key)}, written down: {value}"
+        f"{name}: {key} is {found.get(name, {}).get(key)}, figures.json has {value}"
         for name, each in known.items()
         for key, value in each.items()
         if found.get(name, {}).get(key) != value
@@ -323,16 +327,18 @@ def main() -> int:
     parser.add_argument("mode", choices=["record", "replay"])
     parser.add_argument("data_dir", type=Path)
     parser.add_argument("questions", type=Path)
-    parser.add_argument("--base-url", default="", help=f"server of {MODEL}; default: replay its kept calls")
+    parser.add_argument(
+        "--base-url", default="", help=f"server of {MODEL}; default: replay its recorded calls"
+    )
     parser.add_argument("--only", nargs="+", choices=["scripted", "model"], default=["scripted", "model"])
-    parser.add_argument("--cassettes", type=Path, help="folder of the cassettes; default: a temporary one")
+    parser.add_argument("--cassettes", type=Path, help="folder of the cassettes; default: a temporary folder")
     options = parser.parse_args()
     if options.mode == "replay":
         try:
             found = differences(options.data_dir, options.questions)
         except ReplayError as error:
             found = [error.message]
-        print("\n".join(found) or "every figure is as written down")
+        print("\n".join(found) or "every figure is reproduced")
         return 1 if found else 0
     with ExitStack() as opened:
         folder = options.cassettes or Path(opened.enter_context(tempfile.TemporaryDirectory()))

@@ -1,11 +1,11 @@
-"""Overhead of one LLM call in BranchRank against a bare HTTP post to the same server.
+"""Measure the overhead of one LLM call in BranchRank, compared with an HTTP post to the same server.
 
-1. A server in a process of its own answers every chat request at once with the same completion.
-2. The routes take turns with a prompt of the size of a rerank, each call with other content: a bare post on a
-   kept connection, the client, the gateway with its ledger, the gateway with a cassette (one durable
-   commit per call), and a call that the cassette answers.
-3. Printed are the median and the 95th percentile of the milliseconds per call, and the median's distance
-   from the bare post.
+1. A server in another process answers every chat request immediately with the same completion.
+2. Five routes are timed alternately. They are an HTTP post on an open connection, the client, the gateway
+   with its ledger, the gateway with a cassette (one durable commit per call), and a call that the cassette
+   answers. Each prompt has the size of a rerank prompt and different content.
+3. The table has the median and the 95th percentile of the milliseconds per call, and the difference between
+   the median and the HTTP post's median.
 
     python benchmarks/llm_overhead.py [--calls 300]
 """

@@ -1,12 +1,14 @@
-"""Strict hit rates of the ways to order the passages of a pool of sections, without an LLM.
+"""Compare the strict hit rates of several orders of a pool's passages, without an LLM.
 
     python benchmarks/passage_order.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
-1. `local` by RRF and by score fusion, and `hybrid` with one passage of each section or all of the pool's.
-2. A scripted reranker that puts a section with the gold at place ``p`` of the pool, the others behind in
-   their order. For p = 1 it is perfect. The ceiling is the share of questions whose gold is in the pool.
+1. The rows are `local` with RRF and with score fusion, and `hybrid` with one passage per section or with all
+   passages of the pool.
+2. A scripted reranker moves a section with gold to position ``p`` of the pool, without another change of the
+   order. With p = 1 the reranker is perfect. The ceiling is the share of questions whose gold is in the pool.
 
-Rates are percent of the questions with gold: strict hit@1, @5 and @10, and lines per hit of the first five.
+The columns are strict hit@1, @5 and @10, in percent of the questions with gold, and the lines per hit of the
+first five hits.
 """
 
 from __future__ import annotations
@@ -37,12 +39,12 @@ SYSTEMS = {
 
 
 def right(hit: Hit, question: Question) -> bool:
-    """Whether a hit is strictly right."""
+    """Return whether a hit counts as a strict hit."""
     return any(is_strict(hit, item, question) for item in question.gold)
 
 
 def line(name: str, answers: Sequence[tuple[Question, Sequence[Hit]]]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     rates = [
         100 * sum(any(right(hit, question) for hit in hits[:k]) for question, hits in answers) / len(answers)
         for k in (1, 5, 10)
@@ -52,7 +54,7 @@ def line(name: str, answers: Sequence[tuple[Question, Sequence[Hit]]]) -> str:
 
 
 def placed(sections: Sequence[str], good: Callable[[str], bool], place: int) -> list[str]:
-    """The sections with the first good one at a place, from 1; unchanged where none is good."""
+    """Return the sections with the first correct section moved to a position (from 1)."""
     best = next(filter(good, sections), None)
     others = [section for section in sections if section != best]
     return others if best is None else [*others[: place - 1], best, *others[place - 1 :]]
@@ -94,7 +96,7 @@ def main() -> None:
                     good = {section_of[key] for key in passages.ids if (key, question.id) in gold}
                     led = order_by(passages, section_of, placed(sections, good.__contains__, place))
                     answers.append((question, [hits[key] for key in led.ids[:10]]))
-                print(line(f"a right section at place {place}, {way}", answers))
+                print(line(f"a correct section at position {place}, {way}", answers))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Qdrant in this process: a warm hybrid query under 10,000 vectors, beside qdrant-client's local mode.
+"""Measure a hybrid query of Qdrant in this process, and of qdrant-client's local mode.
 
 1. ``--points`` random unit vectors with texts of Zipf-distributed words fill a hybrid collection.
-2. Queries run one at a time after a warm-up; the embedding is not counted. The bar is 25 ms at the 95th
-   percentile (the promise of the system's description is 500 ms).
-3. A delay is put into each branch: the whole takes about one delay, not two.
+2. Queries run one at a time after a warm-up. The limit is 25 ms at the 95th percentile (the system's
+   description promises 500 ms).
+3. A delay is added to each branch. The query takes about one delay longer and not two, because the branches
+   run concurrently.
 4. With ``--compare N`` the same N points go through qdrant-client's local mode as well (slow).
 
     python benchmarks/qdrant_hybrid.py [--points 9999] [--dimension 768] [--compare 2000]
@@ -35,9 +36,9 @@ SEED = 42
 
 
 class Hybrid:
-    """Both searches of a collection side by side, fused by RRF, as the predictor ``qdrant`` runs them.
+    """Run both searches of a collection concurrently and fuse them by RRF, like the predictor ``qdrant``.
 
-    The queries' vectors are given, so that no embedding is timed.
+    The vectors of the queries are computed in advance, so that no embedding is timed.
     """
 
     def __init__(self, collection: EmbeddedCollection, vectors: dict[str, Vectors]) -> None:
@@ -78,13 +79,13 @@ def main() -> None:
     p95 = embedded(points, queries)
     if arguments.compare:
         client_local(points[: arguments.compare], queries[:20])
-    print(f"\np95 of a warm hybrid query: {p95:.2f} ms; the bar is {BAR_MS:g} ms")
+    print(f"\np95 of a warm hybrid query: {p95:.2f} ms; the limit is {BAR_MS:g} ms")
     if p95 > BAR_MS:
         raise SystemExit("the bar is missed")
 
 
 def generated(count: int, dimension: int, queries: int) -> tuple[list[Point], list[tuple[str, Vectors]]]:
-    """Points with 120 words each, and queries of six words with a vector each."""
+    """Return points of 120 words each, and queries of six words each, all with vectors."""
     rng = np.random.default_rng(SEED)
 
     def vectors(rows: int) -> Vectors:
@@ -102,7 +103,7 @@ def generated(count: int, dimension: int, queries: int) -> tuple[list[Point], li
 
 
 def embedded(points: list[Point], queries: list[tuple[str, Vectors]]) -> float:
-    """Time the engine that BranchRank embeds; returns the p95 of a hybrid query in ms."""
+    """Time BranchRank's embedded engine, and return the p95 of a hybrid query in ms."""
     dimension = len(points[0].vector)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
@@ -129,7 +130,7 @@ def embedded(points: list[Point], queries: list[tuple[str, Vectors]]) -> float:
         )
         delay(collection)
         report(
-            f"hybrid, {DELAY_S * 1000:g} ms put into each branch",
+            f"hybrid, {DELAY_S * 1000:g} ms delay in each branch",
             len(points),
             filled,
             [timed(lambda t=t: search.search(t, TOP)) for t, _ in queries[:20]],
@@ -139,7 +140,7 @@ def embedded(points: list[Point], queries: list[tuple[str, Vectors]]) -> float:
 
 
 def delay(collection: EmbeddedCollection) -> None:
-    """Let each branch of the collection take longer."""
+    """Add a delay to each branch of the collection."""
 
     def slow(method: Callable[..., list[Scored]]) -> Callable[..., list[Scored]]:
         def call(*arguments: Any) -> list[Scored]:
@@ -153,7 +154,7 @@ def delay(collection: EmbeddedCollection) -> None:
 
 
 def client_local(points: list[Point], queries: list[tuple[str, Vectors]]) -> None:
-    """Time qdrant-client's local mode: the same points, the same two searches, two threads."""
+    """Time qdrant-client's local mode with the same points, the same two searches and two threads."""
     from qdrant_client import QdrantClient, models
 
     encoder = Bm25Encoder()
@@ -195,14 +196,14 @@ def client_local(points: list[Point], queries: list[tuple[str, Vectors]]) -> Non
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Milliseconds of one call."""
+    """Return the milliseconds of one call."""
     started = time.perf_counter()
     call()
     return (time.perf_counter() - started) * 1000
 
 
 def report(what: str, points: int, filled: float, taken: list[float]) -> float:
-    """Print a row; returns the p95."""
+    """Print a row of the table, and return the p95."""
     p50, p95 = np.percentile(taken, [50, 95])
     print(f"| {what} | {points} | {filled:.1f} | {p50:.2f} | {p95:.2f} |")
     return float(p95)

@@ -1,16 +1,17 @@
-"""Late interaction step by step, on the question sets that `ranking_sets.toml` pins.
+"""Benchmark the steps from `local` to late interaction, on the question sets in `ranking_sets.toml`.
 
     python benchmarks/ranking.py digests WORK
     python benchmarks/ranking.py run WORK [SET ...]
     python benchmarks/ranking.py tables WORK [--plot docs/results/ranking.svg]
 
 1. `WORK/CORPUS` is a workspace, `WORK/questions/CORPUS.jsonl` its questions. `docs/results/ranking.md` has
-   the commands that make them.
+   the commands that create both.
 2. A set is a seeded sample of the questions whose gold is a section or a page. `digests` prints the digest of
-   each; a set whose digest is not the pinned one is refused.
+   each set. A set whose digest differs from the digest in the file is refused.
 3. `run` runs `examples/ranking.toml` on each set, into `WORK/reports/SET`.
 4. `tables` prints rates per set, and the comparisons on the mined questions of several corpora together. Each
-   step is compared with the one before it, all steps as one family (Holm, Bonferroni), pages as clusters.
+   step is compared with the previous step. All steps are one family (Holm, Bonferroni), and pages are
+   clusters.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from branchrank.runs.estimates import estimate
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENT = ROOT / "examples" / "ranking.toml"
-#: Candidate and baseline of each comparison.
+#: The candidate and the baseline of each comparison.
 STEPS = (
     ("late-interaction", "local"),
     ("score", "local"),
@@ -48,18 +49,19 @@ STEPS = (
     ("local-grown", "local"),
     ("hybrid", "local"),
 )
-#: The one comparison that was declared for each of these sets, before it was run.
+#: The comparison that was declared for each of these sets before its first run.
 DECLARED = {"symfony + django, further sections": STEPS[:1]}
-#: Of these the lower bound at @5 is printed.
+#: The two systems whose lower bound at @5 is printed.
 MARGIN = ("hybrid", "local")
 STRICT = ("strict_hit@1", "strict_hit@5")
 MEASURES = (*STRICT, "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
 
 
 class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
-    """``sample`` questions (0: all) of a corpus, drawn by ``seed``; ``pool`` sets are put together.
+    """A set of ``sample`` questions (0 means all) of a corpus, sampled with ``seed``. Sets with the same
+    ``pool`` are combined.
 
-    ``rest_of`` names a set whose questions are left out.
+    ``rest_of`` names a set whose questions are excluded.
     """
 
     name: str
@@ -74,14 +76,14 @@ class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_sets(names: Sequence[str] = ()) -> list[QuestionSet]:
-    """The sets of those names, or all."""
+    """Return the sets with these names, or all sets."""
     content = Path(__file__).with_name("ranking_sets.toml").read_bytes()
     sets = msgspec.toml.decode(content, type=dict[str, list[QuestionSet]])["sets"]
     return [each for each in sets if not names or each.name in names]
 
 
 def drawn(work: Path, each: QuestionSet) -> list[Question]:
-    """The questions of a set."""
+    """Return the questions of a set."""
     path = work / "questions" / f"{each.questions or each.corpus}.jsonl"
     loaded = [
         question
@@ -99,12 +101,12 @@ def run_set(work: Path, each: QuestionSet) -> None:
     """Run the experiment on one set."""
     questions = drawn(work, each)
     if questions_digest(questions) != each.digest:
-        raise SystemExit(f"the questions of {each.name} are not the pinned ones")
+        raise SystemExit(f"the questions of {each.name} differ from the questions in ranking_sets.toml")
     folder = work / "reports" / each.name
     folder.mkdir(parents=True, exist_ok=True)
     asked = folder / "questions.jsonl"
     write_questions(asked, questions)
-    # Two top-level keys go before the tables of the file.
+    # Two top-level keys are inserted before the tables of the file.
     experiment = folder / "ranking.toml"
     keys = f'data_dir = "{work / each.corpus}"\nquestions = "{asked}"\n'
     experiment.write_text(keys + EXPERIMENT.read_text(encoding="utf-8"), encoding="utf-8")
@@ -112,14 +114,16 @@ def run_set(work: Path, each: QuestionSet) -> None:
 
 
 def read_runs(work: Path) -> dict[str, tuple[QuestionSet, Run]]:
-    """The newest run of each set that was run."""
+    """Return the newest run of each set that has a run."""
     found = {}
     for each in read_sets():
         runs = sorted((work / "reports" / each.name).glob("*/run.json"))
         if runs:
             run = Run.load(runs[-1].parent)
             if run.record.questions_digest != each.digest:
-                raise SystemExit(f"{runs[-1]} did not ask the pinned questions of {each.name}")
+                raise SystemExit(
+                    f"{runs[-1]} does not have the questions in ranking_sets.toml of {each.name}"
+                )
             found[each.name] = (each, run)
     return found
 
@@ -131,7 +135,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def set_rows(run: Run) -> list[list[str]]:
-    """A row per system: rates in percent and lines per hit."""
+    """Return a row per system, with rates in percent and lines per hit."""
     rows = []
     for row in run.summary.to_dict("records"):
         at1, at5, relaxed1, relaxed5, mrr = (100 * row[name] for name in MEASURES)
@@ -150,7 +154,7 @@ def set_rows(run: Run) -> list[list[str]]:
 def pooled(
     runs: Iterable[tuple[QuestionSet, Run]], measure: str
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Scores of each system and clusters, by corpus and question."""
+    """Return the scores of each system and the clusters, by corpus and question."""
     scores: dict[str, dict[str, float]] = {}
     clusters: dict[str, str] = {}
     for each, run in runs:
@@ -169,7 +173,7 @@ def compare(
     measure: str,
     steps: Sequence[tuple[str, str]] = STEPS,
 ) -> str:
-    """The steps as a table, one family."""
+    """Return the table of the steps, which are one family."""
     pairs = [((b, scores[b]), (c, scores[c])) for c, b in steps]
     found = compare_pairs(pairs, clusters, measure=measure)
     return table(
@@ -178,7 +182,7 @@ def compare(
 
 
 def comparison_row(each: Comparison) -> list[str]:
-    """A row of the steps' table."""
+    """Return a row of the steps' table."""
     return [
         f"{each.candidate} vs {each.baseline}",
         f"{100 * each.mean_a:.1f}",
@@ -191,14 +195,14 @@ def comparison_row(each: Comparison) -> list[str]:
 
 
 def interval(each: Comparison) -> str:
-    """The interval of a step; all steps of a table hold together with 95% confidence."""
+    """Return the interval of a step; all intervals of a table have 95% confidence together."""
     if each.ci_low is None or each.ci_high is None:
         return "(few pages)"
     return f"[{100 * each.ci_low:+.1f}, {100 * each.ci_high:+.1f}]"
 
 
 def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str, str]) -> str:
-    """The one-sided 95% lower bound of ``hybrid`` - ``local``, in percent."""
+    """Return the one-sided 95% lower bound of the difference ``hybrid`` - ``local``, in percent."""
     ids = sorted(clusters)
     candidate, baseline = MARGIN
     differences = [scores[candidate][key] - scores[baseline][key] for key in ids]
@@ -207,7 +211,9 @@ def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str
 
 
 def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
-    """Strict hit@1 of every system with its interval, a panel for each set of 100 questions and more."""
+    """Plot strict hit@1 of every system with its interval, with a panel for each set of at least 100
+    questions.
+    """
     from branchrank.report.plots import rates
     from branchrank.report.plots.drawing import draw, standalone
 
@@ -222,7 +228,7 @@ def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
 
 
 def print_tables(work: Path, svg: Path | None) -> None:
-    """Print everything that `docs/results/ranking.md` shows."""
+    """Print the tables of `docs/results/ranking.md`."""
     runs = read_runs(work)
     for each, run in runs.values():
         print(f"## {each.name}: {len(run.asked)} questions, {each.digest[:16]}\n")
@@ -245,7 +251,7 @@ def print_tables(work: Path, svg: Path | None) -> None:
 
 
 def main() -> None:
-    """Run one of the three commands."""
+    """Run the command ``digests``, ``run`` or ``tables``."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,9 +1,9 @@
-"""How long a large report takes to write, and to open in a real browser.
+"""Measure the time to write a large report and to open it in a browser.
 
-1. A run of ``--questions`` questions and ``--systems`` systems is made by predictors that need no index.
-2. The report is written; its size and the time are printed.
-3. A fresh headless Chromium opens ``report.html`` several times. The page's own clock says when its content
-   was parsed and its script had run; then a filter is changed and a question opened.
+1. A run of ``--questions`` questions and ``--systems`` systems is created with predictors that need no index.
+2. The report is written, and its size and the time are printed.
+3. A new headless Chromium opens ``report.html`` several times. The page's clock gives the times at which the
+   content was parsed and the script ended. Then a filter is changed and a question is opened.
 
     python benchmarks/report.py [--questions 1000] [--systems 6] [--rounds 5]
 """
@@ -58,9 +58,11 @@ def main() -> None:
 
 
 def make_report(folder: Path, questions: int, systems: int) -> Path:
-    """Make the run and write its report; returns the path of ``report.html``."""
+    """Create the run, write its report, and return the path of ``report.html``."""
     make_corpus(
-        folder / "docs", questions // 2, text="a line of some length as documentation has them, number"
+        folder / "docs",
+        questions // 2,
+        text="a line of text about as long as a line of documentation, number",
     )
     arms = [Planned(f"system-{number}", 0.5 + number / 20) for number in range(systems)]
     loaded = make_run(folder, arms, make_questions(questions, per_page=2), latency_sample=60)
@@ -78,7 +80,7 @@ def make_report(folder: Path, questions: int, systems: int) -> Path:
 
 
 def open_report(page: Path, folder: Path, rounds: int) -> None:
-    """Open it in a browser and print the medians."""
+    """Open the report in a browser and print the median times."""
     times: dict[str, list[float]] = {"open": [], "filter": [], "question": []}
     for number in range(rounds):
         browser = Chromium(folder / f"profile-{number}")

@@ -1,17 +1,18 @@
-"""How far one machine goes: build, open and query indexes of 10,000 to a million synthetic chunks.
+"""Measure builds, opens and queries of indexes with 10,000 to a million synthetic chunks.
 
     python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --output results.json --write
 
 1. Documents and vectors are synthetic and seeded (:mod:`scale_corpus`), so no model runs. The time of a model
    is projected from the texts per second that the bundled model reaches in the same run.
-2. Every step (:mod:`scale_steps`) runs in a fresh process. The build's memory is the peak of the sum over its
-   process tree (PSS, sampled every half second), and ``VmHWM`` of the process itself.
-3. Queries are asked one at a time, without a memo. Up to ``--chroma-up-to`` chunks the index also has a
-   Chroma collection, whose recall@10 is measured against exact search.
-4. Physical floors are measured in the same run: bytes that must be read, over the bandwidth of memory or
-   disk.
-5. A step that ``--output`` already holds is not run again, so an interrupted run is resumed with the same
-   command; vectors of an interrupted build are in its cache. ``--steps`` measures the named steps again.
+2. Every step (:mod:`scale_steps`) runs in a new process. The memory of a build is measured twice, as the peak
+   of its process tree (sum of PSS, sampled every half second) and as ``VmHWM`` of its process.
+3. Queries run one at a time, without a memo. Up to ``--chroma-up-to`` chunks the index also has a Chroma
+   collection, whose recall@10 is measured against exact search.
+4. Lower bounds of the times are computed from the number of bytes and the bandwidth of memory and disk,
+   measured in the same run.
+5. A step whose result is in ``--output`` is not run again, so the same command resumes an interrupted run.
+   The embedding cache contains the vectors of an interrupted build. ``--steps`` measures the named steps
+   again.
 
 ``--write`` writes the page ``docs/results/scale.md`` (:mod:`scale_page`).
 """
@@ -48,12 +49,15 @@ def main() -> int:
         "--output", type=Path, default=Path("scale.json"), help="the JSON file of the results"
     )
     parser.add_argument(
-        "--folder", type=Path, help="where corpora and workspaces are kept (default: temporary)"
+        "--folder", type=Path, help="folder of the corpora and workspaces (default: a temporary folder)"
     )
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=(), help="measure these steps again")
     parser.add_argument("--chroma-up-to", type=int, default=100_000, help="largest size with Chroma")
     parser.add_argument(
-        "--also-at", type=int, default=100_000, help="the size of the steps benchmark, jobs and profile"
+        "--also-at",
+        type=int,
+        default=100_000,
+        help="number of chunks in the steps benchmark, jobs and profile",
     )
     parser.add_argument("--write", action="store_true", help="write docs/results/scale.md")
     options = parser.parse_args()
@@ -86,7 +90,7 @@ def main() -> int:
 def _measure(
     folder: Path, size: int, found: Result, options: argparse.Namespace, save: Callable[[], None]
 ) -> None:
-    """Every step at one size that is not in ``found``, or is to be measured again."""
+    """Run every step at one size, except the steps whose results are in ``found``."""
     from branchrank.index.workspace_folder import configure
 
     corpus, data_dir = folder / f"corpus-{size}", folder / f"data-{size}"
@@ -114,7 +118,7 @@ def _measure(
 
 
 def _child(step: str, data_dir: Path) -> Result:
-    """Run one step in a fresh process; its result, and the memory of its process tree."""
+    """Run one step in a new process, and return its result and the memory of its process tree."""
     command = [sys.executable, str(HERE / "scale_steps.py"), step, str(data_dir)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process, _watched(process.pid) as peak:
         output, _ = process.communicate()
@@ -126,7 +130,7 @@ def _child(step: str, data_dir: Path) -> Result:
 
 @contextmanager
 def _watched(pid: int) -> Iterator[dict[str, int]]:
-    """Sample the memory of a process and its descendants; the dictionary gets the peak."""
+    """Sample the memory of a process and its descendants, and store the peak in the dictionary."""
     peak = {"bytes": 0, "processes": 0}
     done = threading.Event()
 
@@ -157,7 +161,9 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _pss(pid: int) -> int:
-    """The proportional set size of a process in bytes: shared pages are divided among the sharers."""
+    """Return the proportional set size (PSS) of a process in bytes, which divides shared pages among
+    processes.
+    """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -171,7 +177,7 @@ def _bytes(folder: Path) -> int:
 
 
 def _floors(folder: Path) -> Result:
-    """Bytes per second: reading memory, writing and flushing a file, SHA-256; seconds per stat."""
+    """Measure memory reads, disk writes and SHA-256 in bytes per second, and one ``stat`` in seconds."""
     array = np.ones(2**26, dtype=np.float32)
     block = os.urandom(2**20) * 256
     path = folder / "bandwidth"
@@ -201,7 +207,7 @@ def _best(work: Callable[[], object]) -> float:
 
 
 def _model() -> Result:
-    """Texts per second of the bundled model on synthetic chunks, for the projection."""
+    """Measure the texts per second of the bundled model on synthetic chunks, for the projection."""
     from branchrank.embedders.minilm import MiniLMEmbedder
 
     words = Words()

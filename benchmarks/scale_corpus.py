@@ -1,13 +1,13 @@
-"""A synthetic corpus of any size: generated documents, and vectors without a model. Everything is seeded.
+"""Generate a seeded corpus of any size, with vectors that do not need a model.
 
 1. A document has a title, an introduction and 19 sections; each of these 20 parts becomes one chunk.
-   Documents are Markdown and reStructuredText in turn, 100 to a folder. Sizes are like those of Symfony's
-   documentation: about 550 characters per chunk.
-2. Words are drawn from a vocabulary of 60,000 by the law of Zipf and Mandelbrot, so that the most frequent
-   word is in about a third of the chunks, like the most frequent word that is not a stop word. A twelfth of
-   the words of a document are from the 60 words of its topic.
-3. A text's vector is the direction of its document's topic plus noise that depends on the text, so that near
-   neighbours exist, as they do for real texts. No model runs.
+   Documents are alternately Markdown and reStructuredText, 100 documents per folder. A chunk has about 550
+   characters, like a chunk of Symfony's documentation.
+2. Words are sampled from a vocabulary of 60,000 words with frequencies by the Zipf-Mandelbrot law. The most
+   frequent word is in about a third of the chunks, like the most frequent word of real documentation that is
+   not a stop word. A twelfth of the words of a document are from the 60 words of its topic.
+3. A text's vector is the direction of its document's topic plus noise that depends on the text. Near
+   neighbours therefore exist, as for real texts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def _vocabulary() -> list[str]:
-    """Pronounceable words of two to four syllables, the short ones first."""
+    """Return pronounceable words of two to four syllables, the short words first."""
     draw = np.random.default_rng(SEED)
     onsets = np.array(list("bcdfghklmnprstvz"))
     vowels = np.array(list("aeiou"))
@@ -47,7 +47,7 @@ def _vocabulary() -> list[str]:
 
 
 class Words:
-    """Draws words by the law of Zipf and Mandelbrot, mixed with those of a topic."""
+    """Samples words by the Zipf-Mandelbrot law, mixed with the words of a topic."""
 
     def __init__(self) -> None:
         self.words = np.array(_vocabulary())
@@ -55,7 +55,7 @@ class Words:
         self._below /= self._below[-1]
 
     def sentence(self, draw: np.random.Generator, count: int, topic: int) -> list[str]:
-        """``count`` words; about a twelfth of them from the topic."""
+        """Return ``count`` words, about a twelfth of them from the topic."""
         rows = np.searchsorted(self._below, draw.random(count))
         own = draw.random(count) < 1 / 12
         rows[own] = 1000 + topic * _TOPIC_WORDS + draw.integers(0, _TOPIC_WORDS, int(own.sum()))
@@ -64,7 +64,7 @@ class Words:
 
 
 def write_corpus(root: Path, chunks: int) -> int:
-    """Write documents that make ``chunks`` chunks below ``root``; return their number."""
+    """Write documents with ``chunks`` chunks in total below ``root``, and return the number of documents."""
     words = Words()
     count = chunks // CHUNKS_PER_DOCUMENT
     for number in range(count):
@@ -75,7 +75,7 @@ def write_corpus(root: Path, chunks: int) -> int:
 
 
 def source_of(number: int) -> str:
-    """The path of a document below the corpus."""
+    """Return the path of a document, relative to the corpus."""
     return f"{number // 10_000:02}/{number // 100 % 100:02}/page-{number:06}.{('md', 'rst')[number % 2]}"
 
 
@@ -98,12 +98,12 @@ def _document(words: Words, number: int) -> Iterator[str]:
 
 
 def topic_name(topic: int) -> str:
-    """A word that stands for one topic."""
+    """Return the word that is the name of a topic."""
     return f"Xq{_LETTERS[topic // 26]}{_LETTERS[topic % 26]}"
 
 
 def queries(count: int) -> list[str]:
-    """Distinct queries of a topic's name and five words."""
+    """Return distinct queries, each with a topic's name and five words."""
     words = Words()
     draw = np.random.default_rng([SEED, 0, 1])
     topics = [(7 * number) % _TOPICS for number in range(count)]
@@ -111,7 +111,7 @@ def queries(count: int) -> list[str]:
 
 
 class SyntheticEmbedder:
-    """Unit vectors around the topic that a text's first word names; see the module."""
+    """An embedder whose vectors are near the topic that is named by the first word of a text."""
 
     identity = EmbedderIdentity(
         name="synthetic", model="topics", revision="1", dimension=DIMENSION, max_tokens=512
@@ -123,7 +123,7 @@ class SyntheticEmbedder:
         self._topics = {topic_name(topic): topic for topic in range(_TOPICS)}
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """One unit row per text, float32 ``(len(texts), 384)``."""
+        """Return one unit vector per text, as float32 ``(len(texts), 384)``."""
         rows = np.empty((len(texts), DIMENSION), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
             seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
@@ -133,6 +133,6 @@ class SyntheticEmbedder:
         return unit_rows(rows, origin="the synthetic embedder")
 
     def embed_query(self, text: str) -> Vectors:
-        """The unit vector of one text."""
+        """Return the unit vector of one text."""
         row: Vectors = self.embed_documents([text])[0]
         return row

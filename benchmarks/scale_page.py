@@ -1,4 +1,4 @@
-"""Writes ``docs/results/scale.md`` from the results of ``benchmarks/scale.py``."""
+"""Write ``docs/results/scale.md`` from the results of ``benchmarks/scale.py``."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ DIMENSION = 384
 _GB = 1e9
 _MISSING = "not measured"
 
-_HEAD = """# How far one machine goes
+_HEAD = """# Large indexes on one machine
 
 ```console
 $ python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --write
 ```
 
-Documents and vectors are synthetic and seeded: about 550 characters a chunk, 20 chunks a document, 384
-dimensions, and no model runs.
+Documents and vectors are synthetic and seeded. A chunk has about 550 characters, a document 20 chunks, a
+vector 384 dimensions, and no model runs.
 {machine}
 If other programs are running, wall times are longer, and CPU times up to two thirds longer. A wall time
-several times the CPU time means that other programs were running during the build. Steps can be measured
-apart, with `--steps`.
+several times the CPU time means that other programs were running during the build. The option `--steps`
+measures single steps.
 
-- **Build**: CPU seconds of one process, the embedding cache and all files included, the model's own time not.
-- **Memory**: the peak of the process (`VmHWM`), in which mapped pages of the index count, too.
-- **Open**: the least of five, with the comparison of every document's size and time, and without it.
-- **Queries**: one at a time, no memo, the query's vector at no cost; 100 questions after three. The
-  first query reads what it needs of the vectors and columns from the disk, unless they are in memory.
+- **Build**: CPU seconds of one process, with the embedding cache and all files, without the model's time.
+- **Memory**: the peak of the process (`VmHWM`), including mapped pages of the index.
+- **Open**: the minimum of five, with and without the comparison of every document's size and modification
+  time.
+- **Queries**: 100 questions, one at a time, after a warm-up of three, without a memo and without the time to
+  embed the query. The first query reads vectors and columns from the disk, unless they are in memory.
 """
 
 
 def write_page(result: Result, path: Path) -> None:
-    """Write the page."""
+    """Write the results as a Markdown page."""
     sizes = {
         int(size): found for size, found in sorted(result["sizes"].items(), key=lambda item: int(item[0]))
     }
@@ -72,10 +73,10 @@ def _measured(sizes: dict[int, Result]) -> list[str]:
     stages = ("discover", "read", "write", "embed", "calibrate", "vectors", "chroma", "bm25", "digests")
     build = [
         ["vector stores", *(_stores(found) for found in each)],
-        row("texts embedded; the others were in the cache", "build", "embedded", form="{:,.0f}"),
+        row("texts embedded (other texts were in the cache)", "build", "embedded", form="{:,.0f}"),
         row("build, CPU s", "build", "cpu_seconds"),
         *(row(f"of it {stage}", "build", "cpu_by_stage", stage) for stage in stages),
-        row("build, wall s, other work on the machine", "build", "seconds", form="{:.0f}"),
+        row("build, wall s, with other load on the machine", "build", "seconds", form="{:.0f}"),
         row("memory of the build, GB", "build", "own_peak_bytes", form="{:.2f}", scale=_GB),
         row("the index on disk, GB", "disk_bytes", form="{:.2f}", scale=_GB),
         row("the embedding cache on disk, GB", "cache_bytes", form="{:.2f}", scale=_GB),
@@ -83,7 +84,7 @@ def _measured(sizes: dict[int, Result]) -> list[str]:
     query = [
         row("open, ms", "open", "seconds", scale=1e-3),
         row("open without the comparison of documents, ms", "open", "without_corpus_check", scale=1e-3),
-        row("memory once opened, GB", "open", "opened_bytes", form="{:.2f}", scale=_GB),
+        row("memory after opening, GB", "open", "opened_bytes", form="{:.2f}", scale=_GB),
         row("first query by `local` with exact search, ms", "open", "first_query_seconds", scale=1e-3),
         row("first query by `hybrid`, ms", "query", "hybrid_first_seconds", scale=1e-3),
     ]
@@ -148,17 +149,19 @@ def _percentiles(found: Result, step: str, key: str) -> str:
 
 
 def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
-    """What the hardware needs at least, measured in the same run, beside what was measured."""
+    """Return the table that compares measured times with lower bounds from the hardware's bandwidth."""
     rows = []
     for size, found in sizes.items():
         chunks = found.get("build", {}).get("chunks", size)
         if "query" in found and "build" in found:
             floor = 1000 * 4 * DIMENSION * chunks / floors["memory"]
             taken = found["query"]["exact"]["cpu_ms"]
-            rows.append((size, "exact search, CPU: read every vector", floor, taken, "ms"))
+            rows.append((size, "exact search, CPU (read every vector)", floor, taken, "ms"))
         if "open" in found:
             floor = 1000 * found["build"]["documents"] * floors["stat_seconds"]
-            rows.append((size, "open: one `stat` per document", floor, 1000 * found["open"]["seconds"], "ms"))
+            rows.append(
+                (size, "open (one `stat` per document)", floor, 1000 * found["open"]["seconds"], "ms")
+            )
         if found.get("store") == "exact":
             floor = found["disk_bytes"] / floors["disk_write"] + found["disk_bytes"] / floors["sha256"]
             taken = sum(
@@ -166,19 +169,23 @@ def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
             )
             rows.append((size, "write and digest the index", floor, taken, "s"))
     intro = (
-        f"Memory is read at {floors['memory'] / _GB:.1f} GB/s, the disk is written at "
+        f"Measured bandwidths, the best of five: memory reads {floors['memory'] / _GB:.1f} GB/s, disk writes "
         f"{floors['disk_write'] / _GB:.2f} GB/s,\nSHA-256 {floors['sha256'] / _GB:.2f} GB/s, one `stat` "
-        f"{1e6 * floors['stat_seconds']:.1f} µs; each is the best of five.\n"
+        f"{1e6 * floors['stat_seconds']:.1f} µs.\n"
     )
     shown = (
         [f"{size:,}", what, f"{floor:.2f} {unit}", f"{taken:.2f} {unit}", f"{taken / floor:.1f}"]
         for size, what, floor, taken, unit in rows
     )
-    return ["## Physical floors\n", intro, _table(["chunks", "what", "floor", "measured", "ratio"], shown)]
+    return [
+        "## Lower bounds from the hardware\n",
+        intro,
+        _table(["chunks", "what", "lower bound", "measured", "ratio"], shown),
+    ]
 
 
 def _growth(sizes: dict[int, Result]) -> list[str]:
-    """The cost of each further question and chunk, from neighbouring sizes."""
+    """Return the table of the cost per additional chunk, from the differences between two sizes."""
     rows = []
     known = [(size, found) for size, found in sizes.items() if "build" in found]
     for (size, small), (larger, large) in pairwise(known):
@@ -193,7 +200,7 @@ def _growth(sizes: dict[int, Result]) -> list[str]:
             row.append(_MISSING)
         rows.append(row)
     head = ["from", "build without Chroma, CPU", "memory of the build", "each query by `local`, CPU"]
-    return ["## The cost of a further chunk\n", _table(head, rows)]
+    return ["## Cost of an additional chunk\n", _table(head, rows)]
 
 
 def _without_chroma(found: Result) -> Iterable[float]:
@@ -202,7 +209,7 @@ def _without_chroma(found: Result) -> Iterable[float]:
 
 
 def _projected(sizes: dict[int, Result], model: Result) -> list[str]:
-    """The model's time, which is calculated."""
+    """Return the table of the model's time, which is calculated and not measured."""
     rate = model["texts_per_second"]
     rows = [
         [
@@ -213,10 +220,14 @@ def _projected(sizes: dict[int, Result], model: Result) -> list[str]:
         for size, found in sizes.items()
     ]
     text = (
-        f"Calculated, not measured: {model['name']} embedded {rate:.0f} texts of 84 words per second in\n"
-        "this run, and its time is proportional to the number of texts.\n"
+        f"These times are calculated, not measured. {model['name']} embedded {rate:.0f} texts of 84 words\n"
+        "per second in this run, and the time is proportional to the number of texts.\n"
     )
-    return ["## Projected: the model\n", text, _table(["size", "texts", "embedding on this machine"], rows)]
+    return [
+        "## Projected time of the model\n",
+        text,
+        _table(["size", "texts", "embedding on this machine"], rows),
+    ]
 
 
 def _hours(found: Result, size: int, rate: float) -> float:
@@ -232,13 +243,13 @@ def _further(sizes: dict[int, Result]) -> list[str]:
         for size, found in sizes.items()
         if "query" in found
     ]
-    head = ["chunks", "each further question by `local`", "by `hybrid`"]
+    head = ["chunks", "additional question by `local`", "by `hybrid`"]
     text = "CPU time with exact search, without the query's embedding and without an LLM.\n"
-    return ["## The cost of a further question\n", text, _table(head, rows)]
+    return ["## Cost of an additional question\n", text, _table(head, rows)]
 
 
 def _profiles(result: Result) -> list[str]:
-    """Where the time goes, under the profiler; with an earlier version beside it if it was measured."""
+    """Return the table of the profiles, also for an earlier version if it was measured."""
     sides = {"before": result.get("before"), "now": _profiled(result)}
     found = {side: profile for side, profile in sides.items() if profile}
     if not found:
@@ -253,12 +264,12 @@ def _profiles(result: Result) -> list[str]:
             )
             calls = f"{profile[what]['calls']:,}"
             rows.append([what, side, f"{profile[what]['seconds']:.1f}", calls, most])
-    head = ["what", "version", "seconds under cProfile", "calls", "most time of their own"]
-    return ["## Profiles\n", _PROFILE_TEXT, _table(head, rows)]
+    head = ["what", "version", "seconds under cProfile", "calls", "functions with the most time"]
+    return ["## Profiles of the code\n", _PROFILE_TEXT, _table(head, rows)]
 
 
-_PROFILE_TEXT = """At the smallest size above. The profiler makes calls of Python functions slower; the
-numbers of calls are exact. *before* is the version that loaded the tree as objects.
+_PROFILE_TEXT = """The profiles are of the smallest size above. The profiler makes calls of Python functions
+slower, but the numbers of calls are exact. *before* is an earlier version, which loaded the tree as objects.
 """
 
 

@@ -1,4 +1,4 @@
-"""The steps of ``benchmarks/scale.py``; each runs in a process of its own and prints its result as JSON.
+"""Run one step of ``benchmarks/scale.py``, and print its result as JSON.
 
 python benchmarks/scale_steps.py STEP DATA_DIR
 """
@@ -24,7 +24,7 @@ Result = dict[str, Any]
 
 
 def _workspace(data_dir: Path, store: str = "", flags: dict[str, object] | None = None) -> Any:
-    """The workspace with the synthetic embedder in place of a model."""
+    """Open a workspace with the synthetic embedder in place of a model."""
     from branchrank.index import build, reader
     from branchrank.index.workspace_folder import WorkspaceFolder
 
@@ -72,7 +72,7 @@ def _build(data_dir: Path) -> Result:
 
 
 def _open(data_dir: Path) -> Result:
-    """Open the index five times; answer one query by ``local`` with exact search and one by BM25."""
+    """Open the index five times, and answer one query by ``local`` with exact search and one by BM25."""
     import branchrank.index.reader as reader
 
     workspace = _workspace(data_dir, "exact")
@@ -110,7 +110,9 @@ def _engine(workspace: Any, name: str) -> tuple[Any, Any]:
 
 
 def _timed(answer: Callable[[str], object], asked: list[str]) -> Result:
-    """Percentiles of the wall time per question, in ms, and the mean CPU time, after three questions."""
+    """Return percentiles of the wall time per question in ms and the mean CPU time, without the first three
+    questions.
+    """
     for text in asked[:3]:
         answer(text)
     walls = []
@@ -148,7 +150,7 @@ def _query(data_dir: Path) -> Result:
 
 
 def _matching(bm25: Any, asked: list[str]) -> float:
-    """The mean number of chunks that contain a word of a query."""
+    """Return the mean number of chunks that contain a word of a query."""
     scored = [int((bm25.scores(text) > 0).sum()) for text in asked]
     return float(np.mean(scored))
 
@@ -175,7 +177,7 @@ def _chroma(data_dir: Path) -> Result:
 
 
 def _profile(data_dir: Path) -> Result:
-    """The most expensive functions of a build (without Chroma), of opening, and of queries."""
+    """Profile a build (without Chroma), the opening of an index, and queries."""
     from branchrank.index import build_index
 
     asked = queries(QUESTIONS)
@@ -196,7 +198,7 @@ def _profile(data_dir: Path) -> Result:
 
 
 def _top(profiler: cProfile.Profile, count: int = 6) -> Result:
-    """The seconds under the profiler, and the functions with the most of their own: name, calls, seconds."""
+    """Return the seconds under the profiler, and the name, calls and seconds of the slowest functions."""
     stats = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
     rows = sorted(stats.items(), key=lambda item: -item[1][2])[:count]
     return {
@@ -212,7 +214,7 @@ def _named(where: tuple[str, int, str]) -> str:
 
 
 def _jobs(data_dir: Path) -> Result:
-    """The stage ``read`` (reading, chunking, counting words) in one process and in two."""
+    """Time the stage ``read`` (reading, chunking, counting words) in one process and in two processes."""
     from branchrank.execution import open_executor
     from branchrank.index.contents import read_contents
 
@@ -229,7 +231,7 @@ def _jobs(data_dir: Path) -> Result:
 
 
 def _benchmark(data_dir: Path) -> Result:
-    """A benchmark of 500 questions and three predictors without an LLM."""
+    """Run a benchmark of 500 questions and three predictors without an LLM."""
     import branchrank
 
     _workspace(data_dir, "exact")
@@ -269,7 +271,7 @@ def _load() -> float:
 
 
 def _status(name: str) -> int:
-    """A size from this process's ``/proc/self/status``, in bytes."""
+    """Return a size in this process's ``/proc/self/status``, in bytes."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) * 1024
 

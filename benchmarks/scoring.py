@@ -1,13 +1,14 @@
-"""Time to score 1,000 questions x 1,000 results with ten measures: BranchRank, ir-measures and ranx.
+"""Compare BranchRank, ir-measures and ranx by the time to score 1,000 questions x 1,000 results with ten
+measures.
 
     pip install ranx      # left out of the table when it isn't there
     python benchmarks/scoring.py
 
-1. Runs and judgements are drawn with a fixed seed: 1,000 distinct documents a question, 20 of them judged.
-2. Each program gets them in memory, in the form that it asks for; making that form is timed with it, because
-   every caller pays for it.
-3. The wall time is the least of three rounds, since other work on the machine only adds. Before that, the
-   averages of BranchRank and ir-measures are compared to four decimals, and ranx's where it means the same.
+1. Runs and judgements are sampled with a fixed seed, with 1,000 documents per question, 20 of them judged.
+2. Each program gets the data in memory. The conversion into the program's input format is timed too, because
+   every caller needs it.
+3. The wall time is the minimum of three rounds, because other load can only increase a time. Before the
+   timing, the averages are compared to four decimals (ranx's only for measures with the same definition).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ MEASURES = (
     "P@10",
     "R@100",
 )
-#: ranx's names of those that it has, computed alike. Its graded gains are linear under "ndcg".
+#: ranx's names of the measures with the same definition. Its "ndcg" has linear gains.
 RANX = {
     "Success@1": "hit_rate@1",
     "Success@5": "hit_rate@5",
@@ -55,7 +56,7 @@ Qrels = Mapping[str, Mapping[str, int]]
 
 
 def made(questions: int, results: int) -> tuple[Run, Qrels]:
-    """A run without ties, and judgements of which most are in it."""
+    """Return a run without ties, and judgements, most of which are about documents of the run."""
     draw = random.Random(7)
     run: dict[str, dict[str, float]] = {}
     qrels: dict[str, dict[str, int]] = {}
@@ -96,7 +97,7 @@ def ranx(run: Run, qrels: Qrels) -> dict[str, float]:
 
 
 def timed(work: Callable[[Run, Qrels], dict[str, float]], run: Run, qrels: Qrels) -> float:
-    """Seconds, the least of the rounds."""
+    """Return the minimum time of the rounds in seconds."""
     seconds = []
     for _ in range(ROUNDS):
         started = time.perf_counter()

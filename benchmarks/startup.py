@@ -1,11 +1,11 @@
-"""Start-up: how long imports, the help and a first query take, as multiples of an empty Python.
+"""Start-up: measure the time of imports, the help and a first query, as multiples of an empty Python process.
 
     python benchmarks/startup.py
 
-Each case is a process of its own, over a workspace of the sample that is built first. The cases take turns
-for some rounds; the least time of each counts, since other work on the machine only adds. CPU time counts
-every thread, and is the steadier figure on a busy machine. Then each vector store answers the sample's
-questions in one process, for the cost of a warm query.
+Each case is a new process with a workspace of the sample, which is built before. The cases are timed
+alternately. The minimum of each case counts, because other load can only increase a time. CPU time includes
+all threads, and varies less than wall time on a busy machine. Then each vector store answers the sample's
+questions in one process, which gives the time of a warm query.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ import branchrank
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "data" / "sample" / "corpus"
 QUERY = "how do I compare two runs"
-#: Python may keep compiled modules, as in an installed program.
+#: Python's cache of compiled modules is on, as for an installed program.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def cases(data: Path) -> dict[str, list[str]]:
-    """The arguments of the interpreter, by what they measure."""
+    """Return the arguments of the interpreter for each case."""
     search = f"import branchrank; branchrank.Workspace.open({str(data)!r}).search({QUERY!r}, system="
     exact = search.replace(").search", ", settings={'index.vector_store': 'exact'}).search")
     return {
@@ -47,7 +47,7 @@ def cases(data: Path) -> dict[str, list[str]]:
 
 
 def times(arguments: list[str]) -> tuple[float, float]:
-    """CPU and wall milliseconds of one process and of the processes that it waited for."""
+    """Return the CPU and wall milliseconds of one process, including its ended child processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT, env=ENVIRONMENT)
@@ -57,7 +57,7 @@ def times(arguments: list[str]) -> tuple[float, float]:
 
 
 def warm_milliseconds(data: Path, store: str) -> float:
-    """Median CPU milliseconds of one query by ``local``; the queries' vectors come from the cache."""
+    """Return the median CPU milliseconds of a query by ``local``, with the query's vector from the cache."""
     lines = (ROOT / "data" / "sample" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
     questions = [json.loads(line)["question"] for line in lines]
     taken = []

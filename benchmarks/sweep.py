@@ -1,12 +1,12 @@
-"""CPU that a further setting of a sweep costs per question, once the shared stages are there.
+"""Measure the CPU time per question of each additional setting in a sweep.
 
     python benchmarks/sweep.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
-Each setting is a system of its own that shares its branches' searches with the first: a further RRF constant
-of `local`, and a further expansion with its fusion of `hybrid`. The quality pass's own work (running the
-stages, judging, making the row) is counted, statistics apart. CPU milliseconds of this process, for every
-setting the least of five rounds, since other work on the machine only adds. Settings are named by their RRF
-constant (`k60`), or by expansion depth and siblings (`2-4`).
+Each setting is a separate system that shares the searches of its branches with the first system. The settings
+are RRF constants of `local`, and expansions of `hybrid`. The work of the quality pass (stages, matching with
+the gold, rows) is counted, and the statistics are not. Times are CPU milliseconds of this process, the
+minimum of five rounds, because other load can only increase a time. The name of a setting is its RRF constant
+(`k60`), or its expansion depth and siblings (`2-4`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROUNDS = 5
 
 
 def variants(system: System) -> list[System]:
-    """Settings of one system that change its fusion or its expansion alone."""
+    """Settings of one system that change only its fusion or its expansion."""
     dense, *others = system.branches
     if dense.expand is None:
         return [msgspec.structs.replace(system, name=f"k{k}", fuse=Fuse(k=k)) for k in range(1, 21)]
@@ -55,7 +55,7 @@ def variants(system: System) -> list[System]:
 def costs(
     workspace: WorkspaceFolder, index: Index, system: System, questions: Sequence[Question]
 ) -> list[float]:
-    """CPU milliseconds per question of every further setting."""
+    """Return the CPU milliseconds per question of every additional setting."""
     engine = Engine(index, workspace.corpus_root, workspace.settings, memo=Memo())
     for question in questions:
         answer(SystemPredictor(system, engine), question, TOP_K)
@@ -77,7 +77,7 @@ def main() -> None:
     arguments = parser.parse_args()
     workspace = WorkspaceFolder.open(arguments.data_dir, flags={"hybrid.no_llm": True})
     questions = load_questions(arguments.questions)
-    print("| system | further settings | mean, CPU ms per question and setting | dearest setting |")
+    print("| system | additional settings | mean, CPU ms per question and setting | slowest setting |")
     print("| --- | --- | --- | --- |")
     with open_index(workspace) as index:
         for system in builtin_systems(("local", "hybrid"), workspace.settings):

@@ -1,13 +1,14 @@
-"""Quality, calls, tokens and CPU of the tree search against the size of the corpus.
+"""Measure quality, calls, tokens and CPU time of the tree search on corpora of several sizes.
 
-1. Questions are drawn by seed, as long as their gold files fit the smallest part. Every part of the corpus
-   holds these files and others drawn by seed; a larger part contains the smaller one.
-2. Each part is indexed (with vectors of a hash: the tree search needs none) and walked for the same questions
-   by choosers with known behaviour: the lexical one; oracles, which know the gold and name its ancestors,
-   alone or with others up to the beam; and one that draws at random. With ``--base-url``, by a model.
-3. A hit is a section's own span, so that the walk is measured and not the choice of a passage.
-4. Tokens of a scripted chooser are estimated at three bytes each, as budgets are; a server reports its own.
-   CPU is that of this process without the chooser's own, the median of three rounds.
+1. Questions are sampled with a seed, until their gold files fill the smallest part of the corpus. Every part
+   contains these files and other files, sampled with the seed. A larger part contains all smaller parts.
+2. Each part is indexed (with vectors of a hash, since the tree search needs no vectors) and searched for the
+   same questions. Choosers with known behaviour select the steps. They are the lexical score, oracles, which
+   name the ancestors of the gold (alone, or with other entries up to the beam), and a random chooser. With
+   ``--base-url``, a model is another chooser.
+3. A hit is a section's own span, so that the tree search is measured and not the choice of a passage.
+4. Tokens of a scripted chooser are estimated as one token per three bytes, as for budgets. A server reports
+   its token counts. CPU time is measured in this process without the chooser, as the median of three rounds.
 
     python benchmarks/tree_search.py CORPUS QUESTIONS.jsonl [--sizes 25 50 100 200 400 0] [--count 20]
         [--base-url URL --model NAME --model-sizes 25 50 --model-count 2]
@@ -61,19 +62,19 @@ ROUNDS = 3
 PAGE_SIZES = (6, 12, 24, 48, 96)
 COST_COLUMNS = ("hit@1", "hit@5", "LLM calls", "prompt tokens", "largest prompt", "CPU ms", "fallbacks")
 
-#: Orders the labels that a prompt shows, given with their headings; the gold's headings are known to it.
+#: A rule that orders the labels of a prompt by their headings and the headings of the gold.
 Rule = Callable[[dict[str, str], "Gold"], list[str]]
 
 
 class Gold(NamedTuple):
-    """What an oracle knows of one question: headings of sections with the gold, and of all above them."""
+    """An oracle's data about one question (the headings of the gold's sections and of their ancestors)."""
 
     exact: frozenset[str]
     above: frozenset[str]
 
 
 class Scripted:
-    """An LLM that chooses by a rule; ``cpu`` is what it has spent itself, in seconds."""
+    """An LLM that chooses by a rule. ``cpu`` is the CPU time of the rule in seconds."""
 
     model = "scripted"
 
@@ -84,7 +85,7 @@ class Scripted:
         self._lock = threading.Lock()
 
     def complete(self, request: LLMRequest) -> LLMReply:
-        """Name labels as the rule says."""
+        """Reply with the labels that the rule selects."""
         started = time.thread_time()
         shown = dict(ENTRY.findall(request.messages[-1].content))
         assert request.schema is not None
@@ -98,19 +99,19 @@ class Scripted:
 
 
 def oracle(shown: dict[str, str], gold: Gold) -> list[str]:
-    """The gold, else what stands above it, and nothing else."""
+    """Select only the gold, or else only its ancestors."""
     exact = [label for label, heading in shown.items() if heading in gold.exact]
     return exact or [label for label, heading in shown.items() if heading in gold.above]
 
 
 def full_oracle(shown: dict[str, str], gold: Gold) -> list[str]:
-    """As the oracle, then others in the order shown: the beam is always full, as a real model's often is."""
+    """Select like the oracle, then other entries in the order shown, so that the beam is always full."""
     first = oracle(shown, gold)
     return first + [label for label in shown if label not in first]
 
 
 def chance(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Any order, drawn by what is shown."""
+    """Select entries in a random order, with the shown text as seed."""
     names = list(shown)
     random.Random("\n".join(shown.values())).shuffle(names)
     return names
@@ -121,7 +122,7 @@ RULES: dict[str, Rule] = {"oracle": oracle, FULL: full_oracle, "random": chance}
 
 
 class Chooser(NamedTuple):
-    """Who chooses: a scripted LLM, a real one, or (without a gateway) the lexical score."""
+    """A chooser (a scripted LLM, a real LLM, or without a gateway the lexical score)."""
 
     name: str
     gateway: Gateway | None = None
@@ -129,12 +130,14 @@ class Chooser(NamedTuple):
 
     @property
     def cpu(self) -> float:
-        """Seconds of CPU that are the chooser's own."""
+        """The CPU time of the chooser in seconds."""
         return self.scripted.cpu if self.scripted is not None else 0.0
 
 
 class Outcome(NamedTuple):
-    """What a chooser did on one part: means per question, but for the largest prompt and the fallbacks."""
+    """The results of a chooser on one part. All fields are means per question except the largest prompt and
+    the fallbacks.
+    """
 
     hit_1: float
     hit_5: float
@@ -148,12 +151,12 @@ class Outcome(NamedTuple):
 
 
 def sources(question: Question) -> set[str]:
-    """The files that hold a question's gold."""
+    """Return the files of a question's gold."""
     return {item.source_file for item in question.gold}
 
 
 def draw(questions: Sequence[Question], count: int, files: int) -> list[Question]:
-    """At most ``count`` questions, drawn by seed, whose gold lies in at most ``files`` files."""
+    """Return at most ``count`` questions, sampled with a seed, whose gold is in at most ``files`` files."""
     order = sorted((question for question in questions if question.answerable), key=lambda q: q.id)
     random.Random(SEED).shuffle(order)
     drawn: list[Question] = []
@@ -167,7 +170,7 @@ def draw(questions: Sequence[Question], count: int, files: int) -> list[Question
 
 @contextmanager
 def part(corpus: Path, keep: set[str], size: int) -> Iterator[Index]:
-    """The index of ``size`` documents (0: all), those to keep among them."""
+    """Build an index of ``size`` documents (0 means all), which include the documents in ``keep``."""
     others = [file.source for file in discover(corpus).files if file.source not in keep]
     random.Random(SEED).shuffle(others)
     chosen = [*sorted(keep), *(others if size == 0 else others[: max(0, size - len(keep))])]
@@ -184,7 +187,7 @@ def part(corpus: Path, keep: set[str], size: int) -> Iterator[Index]:
 
 
 def known_gold(tree: Tree, question: Question) -> Gold:
-    """The headings that lead to a question's gold, as prompts show them."""
+    """Return the headings of the gold and of its ancestors, as prompts show them."""
     exact, above = set(), set()
     for item in question.gold:
         if item.span is None:
@@ -198,7 +201,7 @@ def known_gold(tree: Tree, question: Question) -> Gold:
 
 
 def pageindex(walk: TreeSearch, by: Literal["llm", "lexical"]) -> System:
-    """The predictor with this walk, taken lexically or by an LLM."""
+    """Return the predictor with this tree search, by the lexical score or by an LLM."""
     workspace = WorkspaceFolder.open(Path("none"), flags={"pageindex.no_llm": True}, environment={})
     (system,) = builtin_systems(("pageindex",), workspace.settings)
     (branch,) = system.branches
@@ -208,12 +211,12 @@ def pageindex(walk: TreeSearch, by: Literal["llm", "lexical"]) -> System:
 
 
 def measure(index: Index, questions: Sequence[Question], walk: TreeSearch, chooser: Chooser) -> Outcome:
-    """Answer every question, each with no memory of the one before."""
+    """Answer every question, each with an empty memo."""
     system = pageindex(walk, "llm" if chooser.gateway is not None else "lexical")
     gateway = chooser.gateway
     stages = LLMStages(lambda endpoint: gateway) if gateway is not None else LLMStages()
     settings = WorkspaceFolder.open(Path("none"), environment={}).settings
-    # A tree search reads the nodes alone, never the documents.
+    # The tree search reads only the nodes, never the documents.
     engine = Engine(index, Path("none"), settings, memo=QueryMemo(), llm_stages=stages)
     real = gateway is not None and chooser.scripted is None
     spent, started = [], time.perf_counter()
@@ -245,7 +248,7 @@ def measure(index: Index, questions: Sequence[Question], walk: TreeSearch, choos
 
 
 def choosers(index: Index, questions: Sequence[Question]) -> list[Chooser]:
-    """The lexical chooser and the scripted ones."""
+    """Return the lexical chooser and the scripted choosers."""
     golds = {question.id: known_gold(index.tree, question) for question in questions}
     made = [Chooser("lexical")]
     for name, rule in RULES.items():
@@ -255,7 +258,7 @@ def choosers(index: Index, questions: Sequence[Question]) -> list[Chooser]:
 
 
 def shape(index: Index) -> str:
-    """Documents, nodes, depth and widest fan-out of a part, as cells of a table."""
+    """Return the documents, nodes, depth and largest fan-out of a part as cells of a table."""
     nodes = index.tree.nodes.values()
     documents = len({node.source for node in nodes if node.source})
     widest = max(len(node.children) for node in nodes)
@@ -263,12 +266,12 @@ def shape(index: Index) -> str:
 
 
 def header(*names: str) -> None:
-    """The first two lines of a table."""
+    """Return the first two lines of a Markdown table."""
     print(f"\n| {' | '.join(names)} |\n|{' --- |' * len(names)}", flush=True)
 
 
 def cells(outcome: Outcome) -> str:
-    """Quality and cost, as cells of a table."""
+    """Return the quality and the cost as cells of a table."""
     reasons = ", ".join(f"{reason} ({n})" for reason, n in sorted(outcome.fallbacks.items()))
     return (
         f"{outcome.hit_1:.2f} | {outcome.hit_5:.2f} | {outcome.calls:.1f} | {outcome.prompt:,.0f} "
@@ -277,7 +280,7 @@ def cells(outcome: Outcome) -> str:
 
 
 def by_size(corpus: Path, questions: Sequence[Question], sizes: Sequence[int]) -> None:
-    """Print the table of all sizes, then where the calls go, then the table of page sizes."""
+    """Print the tables of all sizes, of the calls per stage, and of page sizes."""
     keep = set().union(*map(sources, questions))
     header("documents", "nodes", "depth", "widest", "chooser", *COST_COLUMNS)
     full: dict[str, Outcome] = {}

@@ -1,9 +1,9 @@
-"""Where exact vector search loses to Chroma: time per query and recall by number of vectors.
+"""Find the number of vectors from which Chroma is faster than exact vector search.
 
     python benchmarks/vector_crossover.py [--sizes 3000 10000 30000 100000] [--dimension 384]
 
-Vectors are drawn around random centres, which is nearer to embeddings of text than uniform noise; queries
-are perturbed vectors. Times are of one query at a time, top 40, after a warm-up, in one process.
+Vectors are sampled around random centres, because embeddings of text have clusters too. Queries are perturbed
+vectors. Times are for one query at a time (top 40), after a warm-up, in one process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUERIES = 200
 
 
 def clustered(size: int, dimension: int, generator: np.random.Generator) -> Vectors:
-    """Unit rows around one centre for every 30 of them: float32 ``(size, dimension)``."""
+    """Return float32 unit vectors ``(size, dimension)``, with one centre per 30 vectors."""
     centres = generator.normal(size=(max(1, size // 30), dimension))
     rows = centres[generator.integers(len(centres), size=size)] + 0.7 * generator.normal(
         size=(size, dimension)
@@ -36,7 +36,7 @@ def clustered(size: int, dimension: int, generator: np.random.Generator) -> Vect
 
 
 def milliseconds(stores: Sequence[VectorStore], queries: Vectors) -> list[tuple[float, float]]:
-    """Median and 95th percentile of one query in each store; the stores take turns."""
+    """Return the median and the 95th percentile of a query's time in each store, timed alternately."""
     times: list[list[float]] = [[] for _ in stores]
     for query in [*queries[:20], *queries]:
         for store, taken in zip(stores, times, strict=True):

@@ -1,6 +1,7 @@
-"""Writes ``acceptance.md`` from the acceptance tests, whose names are the statements that they hold.
+"""Write ``acceptance.md`` from the acceptance tests, whose names are the statements that they check.
 
-Run ``python docs/acceptance_page.py`` after a change of them; a test compares the page with what this makes.
+Run ``python docs/acceptance_page.py`` after you change an acceptance test. A test checks that the page is
+up to date.
 """
 
 from __future__ import annotations
@@ -17,35 +18,37 @@ TESTS = DOCS.parent / "tests" / "acceptance"
 HEAD = """\
 # Acceptance tests
 
-BranchRank was written to five documents and a card. Each requirement, scenario and statement of theirs has
-a test named after it. This page maps one to the other; `make test` runs them all.
+BranchRank implements the requirements of five documents and a card. Each requirement, scenario and
+statement of these documents has a test with the same name. This page lists the statements with their tests;
+`make test` runs all of them.
 
-Where the documents disagree: raw grep in the fusion (document 000) is what `hybrid_search` does, and the
-BM25 ranking and percentile filter of document 001 are its option `ranking="bm25"`. Document 003 leaves the
-PageIndex-only retriever out of scope; that means that it gets no BM25 branch, while the predictor itself is
-one of the three compared.
+The documents are inconsistent in two places. Document 000 requires the fusion of unranked grep results, and
+document 001 requires BM25 ranking with a percentile filter. `hybrid_search` does the first by default and
+the second with `ranking="bm25"`. Document 003 puts the PageIndex-only retriever out of scope. BranchRank
+therefore gives `pageindex` no BM25 branch, but includes it in the comparison of three predictors.
 
-The distance threshold of document 000 is 0.5 by default. Distances have another scale in each model:
-all-MiniLM-L6-v2 puts hardly any chunk below 0.5, which would leave vector search empty. So an index measures
-the default with queries made from its own section titles. Where it finds no chunk for most of them, the index
-keeps a calibrated value. It is used in place of the default, and every answer, `branchrank settings` and
-reports name it. A number that somebody gives is used as it is, 0.5 too, with a warning where it drops every
-chunk.
+The default of the distance threshold of document 000 is 0.5. Each model has another scale of distances.
+With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search would find nothing.
+Therefore `branchrank index` tests the default with queries made from section titles of the corpus. If the
+default finds no chunk for most of these queries, the index stores a calibrated threshold, which is used
+instead of the default. Search results, `branchrank settings` and reports show the calibrated threshold. A
+threshold that a user sets is always used, also 0.5, with a warning if it drops every chunk.
 
-The column "through" names the doors that a test goes through: the commands, the Python library, the HTTP
-server, the MCP server, the terminal UI.
+The column "interface" lists the interfaces that a test uses: the commands, the Python library, the HTTP
+server, the MCP server or the terminal UI.
 
-This page is made by `python docs/acceptance_page.py`.
+`python docs/acceptance_page.py` makes this page.
 """
 
 BREAKAGES = """\
-## What these tests catch
+## Mutants that these tests detect
 
-`make mutants` breaks a copy of the product in one way at a time, and each must make its test fail. These are
-the breakages for the statements above; those of single modules are in `tests/mutants/rooms/`.
+`make mutants` changes a copy of the product in one place (a mutant) and runs the tests of this mutant, at
+least one of which must fail. This table lists the mutants for the statements above; `tests/mutants/rooms/`
+has the mutants of single modules.
 """
 
-#: The name that a test uses -> the door that it opens (``tests/support/front_doors.py``).
+#: Name in a test -> the interface that it uses (``tests/support/front_doors.py``).
 DOORS = {
     "Command": "command",
     "benchmark": "command",
@@ -58,7 +61,7 @@ DOORS = {
     "Tui": "terminal UI",
 }
 
-#: Where the tests of a document are, and what it is called.
+#: The title of each document, and the files with its tests.
 DOCUMENTS = (
     (
         "Document 000: hybrid retrieval tools",
@@ -74,11 +77,11 @@ DOCUMENTS = (
     ("The card", ("test_card.py",)),
 )
 
-#: Further tests that hold a document's statements, by the document's number.
+#: Number of a document -> other tests of its statements.
 BESIDE = {
-    "003": "The document's command lines, word for word over the bundled sample: `tests/cli/test_sample.py`. "
-    "Reranking against every kind of faulty server: `tests/systems/test_rerank.py`. Bad input: "
-    "`tests/test_bad_input.py`.",
+    "003": "`tests/cli/test_sample.py` runs the command lines of document 003 over the bundled sample. "
+    "`tests/systems/test_rerank.py` tests reranking with every kind of faulty server, and "
+    "`tests/test_bad_input.py` tests invalid input.",
 }
 
 #: Headings of classes whose names don't split into words.
@@ -110,7 +113,7 @@ _NAMES = {
 
 
 def acceptance_page() -> str:
-    """The page: a section per document, a table per requirement."""
+    """Return the page, with one section per document and one table per requirement."""
     parts = [HEAD]
     for title, files in DOCUMENTS:
         parts.append(f"## {title}\n")
@@ -125,7 +128,7 @@ def acceptance_page() -> str:
                     f"| {_statement(test.name)} | {', '.join(doors(test))} | `{test.name}` |"
                     for test in tests
                 ]
-                heading = ["| statement | through | test |", "| --- | --- | --- |"]
+                heading = ["| statement | interface | test |", "| --- | --- | --- |"]
                 parts.append("\n".join([*heading, *rows]) + "\n")
         for number, text in BESIDE.items():
             if f" {number}:" in title:
@@ -135,7 +138,7 @@ def acceptance_page() -> str:
 
 
 def _breakages() -> str:
-    """The table of the deliberate breakages that these tests must catch."""
+    """Return the table of the mutants that the acceptance tests must detect."""
     sys.path.insert(0, str(TESTS.parent))
     from mutants.rooms.acceptance import MUTANTS
 
@@ -143,18 +146,18 @@ def _breakages() -> str:
     for mutant in MUTANTS:
         tests = ", ".join(f"`{test.rpartition('::')[2]}`" for test in mutant.tests)
         rows.append(f"| {_words(mutant.name.replace('-', '_'))} | `{mutant.path}` | {tests} |")
-    return "\n".join([BREAKAGES, "| breakage | file | caught by |", "| --- | --- | --- |", *rows]) + "\n"
+    return "\n".join([BREAKAGES, "| mutant | file | detected by |", "| --- | --- | --- |", *rows]) + "\n"
 
 
 def doors(test: ast.FunctionDef) -> list[str]:
-    """The doors that a test goes through, in the order of :data:`DOORS`, each once."""
+    """Return the interfaces that a test uses, each once, in the order of :data:`DOORS`."""
     names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
     names |= {argument.arg for argument in test.args.args}
     return list(dict.fromkeys(door for name, door in DOORS.items() if name in names))
 
 
 def _tests(path: Path) -> Iterator[tuple[str, list[ast.FunctionDef]]]:
-    """Each class with its tests, in the order of the file; tests outside a class come first, unnamed."""
+    """Yield each test class with its tests, in the order of the file, after the tests without a class."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     alone = _functions(body)
     if alone:
@@ -174,7 +177,7 @@ def _statement(name: str) -> str:
 
 
 def _words(name: str) -> str:
-    """``ChunkHitsBecomeNodes`` or ``chunk_hits_become_nodes`` as a person writes it."""
+    """Return a name such as ``ChunkHitsBecomeNodes`` or ``chunk_hits_become_nodes`` as separate words."""
     found = re.findall(r"[A-Z]+(?=[A-Z][a-z]|_|$)|Bm25|[A-Z]?[a-z]+\d*|[A-Z]|\d+", name)
     words = [
         _NAMES.get(word.lower(), word if word.isupper() and len(word) > 1 else word.lower()) for word in found

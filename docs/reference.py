@@ -1,6 +1,7 @@
-"""Writes ``commands.md`` and ``settings.md`` from the commands and the settings records.
+"""Write ``commands.md`` and ``settings.md`` from the commands and the settings records.
 
-Run ``python docs/reference.py`` after a change to either; a test compares the pages with what this makes.
+Run ``python docs/reference.py`` after you change a command or a setting. A test checks that the pages are
+up to date.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from branchrank.cli.main import main
 from branchrank.settings import PARTS, Setting, Settings, settings_of
 
 DOCS = Path(__file__).parent
-#: The scripts at the top of a checkout, by the command that each runs.
+#: Command -> the script at the top of a clone that runs it.
 DOORS = {
     "retrieve": "retrieve.py",
     "hybrid": "hybrid_retrieve.py",
@@ -26,57 +27,57 @@ DOORS = {
 COMMANDS_HEAD = """\
 # Commands
 
-Every command of `branchrank`, with its arguments and flags. `--help` after a command prints them; a command
-with many flags prints those that people use most, and all of them on `--help-all`.
-In a checkout, four scripts are shorthands: `retrieve.py` for `branchrank retrieve`, `hybrid_retrieve.py`
-for `branchrank hybrid`, `benchmark_run.py` for `branchrank benchmark`, and `pageindex_common.py` for
-`branchrank pageindex`.
+This page lists every command of `branchrank` with its arguments and flags. `branchrank COMMAND --help`
+prints the same text. If a command has many flags, `--help` prints only the most common, and `--help-all`
+prints all. A clone has four scripts as short forms: `retrieve.py` for `branchrank retrieve`,
+`hybrid_retrieve.py` for `branchrank hybrid`, `benchmark_run.py` for `branchrank benchmark`, and
+`pageindex_common.py` for `branchrank pageindex`.
 
-A flag that sets a setting is described with its default and range under [Settings](settings.md); each
-command below names the parts whose flags it takes.
+[Settings](settings.md) describes the flags that change settings, with their defaults and ranges. Each
+command below links to the groups of settings whose flags it accepts.
 
-This page is made by `python docs/reference.py`.
+`python docs/reference.py` makes this page.
 """
 
 SETTINGS_HEAD = """\
 # Settings
 
-Every setting with its flag, default, allowed values and meaning, one table per part. `branchrank
-settings` prints them with the values that hold in a workspace, and says where each value came from.
+This page lists every setting with its flag, default, allowed values and meaning, in one table per part.
+`branchrank settings` prints the settings with their values in a workspace and the origin of each value.
 
-## Where a value comes from
+## Origins of a value
 
-Four layers, the later one wins:
+A setting can be set at four levels. A later level overrides the earlier levels:
 
 1. the default;
 2. the workspace's `branchrank.toml`: `rrf_k = 20` below `[local]`;
 3. the environment: `BRANCHRANK_LOCAL_RRF_K=20`;
 4. the flag: `--local-rrf-k 20`.
 
-An environment variable is `BRANCHRANK_`, the part, `_` and the setting, in capitals. Boolean settings
-take `true`, `false`, `yes`, `no`, `1` or `0` there.
+The name of an environment variable is `BRANCHRANK_`, the part, `_` and the setting, in capitals. The value
+of a boolean setting is `true`, `false`, `yes`, `no`, `1` or `0`.
 
 A value of the wrong type or outside its range is an error, and all wrong values are reported together.
 `run.json` records every value of a run with its origin.
 
-This page is made by `python docs/reference.py`.
+`python docs/reference.py` makes this page.
 """
 
 
 def commands_page() -> str:
-    """``commands.md``."""
+    """Return the text of ``commands.md``."""
     context = click.Context(main, info_name="branchrank")
     sections = [section for name in main.list_commands(context) for section in _command(name, context)]
     return "\n".join([COMMANDS_HEAD, *sections])
 
 
 def settings_page() -> str:
-    """``settings.md``."""
+    """Return the text of ``settings.md``."""
     return "\n".join([SETTINGS_HEAD, *(_part(part) for part in PARTS)])
 
 
 def _command(name: str, context: click.Context) -> Iterator[str]:
-    """The sections of a top command: its own, then those of its subcommands."""
+    """Yield the section of a top-level command, then the sections of its subcommands."""
     assert isinstance(context.command, click.Group)
     command = context.command.get_command(context, name)
     assert command is not None
@@ -96,13 +97,13 @@ def _described(command: click.Command, context: click.Context, level: int) -> st
         lines += ["```text", f"{context.command_path} {usage}", "```", ""]
     door = DOORS.get(context.command_path.removeprefix("branchrank "))
     if door:
-        lines += [f"In a checkout also `python {door}`.", ""]
+        lines += [f"In a clone, you can also run `python {door}`.", ""]
     own = [option for option in _options(command) if not _sets_a_setting(option)]
     if own:
         lines += ["| flag | default | meaning |", "| --- | --- | --- |", *map(_row, own), ""]
     parts = _parts_taken(command)
     if parts:
-        lines += [_wrapped(f"It also takes the flags of {', '.join(parts)}."), ""]
+        lines += [_wrapped(f"`{context.command_path}` also accepts the flags of {', '.join(parts)}."), ""]
     return "\n".join(lines)
 
 
@@ -111,7 +112,7 @@ def _options(command: click.Command) -> list[click.Option]:
 
 
 def _sets_a_setting(option: click.Option) -> bool:
-    """Whether the option was made from a settings record; their values are not passed to the command."""
+    """Whether the option was made from a settings record. Such options pass no value to the command."""
     return not option.expose_value and any(flag in option.opts for flag in _sections_by_flag())
 
 
@@ -167,7 +168,7 @@ def _setting(setting: Setting) -> str:
 
 
 def _text(text: str) -> str:
-    r"""Help text as Markdown: the lines of a paragraph joined, ``\b`` and RST's double backticks gone."""
+    r"""Return help text as Markdown, with one line per paragraph, single backticks and without ``\b``."""
     paragraphs = text.replace("\b\n", "").replace("``", "`").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

@@ -1,8 +1,10 @@
-"""Make the pictures of the documentation: ``python docs/screenshots.py`` (needs ``chromium``).
+"""Make the pictures of the documentation (needs ``chromium``).
+
+    python docs/screenshots.py
 
 1. ``branchrank demo`` in a temporary folder.
-2. ``images/report.png``: the first page of its report.
-3. ``images/terminal.svg``: the terminal UI, with a query over the sample.
+2. ``images/report.png`` shows the first page of the report.
+3. ``images/terminal.svg`` shows the terminal UI with a query over the sample.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ QUERY = "how do I compare two runs"
 
 
 def report_picture(folder: Path) -> None:
-    """The report in a window of 1,200 by 900 pixels."""
+    """Save a picture of the report in a window of 1,200 by 900 pixels."""
     [report] = folder.rglob("report.html")
     size = "--window-size=1200,900"
     flags = ["--headless", "--no-sandbox", "--hide-scrollbars", size]
@@ -35,9 +37,9 @@ def report_picture(folder: Path) -> None:
 
 
 async def terminal_picture(data: Path) -> None:
-    """The terminal UI with 110 columns and 32 rows."""
+    """Save a picture of the terminal UI with 110 columns and 32 rows."""
     with Workspace.open(data) as workspace:
-        workspace.search(QUERY)  # loads the model, so that the picture shows the time of a query alone
+        workspace.search(QUERY)  # loads the model; otherwise the picture shows its loading time
         app = SearchApp(Searches(Service(workspace, PREDICTORS)), query=QUERY)
         async with app.run_test(size=(110, 32)) as pilot:
             await pilot.pause()

@@ -1,12 +1,14 @@
-"""Make the page ``transcript.md``: ``python docs/transcript.py`` (a few minutes, 2 GB in a temporary folder).
+"""Make the page ``transcript.md`` (in a few minutes, with 2 GB in a temporary folder).
 
-1. A wheel is built from what git has committed, and installed into an empty virtual environment.
-2. ``branchrank demo``.
-3. ``branchrank init`` on a folder of documents, here a copy of this documentation.
-4. Five questions, written with ``branchrank questions add``; the three examples are deleted.
-5. ``branchrank run``, which ends with the verdict.
+    python docs/transcript.py
 
-Each step is timed. The page holds the commands, their times and what they printed.
+1. Build a wheel from the last commit and install it into an empty virtual environment.
+2. Run ``branchrank demo``.
+3. Run ``branchrank init`` for a folder of documents (a copy of this documentation).
+4. Write five questions with ``branchrank questions add``, and delete the three example questions.
+5. Run ``branchrank run``, whose output ends with the verdict.
+
+The page contains the commands, their times and their output.
 """
 
 from __future__ import annotations
@@ -25,36 +27,41 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "transcript.md"
-#: Question, document, and how the paragraph that answers it begins.
+#: Question, document, and the beginning of the paragraph with the answer.
 QUESTIONS = (
     ("what does it cost to install", "installation.md", "| everything |"),
-    ("my run was killed, how do I continue", "reproducibility.md", "Rows are written and flushed"),
-    ("which ids does an exported TREC run have", "exchange.md", "tool can reorder them. With `--ids gold`"),
+    ("my run was killed, how do I continue", "reproducibility.md", "Each row is written to disk"),
+    ("which ids does an exported TREC run have", "exchange.md", "A line of a run file is"),
     ("where do I see why a question failed", "tutorial.md", "Open `questions.csv`"),
-    ("how do I pick between the systems in a hurry", "which-system.md", "| no LLM, an embedding model"),
+    (
+        "how do I pick between the systems in a hurry",
+        "which-system.md",
+        "| no LLM, and an embedding model that",
+    ),
 )
 LINES_SHOWN = 14
 HEAD = """\
 # Ten minutes, with times
 
-From an empty virtual environment to a verdict on five questions of your own, as
-`python docs/transcript.py` ran it on {date}: {system}, Python {python}, {cores} CPU cores, load
-average {load} at the start. Installing includes the download.
+This page shows every command from an empty virtual environment to a verdict on your own five questions.
+`python docs/transcript.py` ran the commands on {date} with {system}, Python {python}, {cores} CPU cores and
+a load average of {load} at the start. The time of the installation includes the download.
 
 | step | seconds |
 | --- | --- |
 {rows}
-| all | {total:.0f} |
-| all but the environment and the installation | {own:.0f} |
+| all steps | {total:.0f} |
+| all steps except the environment and the installation | {own:.0f} |
 
-The environment grew from {before:.0f} MB to {after:.0f} MB; [Installation](installation.md) lists what each
-package adds. The documents are the pages of this documentation.
+The installation increased the size of the environment from {before:.0f} MB to {after:.0f} MB;
+[Installation](installation.md#disk-space-of-the-packages) lists the size of each package. The documents are
+the pages of this documentation.
 """
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command that ran: its title, the command as typed, seconds, and what it printed."""
+    """A finished command with its title, the command line, its time in seconds, and its output."""
 
     title: str
     command: str
@@ -63,7 +70,7 @@ class Step:
 
 
 class Recorder:
-    """Runs commands in ``folder`` with the environment's ``bin`` first on the path, and keeps them."""
+    """Run commands in ``folder`` with the environment's ``bin`` first on the path, and record them."""
 
     def __init__(self, folder: Path, environment: Path) -> None:
         self.folder, self.steps = folder, list[Step]()
@@ -73,7 +80,7 @@ class Recorder:
             self.variables.pop(name, None)
 
     def run(self, title: str, *words: str | Path, shown: str = "") -> None:
-        """Run a command and time it. A command that fails ends the script with what it printed."""
+        """Run a command and record its time. If the command fails, exit with its output."""
         started = time.perf_counter()
         done = subprocess.run(
             [*map(str, words)],
@@ -92,7 +99,7 @@ class Recorder:
 
 
 def megabytes(folder: Path) -> float:
-    """The size of the files in a folder, without links."""
+    """Return the size of the files in a folder, without links."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return sum(path.stat().st_size for path in files) / 1e6
 
@@ -107,7 +114,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def lines_of(path: Path, beginning: str) -> str:
-    """``5-8``: the lines of the paragraph, or the row of a table, that begins so."""
+    """Return the lines of the paragraph or table row with this beginning, such as ``5-8``."""
     lines = path.read_text(encoding="utf-8").splitlines()
     [start] = [number for number, line in enumerate(lines, 1) if line.startswith(beginning)]
     end = start
@@ -117,37 +124,39 @@ def lines_of(path: Path, beginning: str) -> str:
 
 
 def drop_examples(path: Path) -> None:
-    """Delete the example questions that ``init`` wrote."""
+    """Delete the example questions of ``init`` from a question file."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     kept = [line for line in lines if not json.loads(line)["id"].startswith("example-")]
     path.write_text("".join(kept), encoding="utf-8")
 
 
 def ten_minutes(folder: Path) -> tuple[list[Step], float, float]:
-    """Run every step; the steps, and the megabytes of the environment before and after the installation."""
+    """Return the steps, and the size of the environment in MB before and after the installation."""
     wheel, environment, here = build_wheel(folder), folder / "venv", folder / "here"
     shutil.copytree(folder / "clone" / "docs", here / "docs", ignore=shutil.ignore_patterns("*.py", "images"))
     (here / "docs" / PAGE.name).unlink(missing_ok=True)
     record = Recorder(here, environment)
-    record.run("an empty environment", sys.executable, "-m", "venv", environment, shown="python -m venv venv")
+    record.run(
+        "create an empty environment", sys.executable, "-m", "venv", environment, shown="python -m venv venv"
+    )
     before = megabytes(environment)
     install = ("pip", "install", "-qq", "--disable-pip-version-check")
     pins = ROOT / "constraints.txt"
     record.run("install the wheel", *install, "-c", pins, wheel, shown=f"pip install {wheel.name}")
     after = megabytes(environment)
-    record.run("the demo, with its report", "branchrank", "demo", "--quiet")
+    record.run("run the demo", "branchrank", "demo", "--quiet")
     record.run("start with your own folder", "branchrank", "init", "docs")
     for place, (question, source, beginning) in enumerate(QUESTIONS, 1):
         where = ("--source", source, "--lines", lines_of(here / "docs" / source, beginning))
         add = ("branchrank", "questions", "add", "questions.jsonl", "--question", question, *where)
         record.run(f"question {place}", *add)
     drop_examples(here / "questions.jsonl")
-    record.run("build the index, compare, verdict", "branchrank", "run", "experiment.toml", "--quiet")
+    record.run("build the index and compare the systems", "branchrank", "run", "experiment.toml", "--quiet")
     return record.steps, before, after
 
 
 def page(steps: list[Step], before: float, after: float, load: str) -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     head = HEAD.format(
         date=time.strftime("%Y-%m-%d"),
         system=f"{platform.system()} {platform.machine()}",
@@ -160,7 +169,7 @@ def page(steps: list[Step], before: float, after: float, load: str) -> str:
         before=before,
         after=after,
     )
-    return "\n".join([head, "## What was typed and printed", "", *map(_block, steps)])
+    return "\n".join([head, "## Commands and output", "", *map(_block, steps)])
 
 
 def _block(step: Step) -> str:

@@ -1,7 +1,7 @@
-"""Writes ``verification.md`` from the list of tamperings that the tests try.
+"""Write ``verification.md`` from the list of tamperings that the tests try.
 
-Run ``python docs/verification_page.py`` after a change of ``tests/support/tamperings.py``; a test compares
-the page with what this makes.
+Run ``python docs/verification_page.py`` after you change ``tests/support/tamperings.py``. A test checks that
+the page is up to date.
 """
 
 from __future__ import annotations
@@ -15,70 +15,73 @@ sys.path.insert(0, str(DOCS.parent / "tests"))
 HEAD = """\
 # Verifying a run
 
-`branchrank verify RUN` makes everything again from the rows, the timings and the questions: judgements,
-tables, reports, plots. It names each number that differs. It also looks for what the run itself
-contradicts, and exits with 1 if it finds anything.
+`branchrank verify RUN` recomputes the judgements, tables, reports and plots of a run from its rows, timings
+and questions, and reports each number that differs. It also reports contradictions within the run. If
+`verify` finds an error, it exits with code 1.
 
-| compared | with |
+| part of the run | is compared with |
 | --- | --- |
-| the stages of an answer | those of the system's own record |
+| the stages of an answer | the stages in the record of the system |
 | a hit's id, section and lines | each other, and the same hit in other rows |
-| scores and ranks in the branches | each other; where ranks are fused, the scores they give |
-| the gold's ranks | the hits, and the stages before |
-| the number of hits and LLM calls | what the system always has |
-| the queries that were timed | those that the seed draws; each whole with its stages |
-| what `run.json` counts | the rows |
+| scores and ranks in the branches | each other, and the fused scores that follow from the ranks |
+| the gold's ranks | the hits, and the earlier stages |
+| the number of hits and LLM calls | the numbers that the system must have |
+| the timed queries | the queries that the seed selects; the total time of a query with its stages |
+| the counts in `run.json` | the rows |
 | gold, hits and quoted passages | the documents, if the corpus is available (`--corpus`) |
 
-What a class or an endpoint of yours returns is taken as it is, since nothing says what it should be.
+`verify` can't check the hits of your own predictor class or endpoint, because their correct values are
+unknown.
 
-## Ask again
+## Run some questions again
 
-`branchrank verify RUN --rerun 20` draws 20 questions by the run's seed, asks them again and compares
-every hit, rank and stage. The index must have the digest that the run recorded. All hits of the run are
-looked up in that index as well. No LLM is asked: `--llm-replay FILE` names the cassette of the run, and
-without it systems that ask an LLM are left out, as are classes (`--predictor module:Class`) and endpoints
-(`--api-endpoint`) that the command does not name. The report of the command says which. Scores may differ
-by 0.0001, as they do between processors; on another processor, two hits that are nearly equal may change
-places.
+`branchrank verify RUN --rerun 20` selects 20 questions with the run's seed, runs them again and compares
+every hit, rank and stage. The index must have the digest that the run recorded. `verify` also checks all
+hits of the run in this index. `verify` never calls an LLM. With `--llm-replay FILE` it takes the calls from
+the cassette of the run; otherwise systems with an LLM are skipped. Predictor classes and endpoints are
+skipped unless the command names them with `--predictor module:Class` and `--api-endpoint`. The output lists
+the skipped systems. Scores may differ by 0.0001, because processors differ in the last digits. On another
+processor, two hits with nearly equal scores may change places.
 
 ## Seal a plan
 
-Nothing in a run can show that its primary measure, its baseline or its questions were chosen before its
-results were known. A seal can help:
+A run can't prove that its primary measure, baseline and questions were chosen before its results were known.
+You can record them in a seal before the run:
 
 ```bash
-branchrank benchmark --predictor all --seal plan.seal   # writes the plan down and stops
+branchrank benchmark --predictor all --seal plan.seal   # writes the plan to a file and stops
 git add plan.seal && git commit -m "Seal the plan"      # or send it to somebody
-branchrank benchmark --predictor all --seal plan.seal   # runs it, and refuses any other plan
-branchrank verify RUN --seal plan.seal                  # later, with the copy that was kept
+branchrank benchmark --predictor all --seal plan.seal   # runs this plan, and refuses any other
+branchrank verify RUN --seal plan.seal                  # later, with your copy of the seal
 ```
 
-The file holds the questions' digest, the corpus's, the predictors, their settings, the primary measure,
-the baseline, alpha and the other settings of the benchmark. The report says that the run matches it. Only
-a copy outside of the reach of whoever makes the run proves when it was made.
+The file contains the digests of the questions and the corpus, the predictors with their settings, the
+primary measure, the baseline, alpha and the other settings of the benchmark. The report states that the run
+matches the seal. A seal proves when the plan was made only if somebody else has a copy that the author of
+the run can't change.
 
-## What is found
+## Tested changes
 
-Each line is a test that starts from a run which verifies clean. "Finished again": tables, reports and
-digests were made again after the change, as somebody would who has this package. "0.1.0": whether the
-first version of `verify` found it. All example runs in `reports/examples` verify clean.
+Each row is a test that changes a correct run and then runs `verify`. "regenerated" means that tables,
+reports and digests were computed again after the change, which anybody with this package can do. The column
+"0.1.0" shows whether the first version of `verify` found the change. `verify` finds no error in the example
+runs in `reports/examples`.
 
-| change | finished again | 0.1.0 | found by |
+| change | regenerated | 0.1.0 | found by |
 | --- | --- | --- | --- |
 """
 
 TAIL = """
-The last lines are beyond any tool that has the run alone: a run that was made up whole, with times that
-nobody measured, contradicts nothing. To check such a run, ask its author for the seal, answer a sample of its
-questions again (`branchrank verify RUN --rerun 20`), or repeat the whole benchmark.
+The last changes can't be found from the run alone, because a run with invented rows and times need not
+contain a contradiction. To check such a run, ask its author for the seal, run some of its questions again
+(`branchrank verify RUN --rerun 20`), or repeat the whole benchmark.
 
-This page is made by `python docs/verification_page.py`.
+`python docs/verification_page.py` makes this page.
 """
 
 
 def verification_page() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     from support.tamperings import TAMPERINGS
 
     rows = "".join(
@@ -89,8 +92,8 @@ def verification_page() -> str:
     alone = sum(each.by == "`verify`" for each in TAMPERINGS)
     left = sum(each.by == "nothing" for each in TAMPERINGS)
     count = (
-        f"\nOf {len(TAMPERINGS)} changes, version 0.1.0 missed {missed}. Now `verify` alone finds {alone}, "
-        f"and {left} is not found.\n"
+        f"\nOf these {len(TAMPERINGS)} changes, version 0.1.0 of `verify` missed {missed}. The current "
+        f"version finds {alone} without other files, and {left} is not found.\n"
     )
     return HEAD + rows + count + TAIL
 

@@ -236,7 +236,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 BAD_QUESTIONS = {
     "a bad line": (["{nope"], "questions.jsonl:9: "),
-    "no gold": ([{"id": "x", "question": "y"}], "questions.jsonl:9: no gold: give `source_file`, or say"),
+    "no gold": ([{"id": "x", "question": "y"}], "questions.jsonl:9: no gold: add `source_file`"),
     "an unknown gold source": (
         [{**QUESTIONS[0], "id": "x", "source_file": "gone.md"}],
         "question 'x': the corpus has no file 'gone.md'",
@@ -245,7 +245,7 @@ BAD_QUESTIONS = {
         [{**QUESTIONS[0], "id": "x", "answer_line_end": 999}],
         "question 'x': line 999 is past the end of guide/brewing.md",
     ),
-    "an id twice": ([QUESTIONS[0]], "questions.jsonl:9: the id 'temperature' is used before"),
+    "an id twice": ([QUESTIONS[0]], "questions.jsonl:9: an earlier line has the same id 'temperature'"),
 }
 
 
@@ -430,7 +430,7 @@ def test_two_builds_at_once(tmp_path: Path) -> None:
             result = invoke(*words, "--data-dir", tmp_path / "data", *more)
             assert result.exit_code == 4, result.output
             assert "another process is building an index" in result.stderr
-            assert "wait until it is done" in result.stderr
+            assert "wait until the other process has finished" in result.stderr
     assert found(tmp_path, "tea")
 
 

@@ -3,8 +3,8 @@
 1. All three systems fuse BM25 and vectors by reciprocal ranks with k = 60, from 40 candidates of each search
    (``local`` uses 80 BM25 candidates), over the same chunks and vectors. All other settings are the
    frameworks' defaults.
-2. The vectors of the questions are computed before and looked up by all of them, so the model is not timed.
-3. Hit rates are those of one run of BranchRank's benchmark over the three.
+2. The vectors of the questions are computed in advance and looked up, so the model is not timed.
+3. The hit rates come from one run of BranchRank's benchmark with the three systems.
 """
 
 from __future__ import annotations

@@ -14,20 +14,21 @@ HEAD = """\
 $ make bench WRITE=--write
 ```
 
-Each row times BranchRank and another library on the same work, alternately, in one process. The ratio is
-the median, over the rounds, of the other's time over BranchRank's: above 1, BranchRank is quicker. The
-interval is a 95% interval for it, from order statistics; with five rounds, it is the smallest and the
-largest. Times depend on the machine and its load, ratios much less, which is why they are compared.
+Each row times BranchRank and another library alternately on the same work, in one process. The ratio of a
+round is the other library's time divided by BranchRank's time. A ratio above 1 means that BranchRank is
+faster. The table has the median ratio of the rounds and its 95% interval from order statistics. (With five
+rounds, the interval is the smallest to the largest ratio.) Ratios depend much less on the machine and its
+load than times.
 
 - **Embedding**: `SentenceTransformer.encode` with its defaults (batches of 32). CodeRankEmbed has the
-  published configuration and random weights, because time does not depend on their values.
+  published configuration and random weights, because the time does not depend on the values of the weights.
 - **Lexical query**: every program counts the same tokens with the same constants.
-- **Vector search**: the vectors of all chunks, first 40 of each question. Chroma is used with its own
-  defaults, and through BranchRank's store, which asks it for more candidates and orders them by exact scores.
+- **Vector search**: the 40 nearest of all chunks for each question. Chroma is used with its default settings,
+  and through BranchRank's store, which requests more candidates from Chroma and sorts them by exact scores.
 - **Measures**: ten measures of 1,000 questions with 1,000 results each.
 - **Whole benchmark**: both frameworks fuse BM25 and vectors by reciprocal ranks, with the same chunks,
   vectors and questions. The vectors of the questions are looked up, so the model is not timed.
-- **Cold start**: CPU time of a whole process; each question is new, so its vector is computed.
+- **Cold start**: CPU time of a whole process. Each question is new, so its vector is computed.
 
 """
 

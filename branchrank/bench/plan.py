@@ -209,7 +209,7 @@ def with_depth(settings: Resolved) -> Resolved:
 
 
 def _system_remedy(wrong: Sequence[str]) -> str:
-    if not any("asks for an LLM" in problem for problem in wrong):
+    if not any("an LLM" in problem for problem in wrong):
         return "correct the systems"
     missing = "--hybrid-model, --pageindex-model"
     if any("no endpoint" in problem for problem in wrong):

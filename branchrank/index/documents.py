@@ -22,7 +22,7 @@ MODIFIED = "modified.json"
 
 
 class CorpusEntry(Record, frozen=True, kw_only=True):
-    """One file of the corpus: its size in bytes and its SHA-256."""
+    """One file of the corpus, with its size in bytes and its SHA-256."""
 
     source: str
     size: int

@@ -1,4 +1,4 @@
-"""The budget of a run at LLM servers: calls, tokens and retries."""
+"""The budget of a run for LLM servers, in calls, tokens and retries."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from branchrank.llm.request import BudgetError
 
 
 class Budget:
-    """Counts the calls and tokens sent to a server and refuses a call that would exceed a cap. Thread-safe.
+    """Counts the calls and tokens sent to LLM servers and refuses a call that would exceed a cap.
 
-    A cap of 0 calls or tokens means no limit; 0 ``retries`` means no retry.
+    Thread-safe. ``max_calls`` or ``max_tokens`` of 0 means no limit. ``retries`` of 0 means no retry.
     """
 
     def __init__(self, *, max_calls: int = 0, max_tokens: int = 0, retries: int = 100) -> None:
@@ -22,9 +22,9 @@ class Budget:
         self._lock = threading.Lock()
 
     def reserve(self, tokens: int) -> None:
-        """Count an attempt and its estimated tokens before it is sent.
+        """Count one attempt and its estimated tokens; called before the attempt is sent.
 
-        Raises :class:`BudgetError` when a cap doesn't allow it.
+        Raises :class:`BudgetError` if the attempt would exceed ``max_calls`` or ``max_tokens``.
         """
         with self._lock:
             if self.max_calls and self.calls >= self.max_calls:
@@ -34,20 +34,20 @@ class Budget:
                 )
             if self.max_tokens and self.tokens + tokens > self.max_tokens:
                 raise BudgetError(
-                    f"{self.tokens} of {self.max_tokens} LLM tokens are spent and the next call needs "
-                    f"about {tokens}",
+                    f"{self.tokens} of {self.max_tokens} LLM tokens are spent, and the next call needs about "
+                    f"{tokens} tokens",
                     remedy="raise --max-tokens and run the command again; finished calls are kept",
                 )
             self.calls += 1
             self.tokens += tokens
 
     def settle(self, reserved: int, spent: int) -> None:
-        """Replace an attempt's reserved tokens by the tokens it spent."""
+        """Replace an attempt's estimated tokens with the tokens that it used."""
         with self._lock:
             self.tokens += spent - reserved
 
     def take_retry(self) -> bool:
-        """Use one of the run's retries; return whether one was left."""
+        """Use one of the run's retries. Return ``False`` if no retry was left."""
         with self._lock:
             if self.retries_left <= 0:
                 return False

@@ -1,19 +1,18 @@
-"""Cassettes: content-addressed SQLite files of LLM calls, from which a run can be replayed without a server.
+"""A cassette is an SQLite file of LLM calls, from which a run can be replayed without a server.
 
-1. A call's key is the SHA-256 of everything the reply depends on: model, messages, schema, parameters,
-   seed, repeat index.
-2. A row holds the request, the reply with its usage and latency (or the reason of its failure), as
-   JSON, and a checksum of all of it. A row with a wrong checksum is never used.
-3. Each call is committed to disk on its own, so a killed process loses no finished call.
-4. A file with any other schema (views, triggers, other tables) is refused before its rows are read.
-5. The schema is created in one transaction, so another process sees either an empty file or a complete
-   cassette. When several processes open a new file at the same time, one of them creates the schema. A locked
-   file is retried for a while.
+1. A call's key is the SHA-256 of its model, messages, schema, parameters, seed and repeat index.
+2. A row has the key, the request, the reply with its usage and latency (or the reason of the failure), and a
+   checksum of all these. A row with a wrong checksum is never used.
+3. Each call is committed to disk in a separate transaction. If the process is killed, no finished call is
+   lost.
+4. A file with another schema, such as views, triggers or other tables, is rejected before its rows are read.
+5. The database schema is created in one transaction. If several processes open a new file at the same time,
+   one of them creates the schema. A process retries a locked file for up to 30 seconds.
 
-The decision cache of a workspace has the same file format, or is in Redis
-(:mod:`branchrank.llm.decisions_redis`). Only successful calls are served from it. Its keys also include the
-endpoint, since two servers can have different models of the same name. The keys of a cassette do not: it
-replays a call whichever endpoint was used.
+The decision cache of a workspace is a file of the same format, or is stored in Redis
+(:mod:`branchrank.llm.decisions_redis`). The decision cache returns only successful calls. The keys of the
+decision cache include the endpoint, since two servers can have different models with the same name. The keys
+of a cassette do not include the endpoint, so that a replay works with any endpoint.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _TABLE = (
     "request TEXT NOT NULL, recorded TEXT NOT NULL, checksum TEXT NOT NULL) WITHOUT ROWID"
 )
 _Found = tuple[int, int, tuple[str, ...]]
-#: The state of a new file, and of one whose creation was interrupted.
+#: The possible states of a new file or of a file whose creation was interrupted.
 _UNFINISHED: tuple[_Found, ...] = ((0, 0, ()), (0, 0, (_TABLE,)), (_APPLICATION, 0, (_TABLE,)))
 _GET = "SELECT key, stage, question, request, recorded, checksum FROM calls WHERE key = ?"
 _ALL = "SELECT key, stage, question, request, recorded, checksum FROM calls"
@@ -61,14 +60,14 @@ _SHOWN = 100
 
 
 class Recorded(Record, frozen=True, kw_only=True):
-    """The outcome of a call: its reply, and ``"ok"`` or the reason of its failure."""
+    """The reply to a call, and ``"ok"`` or the reason of the failure as ``outcome``."""
 
     reply: LLMReply
     outcome: str = "ok"
 
 
 class KeptCall(Record, frozen=True, kw_only=True):
-    """A call without its prompt, identified by its key."""
+    """A recorded call without its prompt, identified by its key."""
 
     key: str
     stage: str
@@ -78,20 +77,20 @@ class KeptCall(Record, frozen=True, kw_only=True):
 
 
 class DecisionCache(Protocol):
-    """Caches calls by their content and their endpoint (a URL without credentials)."""
+    """A cache of LLM calls, found by their content and their endpoint (a URL without credentials)."""
 
     def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
-        """Return the cached call, or ``None``."""
+        """Return the outcome of the cached call, or ``None`` if the call is not cached."""
 
     def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str) -> None:
         """Cache a call."""
 
 
 class Cassette:
-    """An open cassette. Thread-safe. Close it, so that a single file remains.
+    """An open cassette. Thread-safe. Closing the cassette removes SQLite's second file.
 
-    Raises :class:`ArtifactError` when the file is missing (with ``readonly``), damaged or not a cassette, and
-    :class:`StorageError` when it can't be written.
+    Raises :class:`ArtifactError` if the file is damaged or not a cassette, or if it does not exist and
+    ``readonly`` is set. Raises :class:`StorageError` if the file can't be opened or written.
     """
 
     def __init__(
@@ -102,13 +101,18 @@ class Cassette:
         redact: Callable[[str], str] = lambda text: text,
         root: Path | None = None,
     ) -> None:
-        """Open or create the cassette ``path``; if ``root`` is given, no link below it is followed."""
+        """Open or create the cassette ``path``.
+
+        If ``root`` is given, symbolic links below it are not followed.
+        """
         self.path = path
         self.readonly = readonly
         self._redact = redact
         self._lock = threading.RLock()
         if readonly and not path.is_file():
-            raise ArtifactError(f"no cassette at {path}", remedy=f"record one with --llm-record {path}")
+            raise ArtifactError(
+                f"the cassette {path} does not exist", remedy=f"record one with --llm-record {path}"
+            )
         with self._guarded():
             if root is not None:
                 root.mkdir(parents=True, exist_ok=True)
@@ -142,20 +146,20 @@ class Cassette:
             return int(self._db.execute("SELECT count(*) FROM calls").fetchone()[0])
 
     def get(self, request: LLMRequest, model: str, endpoint: str = "") -> Recorded | None:
-        """Return the recorded call, or ``None`` when it is missing or its row is damaged."""
+        """Return the recorded outcome of a call, or ``None`` if the row is missing or damaged."""
         key = call_key(request, model, endpoint)
         with self._lock, self._guarded():
             row = self._db.execute(_GET, (key,)).fetchone()
         return None if row is None else intact(row)
 
     def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str = "") -> None:
-        """Store one call; it is on the disk when this returns."""
+        """Store one call. When this method returns, the call is on disk."""
         row = row_of(request, model, recorded, self._redact, endpoint)
         with self._lock, self._guarded():
             self._db.execute(_PUT, row)
 
     def failures(self, labels: Collection[tuple[str, str]]) -> set[str]:
-        """Keys of the failed calls for these pairs of question id and stage."""
+        """Return the keys of the failed calls with these pairs of question id and stage."""
         wanted = {(self._redact(question), self._redact(stage)) for question, stage in labels}
         with self._lock, self._guarded():
             rows = self._db.execute(_ALL).fetchall()
@@ -166,7 +170,7 @@ class Cassette:
         }
 
     def calls(self) -> list[KeptCall]:
-        """Every intact call, sorted by key."""
+        """Return every undamaged call, sorted by key."""
         with self._lock, self._guarded():
             rows = self._db.execute(f"{_ALL} ORDER BY key").fetchall()
         return [
@@ -176,7 +180,7 @@ class Cassette:
         ]
 
     def restore(self, calls: Iterable[KeptCall]) -> None:
-        """Store calls without their prompts; a replay of the same calls finds them by key."""
+        """Store calls without their prompts. A replay finds calls by their keys."""
         rows = []
         for call in calls:
             request = _json({"model": call.model})
@@ -188,13 +192,13 @@ class Cassette:
             self._db.execute("COMMIT")
 
     def models(self) -> list[str]:
-        """The models of the recorded calls."""
+        """Return the names of the models of the recorded calls."""
         with self._lock, self._guarded():
             rows = self._db.execute("SELECT DISTINCT json_extract(request, '$.model') FROM calls ORDER BY 1")
             return [str(model) for (model,) in rows]
 
     def difference(self, request: LLMRequest, model: str) -> str:
-        """Describe how an unrecorded call differs from the nearest recorded one."""
+        """Describe how a call that is not recorded differs from the most similar recorded call."""
         key = call_key(request, model)
         with self._lock, self._guarded():
             rows = self._db.execute(
@@ -214,16 +218,19 @@ class Cassette:
         return "; ".join(_differences(wanted, nearest))
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file and close it."""
+        """Merge SQLite's write-ahead log into the file, and close the file."""
         with self._lock:
             if not self.readonly:
-                # If another process has the file open, the log is folded when that process closes it.
+                # If another process has the file open, that process merges the log when it closes the file.
                 with contextlib.suppress(sqlite3.Error):
                     self._db.execute("PRAGMA journal_mode = DELETE")
             self._db.close()
 
     def _prepare_patiently(self) -> None:
-        """Prepare the file; retry while it is locked, since SQLite doesn't wait to change the journal."""
+        """Prepare the file.
+
+        While the file is locked, retry, since SQLite does not retry for the journal mode.
+        """
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -236,7 +243,7 @@ class Cassette:
                 time.sleep(_RETRY)
 
     def _prepare(self) -> None:
-        """Create the table in a new file; refuse a file that is not a cassette."""
+        """Create the table in a new file. Raise an error if the file is not a cassette."""
         self._db.execute("PRAGMA trusted_schema = OFF")
         self._db.execute("PRAGMA cell_size_check = ON")
         self._db.execute("BEGIN")
@@ -256,8 +263,8 @@ class Cassette:
             self._db.execute("PRAGMA synchronous = FULL")
 
     def _create(self) -> _Found:
-        """Create the schema, unless another process already did; return the file's state afterwards."""
-        self._db.execute("PRAGMA journal_mode = WAL")  # not possible within the transaction
+        """Create the schema, unless another process already did. Return the result of :meth:`_found`."""
+        self._db.execute("PRAGMA journal_mode = WAL")  # must be outside the transaction
         self._db.execute("BEGIN IMMEDIATE")
         found = self._found()
         if found in _UNFINISHED:
@@ -270,41 +277,41 @@ class Cassette:
         return found
 
     def _found(self) -> _Found:
-        """The file's application id, version and schema; consistent within a transaction."""
+        """Return the file's application id, version and schema. The caller must have begun a transaction."""
         application = self._db.execute("PRAGMA application_id").fetchone()[0]
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         rows = self._db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
         return application, version, tuple(row[0] for row in rows)
 
     def _foreign(self, fault: str) -> ArtifactError:
-        return ArtifactError(f"{self.path} {fault}", remedy=f"remove {self.path} or name another file")
+        return ArtifactError(f"{self.path} {fault}", remedy=f"remove {self.path}, or choose another file")
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Turn SQLite's errors into errors with a remedy."""
+        """Turn errors of SQLite into errors of BranchRank that have a fix."""
         try:
             yield
         except (sqlite3.OperationalError, OSError) as error:
             raise StorageError(
                 f"cannot use {self.path}: {error}", remedy="check the disk and the file's permissions"
             ) from None
-        except (sqlite3.DatabaseError, UnicodeDecodeError):  # the latter for the message about a schema
+        except (sqlite3.DatabaseError, UnicodeDecodeError):  # the latter from SQLite's message
             raise self._foreign("is not a cassette or is damaged") from None
 
 
 def call_key(request: LLMRequest, model: str, endpoint: str = "") -> str:
-    """The content address of a call (and of its ``endpoint``, if given): 64 hexadecimal digits."""
+    """Return the digest of a call's content (and of its ``endpoint``, if given) as 64 hexadecimal digits."""
     return digest_of(_addressed(request, model, endpoint))
 
 
 def _addressed(request: LLMRequest, model: str, endpoint: str) -> dict[str, Any]:
-    """The fields that a call's key is computed from."""
+    """Return the fields that a call's key is computed from."""
     content = request.content(model)
     return content | {"endpoint": endpoint} if endpoint else content
 
 
 def _create_private(path: Path) -> None:
-    """Create an empty file that only its owner can read, unless it exists."""
+    """Create an empty file that only its owner can read, unless the file exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600))
@@ -321,7 +328,7 @@ def _checksum(fields: tuple[str, ...]) -> str:
 def row_of(
     request: LLMRequest, model: str, recorded: Recorded, redact: Callable[[str], str], endpoint: str = ""
 ) -> tuple[str, ...]:
-    """The row of a call: key, stage, question, request, outcome, and a checksum of these."""
+    """Return a call's row, which has the key, stage, question, request, outcome and a checksum of these."""
     content = _json(_addressed(request, model, endpoint))
     labels = (request.stage, request.context.question_id, content, _json(recorded))
     fields = (call_key(request, model, endpoint), *(redact(label) for label in labels))
@@ -329,7 +336,7 @@ def row_of(
 
 
 def intact(row: tuple[Any, ...]) -> Recorded | None:
-    """Return the outcome in a row, or ``None`` when its checksum is wrong."""
+    """Return the outcome in a row, or ``None`` if the checksum of the row is wrong."""
     if not all(isinstance(field, str) for field in row) or _checksum(row[:-1]) != row[-1]:
         return None
     try:
@@ -352,7 +359,7 @@ def _prompt_lines(content: dict[str, Any]) -> list[str]:
 
 
 def _likeness(wanted: dict[str, Any], other: dict[str, Any]) -> float:
-    """How much two calls share, in 0..2: prompt lines first, then parameters."""
+    """Return the similarity of two calls, in 0..2, as the similarity of prompts plus that of parameters."""
     shared = SequenceMatcher(None, _prompt_lines(wanted), _prompt_lines(other), autojunk=False)
     lines: float = shared.quick_ratio()
     same = [name for name, value in wanted.items() if other.get(name) == value]
@@ -360,7 +367,7 @@ def _likeness(wanted: dict[str, Any], other: dict[str, Any]) -> float:
 
 
 def _differences(wanted: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """The differences between two calls: the values of parameters, and the first differing prompt line."""
+    """Describe each parameter with different values, and the first prompt line that differs."""
     found = [
         f"{name} is {_short(value)}, recorded {_short(other.get(name))}"
         for name, value in wanted.items()

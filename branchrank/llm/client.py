@@ -1,15 +1,16 @@
-"""The LLM client: chat completions at any OpenAI-compatible endpoint, through the openai package.
+"""The LLM client, which calls any OpenAI-compatible endpoint with the openai package.
 
-1. Calls run on an event loop in a separate thread. One deadline covers connecting, retries, waits and a
-   slowly arriving body; after it the connection is closed.
-2. A JSON reply is requested by schema. If the server rejects schemas, the client requests a JSON object, then
-   plain text, and remembers the format that worked.
-3. Status 408, 409, 429 and 5xx and lost connections are retried after the time in Retry-After, or after a
-   wait that doubles each time, as long as the call's retries, the run's retry budget and the deadline allow.
-4. Only the headers listed here are sent, redirects are not followed, and keys are removed from every text
-   that the server returns.
-5. The size of a body is limited while it arrives: a completion or a list of models over 8 MiB fails, and an
-   error's body is cut at 64 KiB. The limits apply to the decompressed size.
+1. Calls run on an event loop in a separate thread. One deadline covers the connection, the retries with their
+   waits and the download of the body. After the deadline the connection is closed.
+2. The client requests a JSON reply with a schema. If the server rejects schemas, the client requests a JSON
+   object, then plain text. The format that worked is used for all later calls.
+3. A call is retried after a lost connection and after the statuses 408, 409, 425, 429, 500, 502, 503, 504 and
+   529. The client waits for the time in ``Retry-After``, or else twice as long as before the last retry. The
+   number of retries is limited per call and per run, and by the deadline.
+4. Only the headers in ``_HEADERS_SENT`` are sent, and redirects are not followed. Keys are removed from every
+   text that the server returns.
+5. A call fails if the body of a completion or of a list of models is larger than 8 MiB. The body of an error
+   is cut at 64 KiB. The decompressed size is checked during the download.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Format = Literal["schema", "object", "plain"]
 _FORMATS: tuple[Format, ...] = ("schema", "object", "plain")
 _RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _HEADERS_SENT = {"host", "content-type", "content-length", "accept", "user-agent", "connection"}
-# The openai package's marker for a request whose raw response is wanted.
+# The openai package marks a request with this header if its caller reads the raw response.
 _HEADERS_SENT.add("x-stainless-raw-response")
 _LARGEST_BODY = 8 << 20
 _ERROR_BODY = 64 << 10
@@ -49,21 +50,25 @@ _PROBE_S = 5.0
 
 
 class UnreachableError(LLMError):
-    """No server answers at the endpoint."""
+    """The endpoint does not answer."""
 
 
 class LLM(Protocol):
-    """Anything that answers an :class:`LLMRequest`."""
+    """An object that answers an :class:`LLMRequest`, such as :class:`ChatClient`."""
 
     model: str
 
     def complete(self, request: LLMRequest) -> LLMReply:
-        """Answer one request. Raises :class:`CallFailedError` or :class:`BudgetError`."""
+        """Answer one request.
+
+        Raises :class:`CallFailedError` if there is no usable reply, and :class:`BudgetError` if the budget is
+        spent.
+        """
         ...
 
 
 class _Response(NamedTuple):
-    """One HTTP answer, or ``status`` 0 for none with its reason in ``fault``."""
+    """One HTTP response. If there was no response, ``status`` is 0 and ``fault`` gives the reason."""
 
     status: int
     body: bytes
@@ -72,7 +77,7 @@ class _Response(NamedTuple):
 
 
 class ChatClient:
-    """Calls one model at one endpoint. Thread-safe; close it when done."""
+    """Calls one model at one endpoint. Thread-safe. Call :meth:`close` after the last call."""
 
     def __init__(
         self,
@@ -130,8 +135,8 @@ class ChatClient:
     def complete(self, request: LLMRequest) -> LLMReply:
         """Answer one request within the deadline.
 
-        Raises :class:`CallFailedError` with the reason, or :class:`BudgetError` before the first attempt
-        when a cap is spent.
+        Raises :class:`CallFailedError` if there is no usable reply, and :class:`BudgetError` if the budget is
+        spent before the first attempt.
         """
         with self._slots:
             started = time.monotonic()
@@ -144,24 +149,24 @@ class ChatClient:
         raise outcome
 
     def probe(self) -> tuple[str, ...]:
-        """Names of the models that the endpoint lists; empty when it lists none.
+        """Return the names of the models that the endpoint lists, which may be none.
 
-        Raises :class:`UnreachableError` when nothing answers within five seconds, and :class:`LLMError` when
-        the key is refused.
+        Raises :class:`UnreachableError` if the endpoint doesn't answer within five seconds, and
+        :class:`LLMError` if the endpoint rejects the key.
         """
         response = self._run(self._probed())
         if response.status in (401, 403):
             raise LLMError(
-                f"the LLM endpoint {self.endpoint.url} refuses the key (HTTP {response.status})",
+                f"the LLM endpoint {self.endpoint.url} rejects the key with HTTP {response.status}",
                 remedy="set BRANCHRANK_LLM_KEY and BRANCHRANK_LLM_KEY_HOST",
             )
         if response.status == 0 or response.status == 503:
             why = response.fault or "HTTP 503"
             raise UnreachableError(
                 f"no LLM answers at {self.endpoint.url}: {why}",
-                remedy="start the server, name another endpoint (--hybrid-base-url, --pageindex-base-url), "
-                "or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm), "
-                "or let its stages take their fallback (--on-llm-failure)",
+                remedy="start the server, give another endpoint (--hybrid-base-url, --pageindex-base-url), "
+                "or run without an LLM (--hybrid-no-llm, --pageindex-no-llm), "
+                "or let each call use its fallback (--on-llm-failure)",
             )
         try:
             listed = msgspec.json.decode(response.body)["data"]
@@ -170,7 +175,7 @@ class ChatClient:
             return ()
 
     def cancel(self) -> None:
-        """Cancel all running calls; their callers get :class:`CallFailedError` ``"interrupted"``."""
+        """Cancel all running calls, which raise :class:`CallFailedError` with reason ``"interrupted"``."""
         for future in list(self._running):
             future.cancel()
 
@@ -186,7 +191,10 @@ class ChatClient:
         self._end_guard()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the client's loop; Ctrl-C cancels it."""
+        """Run a coroutine on the client's event loop and wait for its result.
+
+        Ctrl-C cancels the coroutine.
+        """
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._running.add(future)
         try:
@@ -200,14 +208,14 @@ class ChatClient:
             self._running.discard(future)
 
     async def _set_headers(self, request: Any) -> None:
-        """Leave only the headers that a server needs (the environment can add others)."""
+        """Remove every header that a server doesn't need, since environment variables can add headers."""
         for name in [name for name in request.headers if name.lower() not in _HEADERS_SENT]:
             del request.headers[name]
         if self.endpoint.authorization:
             request.headers["Authorization"] = self.endpoint.authorization
 
     async def _within_deadline(self, request: LLMRequest) -> LLMReply | CallFailedError | BudgetError:
-        """Return the reply or the failure: the context of a raised exception could contain a header."""
+        """Return the reply or the failure, which is not raised since its context could contain a header."""
         progress = {"attempt": 0}
         try:
             async with asyncio.timeout(self.settings.deadline_s):
@@ -228,7 +236,7 @@ class ChatClient:
             try:
                 self.budget.reserve(request.prompt_tokens)
             except BudgetError as spent:
-                # A retry that exceeds the budget must not end the run: report the first failure instead.
+                # A retry that exceeds the budget must not end the run, so the first failure is returned.
                 return failure or spent
             progress["attempt"] += 1
             response = await self._post(self._body(request, asked))
@@ -253,7 +261,7 @@ class ChatClient:
             await asyncio.sleep(wait)
 
     def _may_degrade(self, status: int, reason: str) -> bool:
-        """Whether the server may have rejected the reply's format: it has not accepted any so far."""
+        """Return whether the error can mean that the server does not support the reply's format."""
         return status in (400, 404, 415, 422, 501) and reason != "context overflow" and not self._format_known
 
     def _settle(self, request: LLMRequest, outcome: LLMReply | CallFailedError) -> None:
@@ -261,7 +269,7 @@ class ChatClient:
         self.budget.settle(request.prompt_tokens, spent)
 
     def _body(self, request: LLMRequest, asked: Format) -> dict[str, Any]:
-        """The parameters of one chat completion."""
+        """Return the parameters of one chat completion."""
         body: dict[str, Any] = {
             "model": self.model,
             "messages": msgspec.to_builtins(request.messages),
@@ -279,7 +287,7 @@ class ChatClient:
         return body
 
     async def _post(self, body: dict[str, Any]) -> _Response:
-        """Send one request and read its answer, with any status."""
+        """Send one request and read the response, whatever its status."""
         import openai
 
         try:
@@ -320,7 +328,7 @@ class ChatClient:
 
 
 class _OversizedError(Exception):
-    """A body that is larger than the limit."""
+    """The body of a response is larger than the limit."""
 
 
 def _of_http_library(error: Exception) -> bool:
@@ -328,10 +336,11 @@ def _of_http_library(error: Exception) -> bool:
 
 
 async def _bound(response: Any) -> None:
-    """Limit the size of a response's body before it is read, for any status: a hook of the HTTP client.
+    """Limit the size of a response's body, for any status.
 
-    The openai package reads the whole body of an error, and the HTTP library decompresses what it reads; so
-    this replaces the response's stream by one that decompresses and counts the bytes.
+    The HTTP client calls this function before it reads the body. The openai package reads the whole body of
+    an error, and the HTTP library decompresses it. Therefore the response's stream is replaced with a stream
+    that decompresses and counts the bytes.
     """
     encoding = response.headers.pop("content-encoding", "identity").lower()
     limit, cut = (_LARGEST_BODY, False) if response.is_success else (_ERROR_BODY, True)
@@ -346,7 +355,7 @@ async def _bound(response: Any) -> None:
                 try:
                     piece = unpacker.decompress(chunk, left + 1) if unpacker else chunk
                 except zlib.error:
-                    return  # the data decompressed so far is not a complete reply
+                    return  # incomplete data, which can't be parsed as a reply
                 yield piece[:left]
                 left -= len(piece)
                 if left < 0 and cut:

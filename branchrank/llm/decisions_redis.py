@@ -1,8 +1,7 @@
-"""LLM decisions kept in Redis, for machines that share them.
+"""The decision cache in Redis, which several machines can share.
 
-A value is the same row, checksum included, that a cassette holds, as a JSON list. A value with a wrong
-format, key or checksum is a cache miss and is overwritten. If Redis is unavailable, the run continues without
-the cache.
+A value is a row of a cassette, including the checksum, as a JSON list. A value with a wrong format, key or
+checksum is a cache miss and is overwritten. If Redis is unavailable, the run continues without the cache.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from branchrank.redis_connection import EXPIRY, RedisConnection
 
 
 class RedisDecisions:
-    """The calls under ``branchrank:decision:<key>`` in the Redis at ``url``.
+    """The LLM calls stored in Redis under ``branchrank:decision:<key>``.
 
-    Raises what :class:`RedisConnection` raises; later failures are cache misses. ``notify`` is called at the
-    first failure.
+    ``url`` is the URL of the Redis server. A failure of Redis is a cache miss; ``notify`` is called at the
+    first failure. Raises the errors of :class:`RedisConnection`.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class RedisDecisions:
         self._redis.close()
 
     def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
-        """Return the cached call, or ``None`` when it is missing or damaged."""
+        """Return the outcome of the cached call, or ``None`` if the value is missing or damaged."""
         key = call_key(request, model, endpoint)
         value: Any = self._redis.attempt(lambda: self._redis.client.get(_name(key)))
         if not isinstance(value, bytes):
@@ -57,7 +56,7 @@ class RedisDecisions:
         return intact(row) if row[0] == key else None
 
     def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str) -> None:
-        """Cache one call until it expires."""
+        """Cache one call for the expiry time."""
         row = row_of(request, model, recorded, self._redact, endpoint)
         value = msgspec.json.encode(row)
         self._redis.attempt(lambda: self._redis.client.set(_name(row[0]), value, ex=self._expiry))

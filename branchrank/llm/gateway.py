@@ -1,13 +1,14 @@
-"""The gateway: all LLM calls go through it, so that they are cached, counted and replayed.
+"""The gateway through which all LLM calls are made, so that they are cached, counted and replayed.
 
-1. Look the call up: in the cassette being replayed or recorded, then in the decision cache.
-2. If it is in neither, send it to the server. Equal calls are not sent at the same time: the second one
-   waits.
-3. Read the reply; a call whose reply can't be read has failed and is not stored in the decision cache.
-4. Write the row of the ledger, with the same usage and latency whether the call was sent or replayed.
+1. Search for the call in the cassette, then in the decision cache.
+2. If the cassette and the decision cache lack the call, send the call to the server. If two equal calls are
+   made at the same time, the second call waits for the first.
+3. Parse the reply. If parsing fails, the call has failed and is not stored in the decision cache.
+4. Add a row to the ledger, with the same usage and latency for a call to a server and for its replay.
 
-A failed call does not raise an exception: the answer has no value and its row gives the reason, so that each
-stage can use its fallback. Only a spent budget and a call missing from a replay end a run.
+A failed call does not raise an exception. The answer of a failed call has no value, but the reason of the
+failure, so that the stage can use its fallback. A run ends only if the budget is spent, or if the cassette of
+a replay lacks a call.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple, Generic[T]):
-    """The answer to a call: the value read from the reply, or ``None`` and a row with the reason.
+    """The value parsed from the reply to a call, with the call's row in the ledger.
 
-    For a failure ``detail`` is the server's message; it is empty when the failure comes from a cassette.
+    If the call failed, ``value`` is ``None`` and ``detail`` is the server's message. The message is empty if
+    the failure comes from a cassette.
     """
 
     value: T | None
@@ -43,16 +45,17 @@ class Answer(NamedTuple, Generic[T]):
 
     @property
     def fault(self) -> str | None:
-        """The reason why there is no value, else ``None``."""
+        """The reason of the failure, or ``None`` if the call succeeded."""
         return None if self.call.outcome == "ok" else self.call.outcome
 
 
 class Gateway:
-    """Calls one model. ``llm`` is ``None`` in a replay, which calls no server.
+    """Calls one model through the caches and the ledger.
 
-    ``cassette`` records (or, without an ``llm``, answers); ``cache`` is the decision cache, for the model at
-    ``endpoint``. ``failed`` holds the keys of failed calls in the cassette that are not retried.
-    ``max_tokens`` is the maximum of completion tokens that a stage may request.
+    ``llm`` is the client, or ``None`` in a replay, which calls no server. ``cassette`` records the calls, or
+    answers them in a replay. ``cache`` is the decision cache and ``endpoint`` the URL in its keys. ``failed``
+    has the keys of failed calls in the cassette that are not retried. ``max_tokens`` is the maximum number of
+    completion tokens that a stage may request.
     """
 
     def __init__(
@@ -82,10 +85,10 @@ class Gateway:
         self._lock = threading.Lock()
 
     def ask(self, request: LLMRequest, read: Callable[[LLMReply], T]) -> Answer[T]:
-        """Make one logical call and read its reply.
+        """Make one logical call and parse its reply with ``read``.
 
-        ``read`` raises :class:`ReplyError` when the reply is unusable. Raises :class:`BudgetError` when a
-        cap is spent and :class:`ReplayError` when a replay lacks the call.
+        ``read`` must raise :class:`ReplyError` if the reply is not usable. Raises :class:`BudgetError` if the
+        budget is spent, and :class:`ReplayError` if the cassette of a replay lacks the call.
         """
         value: T | None = None
         detail = ""
@@ -109,7 +112,7 @@ class Gateway:
         return Answer(value, call, detail)
 
     def ask_all(self, calls: Sequence[tuple[LLMRequest, Callable[[LLMReply], T]]]) -> list[Answer[T]]:
-        """Make independent calls concurrently; the answers are in the order of the calls."""
+        """Make independent calls concurrently. Return the answers in the order of the calls."""
         if len(calls) < 2 or self.concurrency == 1:
             return [self.ask(request, read) for request, read in calls]
         pool = ThreadPoolExecutor(min(self.concurrency, len(calls)), thread_name_prefix="llm")
@@ -130,7 +133,7 @@ class Gateway:
             cut()
 
     def _replayed(self, request: LLMRequest) -> Recorded | None:
-        """Return the call's outcome from the cassette, or ``None``."""
+        """Return the call's outcome from the cassette, or ``None`` if the call must be made."""
         if self._cassette is None:
             return None
         found = self._cassette.get(request, self.model)
@@ -142,7 +145,10 @@ class Gateway:
         return None
 
     def _cached(self, request: LLMRequest) -> Recorded | None:
-        """Return the call's outcome from the decision cache, or ``None``; a recording copies it."""
+        """Return the call's outcome from the decision cache, or ``None``.
+
+        Copy the outcome to the cassette, if any.
+        """
         found = self._cache.get(request, self.model, self._endpoint) if self._cache is not None else None
         if found is None or found.outcome != "ok":
             return None
@@ -153,7 +159,7 @@ class Gateway:
         return found
 
     def _asked(self, request: LLMRequest) -> tuple[Recorded, str]:
-        """Call the server; return the outcome to store and the message of a failure."""
+        """Call the server. Return the outcome to store, and the message if the call failed."""
         assert self._llm is not None
         try:
             return Recorded(reply=self._llm.complete(request)), ""
@@ -162,7 +168,7 @@ class Gateway:
             return Recorded(reply=reply, outcome=error.reason), error.message
 
     def _remember(self, request: LLMRequest, recorded: Recorded) -> None:
-        """Store the server's answer. A cassette also stores failures, the decision cache does not."""
+        """Store the outcome of a call to the server. Failures are stored in the cassette only."""
         if recorded.outcome == INTERRUPTED:
             return
         if self._cassette is not None:
@@ -175,15 +181,15 @@ class Gateway:
     def _missing(self, request: LLMRequest, cassette: Cassette) -> Recorded:
         context = request.context
         raise ReplayError(
-            f"{cassette.path} lacks a call of question {context.question_id or '(none)'!r}, stage "
-            f"{request.stage!r}, predictor {context.predictor!r}, repeat {context.repeat}: "
+            f"the cassette {cassette.path} lacks a call of question {context.question_id or '(none)'!r}, "
+            f"stage {request.stage!r}, predictor {context.predictor!r}, repeat {context.repeat}: "
             f"{cassette.difference(request, self.model)}",
             remedy=f"run the recorded command unchanged, or record again with --llm-record {cassette.path}",
         )
 
     @contextlib.contextmanager
     def _alone(self, key: str) -> Iterator[None]:
-        """Let the second of two equal calls wait for the first, so that it is answered from the cache."""
+        """Make a call wait for an equal call that is running, so that the cache can answer it."""
         with self._lock:
             turn = self._turns.setdefault(key, threading.Lock())
             self._callers[key] += 1

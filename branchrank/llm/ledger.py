@@ -1,7 +1,7 @@
-"""The ledger: one row per logical LLM call, totals of rows, and costs from a dated price table.
+"""The ledger of LLM calls, with totals of its rows and costs from a dated price table.
 
-A logical call is one request to the model, including its retries. It counts whether a server, the decision
-cache or a cassette answered. The calls sent to servers are counted by the budget.
+The ledger has one row per logical call. A logical call is one request to the model, including its retries,
+answered by a server, by the decision cache or by a cassette. The budget counts only attempts sent to servers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Price = Annotated[float, Meta(ge=0)]
 
 
 class ModelPrice(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Prices per million tokens; ``cached`` is for prompt tokens that the server had cached."""
+    """Prices per million tokens. ``cached`` is the price of prompt tokens that the server had cached."""
 
     prompt: Price
     completion: Price
@@ -38,7 +38,7 @@ class PriceTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models: dict[str, ModelPrice] = msgspec.field(default_factory=dict)
 
     def cost(self, call: LLMCall) -> float | None:
-        """Price of one call, ``None`` when the table doesn't name its model."""
+        """Return the price of one call, or ``None`` if the table doesn't have the call's model."""
         price = self.models.get(call.model)
         if price is None:
             return None
@@ -49,8 +49,13 @@ class PriceTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_prices(path: Path) -> PriceTable:
-    """Read a price table from TOML. Raises :class:`UsageError`, which names the problem."""
-    remedy = f"correct {path}: date, currency and [models.NAME] with prompt, completion, cached"
+    """Read a price table from a TOML file.
+
+    Raises :class:`UsageError` if the file can't be read or is not a valid price table.
+    """
+    remedy = (
+        f"correct {path}: it needs a date, a currency and [models.NAME] with prompt, completion and cached"
+    )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         if hasattr(table.get("date"), "isoformat"):
@@ -65,8 +70,9 @@ def read_prices(path: Path) -> PriceTable:
 class Totals(Record, frozen=True, kw_only=True):
     """Sums over rows of the ledger.
 
-    ``cached_calls`` were answered by the decision cache or a cassette without real cost, but ``cost`` and the
-    tokens include them. ``cost`` is ``None`` when a call's model has no price.
+    ``cached_calls`` is the number of calls answered by the decision cache or a cassette. Cached calls cost
+    nothing, but ``cost`` and the tokens include them. ``cost`` is ``None`` if the model of a call has no
+    price.
     """
 
     calls: int = 0
@@ -81,12 +87,12 @@ class Totals(Record, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion tokens."""
+        """The sum of prompt and completion tokens."""
         return self.prompt_tokens + self.completion_tokens
 
 
 def totals(calls: Iterable[LLMCall], prices: PriceTable | None = None) -> Totals:
-    """Sum rows of the ledger."""
+    """Return the sums over rows of the ledger."""
     rows = tuple(calls)
     costs = [prices.cost(row) for row in rows] if prices else [None]
     return Totals(
@@ -105,7 +111,7 @@ def totals(calls: Iterable[LLMCall], prices: PriceTable | None = None) -> Totals
 def totals_by(
     calls: Iterable[LLMCall], key: Callable[[LLMCall], str], prices: PriceTable | None = None
 ) -> dict[str, Totals]:
-    """Totals for each value of ``key`` (predictor, stage, model, ...), in the order of its values."""
+    """Return the totals for each value of ``key`` (such as predictor, stage or model), sorted by value."""
     groups: dict[str, list[LLMCall]] = {}
     for call in calls:
         groups.setdefault(key(call), []).append(call)
@@ -113,9 +119,9 @@ def totals_by(
 
 
 class Ledger:
-    """Collects the rows of a run. Thread-safe. ``on_call`` is called with each new row.
+    """Collects the rows of a run. Thread-safe. Each new row is passed to ``on_call``.
 
-    ``limit`` is the number of newest rows to keep, ``None`` for all.
+    ``limit`` is the number of newest rows to keep, or ``None`` to keep all rows.
     """
 
     def __init__(self, on_call: Callable[[LLMCall], None] | None = None, *, limit: int | None = None) -> None:

@@ -1,6 +1,6 @@
-"""Parse an LLM's reply: tolerant of code fences, prose and truncation, strict about the labels it may name.
+"""Pure functions that parse an LLM's reply, which may contain code fences, prose or truncated JSON.
 
-Pure functions of text. The result contains only labels that the model was shown, whatever it replied.
+The result contains only labels that were in the prompt, whatever the model replied.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
 def read_json(text: str) -> Any:
-    """Return the first JSON object or array in a text, even inside code fences or prose, or truncated.
+    """Return the first JSON object or array in a text.
 
-    Of a truncated value, everything up to the last complete element is kept. Raises :class:`ReplyError`
-    ``"malformed reply"`` when the text contains no JSON.
+    The JSON may be in code fences or within prose. If the JSON is truncated, the result ends with the last
+    complete element. Raises :class:`ReplyError` with the reason ``"malformed reply"`` if the text contains no
+    JSON.
     """
     text = _FENCE.sub("", text[:_LONGEST])
     for start in _starts(text):
@@ -35,11 +36,12 @@ def read_json(text: str) -> Any:
 
 
 def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = False) -> list[str]:
-    """Return the labels that a reply names, in its order; unknown and repeated labels are dropped.
+    """Return the known labels in a reply, in the reply's order and without repeats.
 
-    Labels are read from JSON if the reply contains any, else searched in its words. Raises
-    :class:`ReplyError` ``"malformed reply"`` when there is no list, and ``"no known id"`` when it names no
-    known label (unless ``may_be_empty`` and the reply holds an explicit empty list).
+    Labels are read from the JSON in the reply, or, without JSON, from its words. Raises :class:`ReplyError`
+    with the reason ``"malformed reply"`` if the reply has neither JSON nor a known label. Raises
+    :class:`ReplyError` with the reason ``"no known id"`` if the JSON has no known label. With
+    ``may_be_empty``, an empty list is allowed.
     """
     known = {label.lower(): label for label in labels}
     try:
@@ -59,7 +61,7 @@ def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = Fals
 def read_text(text: str) -> str:
     """Return a reply's plain text on one line.
 
-    Raises :class:`ReplyError` ``"empty reply"`` for an empty one.
+    Raises :class:`ReplyError` with the reason ``"empty reply"`` if the reply has no visible characters.
     """
     words = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     if not words:
@@ -68,10 +70,10 @@ def read_text(text: str) -> str:
 
 
 def yes_probability(logprobs: Mapping[str, float]) -> float:
-    """The logit of "yes" against "no" in a token's log-probabilities.
+    """Return the log-odds of "yes" against "no" from a token's log-probabilities.
 
-    The probabilities of all spellings of an answer are added. An answer that is not listed counts as less
-    likely than every listed token. Raises :class:`ReplyError` when neither answer is listed.
+    The probabilities of all spellings of an answer are added. An answer that is not listed is assumed to be
+    less likely than every listed token. Raises :class:`ReplyError` if neither answer is listed.
     """
     sides: dict[str, list[float]] = {"yes": [], "no": []}
     for token, logprob in logprobs.items():
@@ -91,7 +93,7 @@ def _log_sum(logprobs: list[float]) -> float:
 
 
 def _starts(text: str) -> Iterator[int]:
-    """Yield where a JSON value may start: at the first ``{`` and the first ``[``, in text order."""
+    """Yield the offsets of the first ``{`` and the first ``[``, smaller offset first."""
     places = sorted(place for place in (text.find("{"), text.find("[")) if place >= 0)
     yield from places
 
@@ -99,10 +101,11 @@ def _starts(text: str) -> Iterator[int]:
 def _completed(text: str) -> str:
     """Return the JSON value at the start of a text.
 
-    A truncated one is cut after its last complete element and closed; the result is empty if there is none.
+    A truncated value is cut after its last complete element, and its brackets are closed. The result is empty
+    if there is no complete element.
     """
     closers: list[str] = []
-    end = depth = 0  # where the last complete element ends, and its nesting depth
+    end = depth = 0  # the end and the nesting depth of the last complete element
     quoted = escaped = False
     for position, letter in enumerate(text, start=1):
         if quoted:
@@ -121,12 +124,12 @@ def _completed(text: str) -> str:
             end, depth = position, len(closers)
             if not closers:
                 break
-    # The brackets that were open at the end of the last complete element are still open.
+    # Close the brackets that were open after the last complete element.
     return text[:end] + "".join(reversed(closers[:depth]))
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Yield every string and number in a JSON value, in order; for objects, only their values."""
+    """Yield every string and number in a JSON value, in order. The keys of objects are skipped."""
     waiting = [value]
     while waiting:
         item = waiting.pop()

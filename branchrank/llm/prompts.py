@@ -1,9 +1,9 @@
-"""The prompts: deterministic text built from plain values, with one version number for all of them.
+"""The LLM prompts, which are deterministic text with one version number for all prompts.
 
-Document text is quoted as data between labelled lines. The labels are opaque and valid only in this prompt,
-and the reply may only name labels. So a prompt injection in a document can at worst change a ranking.
-Increase :data:`PROMPT_VERSION` when you change a prompt; recorded calls with older prompts then no longer
-match.
+Document text is quoted as data between labelled lines. A label such as ``s01`` is valid in one prompt only,
+and the reply may only name labels. Therefore a prompt injection in a document can at worst change a ranking.
+Increase :data:`PROMPT_VERSION` when you change a prompt; calls recorded with older prompts are then not
+reused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from branchrank.records import Record
 
 PROMPT_VERSION = 1
 
-#: Maximum candidates that a reply may rank. It doesn't depend on the number of hits requested.
+#: The maximum number of candidates that a reply may rank, however many hits were requested.
 RANKED = 10
 
 _DATA_RULE = (
@@ -26,7 +26,7 @@ _DATA_RULE = (
 
 
 class Shown(Record, frozen=True, kw_only=True):
-    """One entry of a prompt: an opaque label and the text that the model sees under it."""
+    """One entry of a prompt, with a label that the reply can name and the text of a section."""
 
     label: str
     heading: str
@@ -34,18 +34,18 @@ class Shown(Record, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens of the entry in a prompt."""
+        """The estimated number of tokens that the entry adds to a prompt."""
         return estimate_tokens(_entry(self)) + 1
 
 
 def labels(count: int) -> list[str]:
-    """Opaque labels ``s01``, ``s02``, ... of equal width."""
+    """Return ``count`` labels of equal width, such as ``s01`` and ``s02``."""
     width = max(2, len(str(count)))
     return [f"s{number:0{width}d}" for number in range(1, count + 1)]
 
 
 def excerpt(text: str, limit: int) -> str:
-    """The start of a text on one line, at most ``limit`` characters, cut between words where possible."""
+    """Return the start of a text on one line, at most ``limit`` characters, cut between words if possible."""
     words = " ".join(text[: 4 * limit].encode("utf-8", "replace").decode().split())
     if len(words) <= limit:
         return words
@@ -54,7 +54,7 @@ def excerpt(text: str, limit: int) -> str:
 
 
 def rerank_messages(query: str, shown: Sequence[Shown]) -> tuple[Message, ...]:
-    """Ask which of the sections answer the query best."""
+    """Return a prompt that asks for the sections that answer the query best."""
     count = min(RANKED, len(shown))
     system = (
         "You rank sections of a documentation by how well each answers a question. "
@@ -70,7 +70,7 @@ def rerank_messages(query: str, shown: Sequence[Shown]) -> tuple[Message, ...]:
 
 
 def step_messages(query: str, shown: Sequence[Shown], beam: int) -> tuple[Message, ...]:
-    """Ask which of the sections contain the answer, themselves or in their subsections."""
+    """Return a prompt that asks which sections contain the answer, including their subsections."""
     system = (
         "You search a documentation's table of contents for the section that answers a question. "
         "You see entries of one level, with what is known of each. "
@@ -86,7 +86,7 @@ def step_messages(query: str, shown: Sequence[Shown], beam: int) -> tuple[Messag
 
 
 def pointwise_messages(query: str, shown: Shown) -> tuple[Message, ...]:
-    """Ask whether one section answers the query, yes or no."""
+    """Return a prompt that asks whether one section answers the query, yes or no."""
     system = (
         "You judge whether a section of a documentation answers a question. Reply with one word, "
         f"Yes or No. {_DATA_RULE}"
@@ -95,7 +95,7 @@ def pointwise_messages(query: str, shown: Shown) -> tuple[Message, ...]:
 
 
 def summary_messages(title: str, text: str, parts: Sequence[str]) -> tuple[Message, ...]:
-    """Ask for a summary of a section from its own text and its subsections' summaries."""
+    """Return a prompt that asks for a summary of a section from its text and its subsections' summaries."""
     system = (
         "You summarise a section of a documentation for a table of contents: what a reader can look up or "
         f"learn to do there, in at most two sentences, without praise. {_DATA_RULE}"
@@ -107,7 +107,7 @@ def summary_messages(title: str, text: str, parts: Sequence[str]) -> tuple[Messa
 
 
 def question_messages(heading: str, numbered_text: str, count: int) -> tuple[Message, ...]:
-    """Ask for questions that a section answers, each with the words that answer it."""
+    """Return a prompt that asks for questions that a section answers, each with a quote of the answer."""
     system = (
         "You write test questions for the search of a documentation. Each question is what a user would "
         "type who does not know the section exists: a task or a problem in their own words, not the "
@@ -123,7 +123,7 @@ def question_messages(heading: str, numbered_text: str, count: int) -> tuple[Mes
 
 
 def label_messages(query: str, heading: str, text: str) -> tuple[Message, ...]:
-    """Ask whether a passage answers a question: yes, partly or no."""
+    """Return a prompt that asks whether a passage answers a question (yes, partly or no)."""
     system = (
         "You judge passages of a documentation for an evaluation of its search. `yes`: the passage alone "
         "answers the question. `partly`: it has a part of the answer, or leads to it. `no`: neither. "
@@ -138,18 +138,18 @@ def label_messages(query: str, heading: str, text: str) -> tuple[Message, ...]:
 
 
 def label_schema(choices: Sequence[str]) -> dict[str, Any]:
-    """JSON schema of a reply that judges a passage."""
+    """Return the JSON schema of a reply that judges a passage."""
     return _object({"label": {"type": "string", "enum": list(choices)}})
 
 
 def labels_schema(allowed: Sequence[str], most: int, *, least: int = 0) -> dict[str, Any]:
-    """JSON schema of a reply that names ``least`` to ``most`` of the labels."""
+    """Return the JSON schema of a reply that names at least ``least`` and at most ``most`` labels."""
     item = {"type": "string", "enum": list(allowed)}
     return _object({"ids": {"type": "array", "items": item, "minItems": least, "maxItems": most}})
 
 
 def questions_schema(most: int) -> dict[str, Any]:
-    """JSON schema of a reply with generated questions."""
+    """Return the JSON schema of a reply with generated questions."""
     item = _object({"question": {"type": "string"}, "quote": {"type": "string"}})
     return _object({"questions": {"type": "array", "items": item, "maxItems": most}})
 

@@ -1,4 +1,4 @@
-"""Parse the answer of a chat completion endpoint, without trusting it to follow the API's format."""
+"""Parse the response of a chat completion endpoint, which may not follow the API's format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def read_completion(
     attempt: int,
     redact: Callable[[str], str],
 ) -> LLMReply | CallFailedError:
-    """Turn an HTTP answer into a reply or a failure; ``status`` 0 means no answer, for the ``fault``."""
+    """Turn an HTTP response into a reply or a failure.
+
+    A ``status`` of 0 means that there was no response, and ``fault`` gives the reason.
+    """
     if status != 200:
         text = redact(body.decode("utf-8", "replace"))
         overflow = status in (400, 413, 422, 500) and any(sign in text.lower() for sign in _OVERFLOW_SIGNS)
@@ -55,7 +58,7 @@ def read_completion(
 
 
 def read_usage(usage: object, request: LLMRequest, text: str) -> Usage:
-    """The tokens that the server reports, else estimates that are marked as such."""
+    """Return the tokens that the server reports, or estimates with ``reported=False``."""
     prompt, completion = _count(_at(usage, "prompt_tokens")), _count(_at(usage, "completion_tokens"))
     if prompt is None or completion is None:
         return Usage(prompt_tokens=request.prompt_tokens, completion_tokens=estimate_tokens(text))
@@ -69,7 +72,7 @@ def read_usage(usage: object, request: LLMRequest, text: str) -> Usage:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds to wait by the server's Retry-After (RFC 9110: seconds or a date), else ``None``."""
+    """Return the seconds to wait, from the header Retry-After (RFC 9110), or ``None`` without the header."""
     value = headers.get("retry-after", "").strip()
     if not value:
         return None
@@ -84,7 +87,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _unusable(choice: object, text: str) -> str:
-    """The reason why a choice is not a usable reply; empty when it is usable."""
+    """Return the reason why a choice is not a usable reply, or an empty string if it is usable."""
     if _at(choice, "message", "refusal"):
         return "refusal"
     if _at(choice, "finish_reason") == "content_filter":
@@ -93,7 +96,7 @@ def _unusable(choice: object, text: str) -> str:
 
 
 def _logprobs(content: object, redact: Callable[[str], str]) -> tuple[dict[str, float], ...]:
-    """For each generated token, the most likely tokens and their natural log-probabilities."""
+    """Return, for each generated token, the most likely tokens with their natural log-probabilities."""
     if not isinstance(content, list):
         return ()
     tokens = []
@@ -113,7 +116,7 @@ def _logprobs(content: object, redact: Callable[[str], str]) -> tuple[dict[str, 
 
 
 def _at(value: Any, *path: str) -> Any:
-    """The value at a path of keys, or ``None``."""
+    """Return the value at a path of keys in nested objects, or ``None`` if the path doesn't exist."""
     for key in path:
         if not isinstance(value, dict):
             return None
@@ -122,10 +125,10 @@ def _at(value: Any, *path: str) -> Any:
 
 
 def _count(value: object) -> int | None:
-    """A token count from a server's answer; ``None`` when it is not valid."""
+    """Return a token count from a server's response, or ``None`` if the count is not valid."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _one_line(text: str) -> str:
-    """The start of a server's message on one line, without control characters."""
+    """Return the start of a server's message on one line, without control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in text[:_DETAIL_CHARS]).strip()

@@ -11,16 +11,16 @@ import msgspec
 from branchrank.errors import LLMError
 from branchrank.records import Record, ServedBy
 
-#: Bytes of UTF-8 in one token. English documentation has 3.8 to 4.3 (RST, SmolLM2's tokenizer), other
-#: languages fewer. This value is on the low side, so that a prompt measured with it fits the model's context.
+#: Assumed bytes of UTF-8 per token, chosen low so that a prompt fits the model's context.
+#: SmolLM2's tokenizer has 3.8 to 4.3 bytes per token for English documentation in RST.
 BYTES_PER_TOKEN = 3.0
 
-#: Reason of a call that was interrupted by Ctrl-C; such a call is not cached.
+#: The reason of a call that was interrupted by Ctrl-C. Interrupted calls are not cached.
 INTERRUPTED = "interrupted"
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the number of tokens in a text, independently of the model."""
+    """Estimate the number of tokens in a text. The estimate is the same for all models."""
     return math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN)
 
 
@@ -32,10 +32,10 @@ class Message(Record, frozen=True, kw_only=True):
 
 
 class CallContext(Record, frozen=True, kw_only=True):
-    """The context of a call: it labels the ledger's row and seeds every random draw.
+    """The question, predictor, repeat and seed for which a call is made.
 
-    ``repeat`` counts the repeats of a predictor that asks an LLM, from 0. Contexts that differ in ``seed`` or
-    ``repeat`` make different calls; ``predictor`` and ``question_id`` are only labels.
+    A predictor that calls an LLM can be run several times; ``repeat`` counts these runs from 0. ``seed`` and
+    ``repeat`` are part of a call's key. ``predictor`` and ``question_id`` only label the row in the ledger.
     """
 
     question_id: str = ""
@@ -45,10 +45,10 @@ class CallContext(Record, frozen=True, kw_only=True):
 
 
 class LLMRequest(Record, frozen=True, kw_only=True):
-    """One logical call. ``schema`` is the JSON schema of the reply, ``None`` for free text.
+    """One logical call. ``schema`` is the JSON schema of the reply, or ``None`` for free text.
 
-    ``logprobs`` is the number of log-probabilities to return for each token (0: do not return any). The
-    temperature is always 0.
+    ``logprobs`` is the number of log-probabilities that the server returns for each token. The temperature is
+    always 0.
     """
 
     stage: str
@@ -60,11 +60,11 @@ class LLMRequest(Record, frozen=True, kw_only=True):
 
     @property
     def prompt_tokens(self) -> int:
-        """Estimated tokens of the prompt."""
+        """The estimated number of tokens in the prompt."""
         return sum(estimate_tokens(message.content) + 4 for message in self.messages)
 
     def content(self, model: str) -> dict[str, Any]:
-        """Everything that the reply depends on, without the labels."""
+        """Return every value that the reply depends on, which excludes the labels in ``context``."""
         return {
             "model": model,
             "messages": msgspec.to_builtins(self.messages),
@@ -78,9 +78,9 @@ class LLMRequest(Record, frozen=True, kw_only=True):
 
 
 class Usage(Record, frozen=True, kw_only=True):
-    """Tokens of one call.
+    """The numbers of tokens of one call.
 
-    ``reported`` is false when the server reported no usage and the numbers are estimates.
+    ``reported`` is true if the server reported the numbers, and false if they are estimates.
     """
 
     prompt_tokens: int = 0
@@ -90,10 +90,11 @@ class Usage(Record, frozen=True, kw_only=True):
 
 
 class LLMReply(Record, frozen=True, kw_only=True):
-    """The reply to one call. ``logprobs`` holds the most likely tokens for each generated token.
+    """The reply to one call.
 
-    ``latency_ms`` is the time of the whole call at the server, retries and waits included, even when a cache
-    serves it. ``attempt`` is the number of the successful attempt, from 1.
+    ``logprobs`` has the most likely tokens for each generated token. ``latency_ms`` is the duration of the
+    whole call, with its retries and waits; a cached call keeps its original latency. ``attempt`` is the
+    number of the successful attempt, counted from 1.
     """
 
     text: str
@@ -106,10 +107,10 @@ class LLMReply(Record, frozen=True, kw_only=True):
 
 
 class CallFailedError(LLMError):
-    """A call gave no usable reply; the caller uses its fallback.
+    """The LLM call returned no usable reply; the caller uses its fallback.
 
-    ``reason`` is one of a few fixed words (``"timeout"``, ``"http 500"``, ``"malformed reply"``) and
-    is stored in the row; the message may add the server's message, with all keys removed.
+    ``reason`` is a short fixed text such as ``"timeout"``, ``"http 500"`` or ``"malformed reply"``, and is
+    stored in the ledger. The error's message may also contain the server's message, with all keys removed.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class CallFailedError(LLMError):
 
 
 class ReplyError(LLMError):
-    """A reply that is not usable; ``reason`` is stored in the row."""
+    """The LLM's reply is not usable. ``reason`` is stored in the ledger."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the LLM's reply is unusable: {reason}")
@@ -137,4 +138,4 @@ class ReplyError(LLMError):
 
 
 class BudgetError(LLMError):
-    """``--max-calls`` or ``--max-tokens`` is spent."""
+    """The budget of ``--max-calls`` or ``--max-tokens`` is spent."""

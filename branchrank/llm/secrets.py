@@ -1,14 +1,14 @@
-"""Keys: where they come from, to which host they may be sent, and how they are kept out of other text.
+"""API keys of LLM endpoints, the hosts to which they are sent, and their removal from logs and messages.
 
-1. An endpoint's URL is split: credentials in its user part or query are sent with the request but are not
-   part of the endpoint's displayed name.
-2. A key from the environment is sent only to its own host: ``OPENAI_API_KEY`` to api.openai.com over HTTPS,
-   ``BRANCHRANK_LLM_KEY`` to ``BRANCHRANK_LLM_KEY_HOST``. Without ``BRANCHRANK_LLM_KEY_HOST`` the key is sent
-   to an endpoint that a flag or the environment names, but never to one that a workspace's file names.
+1. Credentials in the user part or the query of an endpoint's URL are sent with each request. Messages show
+   the URL without these credentials.
+2. ``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS. ``BRANCHRANK_LLM_KEY`` is sent only to the
+   host ``BRANCHRANK_LLM_KEY_HOST``. Without ``BRANCHRANK_LLM_KEY_HOST`` the key is sent to an endpoint that a
+   flag or the environment gives, but never to an endpoint from a file of the workspace.
 3. A :class:`~branchrank.redactor.Redactor` removes keys from every text that leaves the client.
 4. In a text that is one URL, everything before the last ``@`` counts as credentials, whatever characters it
-   contains. In a longer text a URL ends at a space, a quote, ``<``, ``>`` or a backslash; its password at a
-   space.
+   contains. In a longer text, a URL ends at a space, a quote, ``<``, ``>`` or a backslash, and the password
+   in a URL ends at a space.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
 
 
 class Endpoint:
-    """An OpenAI-compatible endpoint and its credentials; its ``repr`` shows no credential."""
+    """An OpenAI-compatible endpoint and its credentials, which its ``repr`` does not show."""
 
     def __init__(self, base_url: str, *, key: str = "") -> None:
         parts = split_url(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(
-                f"not an endpoint: {url_to_show(base_url)!r}",
+                f"{url_to_show(base_url)!r} is not the URL of an LLM endpoint",
                 remedy="give a base URL such as http://127.0.0.1:8080/v1",
             )
         self.host = parts.hostname
@@ -61,12 +61,15 @@ class Endpoint:
 
     @property
     def query(self) -> dict[str, str]:
-        """Parameters sent with each request."""
+        """The query parameters that are sent with each request."""
         return dict(self._query)
 
     @property
     def authorization(self) -> str | None:
-        """The ``Authorization`` header, or ``None``. Credentials in the URL take precedence over a key."""
+        """The ``Authorization`` header, or ``None`` without credentials.
+
+        Credentials in the URL override a key.
+        """
         if self._user or self._password:
             pair = f"{self._user}:{self._password}".encode()
             return f"Basic {base64.b64encode(pair).decode()}"
@@ -74,16 +77,16 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The secrets of this endpoint."""
+        """The key, the password and the secret query parameters of this endpoint."""
         keys = [value for name, value in self._query if SECRET_NAME.search(name)]
         return (self._key, self._password or self._user, *keys)
 
 
 def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bool) -> Endpoint:
-    """Return the endpoint, with the key that may be sent to it, if any.
+    """Return the endpoint, with the key from the environment that may be sent to it, if any.
 
-    ``explicit`` says that a flag or the environment named the URL, not a file of the workspace.
-    Raises :class:`UsageError` when ``base_url`` is not an HTTP URL.
+    ``explicit`` is true if a flag or the environment gave the URL, and false if a file of the workspace did.
+    Raises :class:`UsageError` if ``base_url`` is not an HTTP URL.
     """
     bare = Endpoint(base_url)
     own_key = environment.get("BRANCHRANK_LLM_KEY", "")
@@ -96,9 +99,10 @@ def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bo
 
 
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
-    """Remove the environment's keys and the credentials of any URL from a text.
+    """Remove the environment's keys and the credentials of all URLs from a text.
 
-    Used for recorded commands and settings: a URL keeps its host and path, and parameters that are not keys.
+    This function is used for recorded commands and settings. The host, the path and other parameters of a URL
+    are not removed.
     """
     return Redactor(environment_secrets(environment))(_URL.sub(_bare_url, _USER.sub(r"\1", text)))
 
@@ -111,16 +115,20 @@ def _bare_url(match: re.Match[str]) -> str:
 
 
 def bare_url(text: str) -> str:
-    """Remove the credentials from a text that is one URL or ends in one (``--flag=URL``)."""
+    """Remove the credentials from a text that is one URL, or that ends in a URL (``--flag=URL``)."""
     return ONE_URL.sub(lambda url: url_to_show(url[0]), text)
 
 
 def url_secrets(text: str) -> set[str]:
-    """The secrets of the URL that a text is meant as or ends in: password (else user) and key parameters."""
+    """Return the secrets of a text that is one URL or ends in a URL.
+
+    The secrets are the password (or the user name, without a password) and the secret query parameters. The
+    URL may be malformed.
+    """
     match = ONE_URL.search(text)
     rest = match[2] if match else text
     user, _, password = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[0].partition(":")
-    written = rest.rpartition("@")[0].partition(":")[2]  # complete even with "/", "?" or "#" in it
+    written = rest.rpartition("@")[0].partition(":")[2]  # complete even if it contains "/", "?" or "#"
     parameters = parse_qsl(rest.partition("?")[2].partition("#")[0])
     keys = {value for name, value in parameters if SECRET_NAME.search(name)}
     return keys | {form for raw in (password or user, written) for form in (raw, unquote(raw)) if form}
@@ -138,9 +146,9 @@ class _RedactingFilter(logging.Filter):
 
 
 def guard_logs(redact: Callable[[str], str]) -> Callable[[], None]:
-    """Remove keys from the HTTP libraries' log messages (httpx logs whole URLs at level INFO).
+    """Remove keys from the HTTP libraries' log messages, since httpx logs whole URLs at level INFO.
 
-    Returns a function that stops this.
+    Returns a function that removes the filter again.
     """
     guard = _RedactingFilter(redact)
     names = [name for name in logging.root.manager.loggerDict if name.startswith(_CHATTY_LOGGERS)]

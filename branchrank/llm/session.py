@@ -1,4 +1,4 @@
-"""The LLM side of one command: its budget, ledger, cassettes and clients, opened and closed together."""
+"""The budget, ledger, cassettes and LLM clients of one command, opened and closed together."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from branchrank.settings import CacheSettings, LLMSettings, Resolved
 if TYPE_CHECKING:
     from branchrank.llm.decisions_redis import RedisDecisions
 
-#: Model name when none was given and the endpoint could not be reached to list its models.
+#: The model name if no model was given and the endpoint did not answer.
 UNKNOWN_MODEL = "unknown"
 
 
 class LLMSession:
-    """Opens gateways that share one budget, ledger and decision cache. Use it as a context manager.
+    """A context manager that opens gateways with one budget, ledger and decision cache.
 
-    ``cache_path`` is the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), or ``None`` for
-    no cache; ``redis_url`` names a Redis to use instead, and ``notify`` is called when it fails. With
-    ``may_fall_back`` the setting ``on_failure`` decides what happens when an endpoint cannot be reached;
-    otherwise that is an error. Raises :class:`UsageError` for ``--llm-record`` together with
-    ``--llm-replay``, and what :class:`Cassette` and :class:`~branchrank.redis_connection.RedisConnection`
-    raise.
+    ``cache_path`` is the file of the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), or
+    ``None`` for no cache. If ``redis_url`` is given, the decision cache is in Redis instead, and ``notify``
+    is called when Redis fails. An endpoint that does not answer is an error, unless ``may_fall_back`` is true
+    and the setting ``on_failure`` is ``fallback``.
+
+    Raises :class:`UsageError` if the settings have both ``record`` and ``replay``. Also raises the errors of
+    :class:`Cassette` and :class:`~branchrank.redis_connection.RedisConnection`.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class LLMSession:
     ) -> None:
         if settings.record and settings.replay:
             raise UsageError(
-                "--llm-record and --llm-replay exclude each other", remedy="leave one of them out"
+                "--llm-record and --llm-replay can't be used together", remedy="remove one of the two flags"
             )
         self.settings = settings
         self.notify = notify
@@ -76,7 +77,7 @@ class LLMSession:
                 path = Path(settings.record or settings.replay)
                 self._cassette = self._keep(path, readonly=bool(settings.replay))
             if cache_path is not None and not settings.replay:
-                # WORKSPACE/hybrid/cache/decisions.sqlite: no link is followed below the workspace.
+                # The cache is in WORKSPACE/hybrid/cache, and links below WORKSPACE must not be followed.
                 self._cache = (
                     self._shared(redis_url)
                     if redis_url
@@ -95,12 +96,14 @@ class LLMSession:
     def gateway(self, base_url: str, model: str, *, explicit: bool = False) -> Gateway:
         """Return the gateway to one model, after a check that its endpoint answers.
 
-        ``explicit`` says that a flag or the environment names ``base_url``, not a workspace's file. An empty
-        ``model`` means the only one that the endpoint lists (in a replay: the only recorded one).
+        ``explicit`` is true if a flag or the environment gave ``base_url``, and false if a file of the
+        workspace did. If ``model`` is empty, the endpoint (or, in a replay, the cassette) must have exactly
+        one model.
 
         Raises:
-            UsageError: the endpoint is missing or not a URL.
-            LLMError: nothing answers there, the key is refused, or the model can't be chosen.
+            UsageError: ``base_url`` is empty or not an HTTP URL.
+            LLMError: the endpoint does not answer or rejects the key, or ``model`` is empty and there is not
+                exactly one model.
         """
         known = self._gateways.get((base_url, model))
         if known is None:
@@ -109,9 +112,9 @@ class LLMSession:
         return known
 
     def keep_failures(self, calls: Iterable[LLMCall]) -> None:
-        """In a recording, do not retry the failed ones among these calls of an interrupted run.
+        """Do not retry the failed calls of an interrupted run, if a cassette is recorded.
 
-        Their rows are already written, so a replay must have the same failures.
+        The rows of the failed calls are already written, so a replay must have the same failures.
         """
         labels = {(call.question_id, call.stage) for call in calls if call.outcome != "ok"}
         if labels and self._cassette is not None:
@@ -123,11 +126,11 @@ class LLMSession:
             gateway.cancel()
 
     def close(self) -> None:
-        """Close the clients and leave each cassette as a single file."""
+        """Close the clients, the cassette and the decision cache."""
         self._open.close()
 
     def _keep(self, path: Path, *, readonly: bool = False, root: Path | None = None) -> Cassette:
-        # The redactor is looked up at each call: opening an endpoint can add keys to it.
+        # The redactor is looked up at each call, since opening an endpoint can add keys.
         cassette = Cassette(path, readonly=readonly, redact=lambda text: self.redact(text), root=root)
         return self._open.enter_context(cassette)
 
@@ -142,7 +145,7 @@ class LLMSession:
         recorded = self._cassette.models()
         if not recorded:
             raise ArtifactError(
-                f"{self._cassette.path} holds no calls", remedy="record the run with --llm-record"
+                f"the cassette {self._cassette.path} is empty", remedy="record a run with --llm-record"
             )
         return Gateway(
             model or _only(recorded, str(self._cassette.path)),
@@ -156,9 +159,9 @@ class LLMSession:
     def _served(self, base_url: str, model: str, explicit: bool) -> Gateway:
         if not base_url:
             raise UsageError(
-                "no LLM endpoint is named",
-                remedy="name one with --hybrid-base-url or --pageindex-base-url, "
-                "or run without: --hybrid-no-llm, --pageindex-no-llm",
+                "no LLM endpoint was given",
+                remedy="give one with --hybrid-base-url or --pageindex-base-url, "
+                "or run without an LLM (--hybrid-no-llm, --pageindex-no-llm)",
             )
         endpoint = open_endpoint(base_url, self.environment, explicit=explicit)
         self.redact = self.redact.knowing(endpoint.secrets)
@@ -181,29 +184,29 @@ class LLMSession:
         )
 
     def _reached(self, client: ChatClient, model: str) -> str:
-        """Return the model to call.
+        """Return the name of the model to call.
 
-        An unreachable endpoint is an error, or, with ``may_fall_back``, its calls fail.
+        If the endpoint does not answer, notify the user if the session may fall back, else raise an error.
         """
         try:
             listed = client.probe()
         except UnreachableError as error:
             if self._refuses:
                 raise
-            self.notify(f"{error.message}; every stage that asks it takes its fallback")
+            self.notify(f"{error.message}; every call to this endpoint fails and uses its fallback")
             return model or UNKNOWN_MODEL
         return model or _only(list(listed), client.endpoint.url)
 
     def _check_recording(self, client: ChatClient) -> None:
-        """Refuse to record two endpoints whose calls would have the same keys in the cassette."""
+        """Raise an error if two recorded endpoints have the same model name, since keys lack the endpoint."""
         if not self.settings.record:
             return
         other = self._recorded.setdefault(client.model, client.endpoint.url)
         if other != client.endpoint.url:
             raise UsageError(
-                f"--llm-record keeps calls by model, and {client.model!r} is asked at {other} and at "
-                f"{client.endpoint.url}: the second would get the answers of the first",
-                remedy="record each endpoint in a run of its own",
+                f"--llm-record can't record the model {client.model!r} at two endpoints, {other} and "
+                f"{client.endpoint.url}, because a cassette does not distinguish endpoints",
+                remedy="record each endpoint in a separate run",
             )
 
 
@@ -211,7 +214,7 @@ class LLMSession:
 def open_gateway(
     settings: Resolved, cache_path: Path, base_url: str, model: str, notify: Notify
 ) -> Iterator[tuple[Gateway, PriceTable | None]]:
-    """Open a gateway to an endpoint that the caller names, and the price table of its calls."""
+    """Open a gateway to one endpoint, and yield the gateway and the price table of the settings."""
     redis_url = settings.part(CacheSettings).redis_url
     with LLMSession(
         settings.part(LLMSettings), cache_path=cache_path, redis_url=redis_url, notify=notify
@@ -224,6 +227,6 @@ def _only(models: list[str], where: str) -> str:
         return models[0]
     shown = ", ".join(sorted(models)[:10]) or "none listed"
     raise LLMError(
-        f"no model is named, and {where} has {len(models)}: {shown}",
-        remedy="name one with --hybrid-model or --pageindex-model",
+        f"no LLM model was given, and {where} has {len(models)} models: {shown}",
+        remedy="give one with --hybrid-model or --pageindex-model",
     )

@@ -1,7 +1,7 @@
-"""LLM calls as a task over shards: a few independent calls, made by any worker.
+"""LLM calls as a task over shards, where a shard is a list of independent calls that any worker can make.
 
-1. The process that opened the gateway asks through it. A worker opens a gateway to the same model, with the
-   decision cache of the workspace, and makes the calls of its shard at the same time.
+1. The process that opened the gateway makes its calls through this gateway. A worker opens another gateway to
+   the same model, with the decision cache of the workspace, and makes the calls of its shard concurrently.
 2. The calls of workers are added to the ledger of the command, in the order of the requests.
 """
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Source(Record, frozen=True, kw_only=True):
-    """What a worker opens a gateway with (:func:`~branchrank.llm.session.open_gateway`)."""
+    """The arguments with which a worker calls :func:`~branchrank.llm.session.open_gateway`."""
 
     settings: Resolved
     cache_path: Path
@@ -35,10 +35,11 @@ class Source(Record, frozen=True, kw_only=True):
 
 
 class AskingTask(Generic[T]):
-    """Makes the calls of a shard and reads their replies: for each request, one ``Answer``.
+    """A task that makes the calls of a shard and parses their replies into one ``Answer`` per request.
 
-    ``llm`` is the open gateway of this process, and ``source`` what a worker opens its own with; without a
-    source the task can only be run in this process. ``read`` is a function of a module.
+    ``llm`` is the open gateway of this process. ``source`` has the arguments with which a worker opens a
+    gateway; if it is ``None``, the task can only run in this process. ``read`` parses a reply, and must be
+    defined at the top level of a module so that it can be pickled.
     """
 
     def __init__(self, llm: Gateway, read: Callable[[LLMReply], T], source: Source | None) -> None:
@@ -49,12 +50,12 @@ class AskingTask(Generic[T]):
 
     @property
     def needs(self) -> tuple[Path, ...]:
-        """The cassette and the prices, if the settings name them."""
+        """The paths of the cassette to replay and of the price table, if any."""
         return () if self._source is None else files_of(self._source.settings)
 
     def __getstate__(self) -> dict[str, object]:
         if self._source is None:
-            raise TypeError("its LLM is open in this process only")
+            raise TypeError("a task without a source can't be sent to another process")
         source = msgspec.structs.replace(
             self._source,
             settings=with_relative_files(self._source.settings),
@@ -81,9 +82,9 @@ class AskingTask(Generic[T]):
 
 
 class Asker(Generic[T]):
-    """Asks one model many independent questions, by an executor.
+    """Makes many independent calls to one model, with an executor.
 
-    ``at_once`` is the number of calls that can be under way at the same time.
+    ``at_once`` is the maximum number of concurrent calls.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Asker(Generic[T]):
         self.at_once = llm.concurrency * executor.workers
 
     def ask_all(self, requests: Sequence[LLMRequest]) -> list[Answer[T]]:
-        """Make the calls; the answers are in the order of the requests."""
+        """Make the calls. Return the answers in the order of the requests."""
         size = len(requests) if self._executor.in_process else self._llm.concurrency
         shards = [requests[start : start + size] for start in range(0, len(requests), size or 1)]
         answers = []
@@ -107,13 +108,16 @@ class Asker(Generic[T]):
 
 
 def files_of(settings: Resolved) -> tuple[Path, ...]:
-    """The files that the LLM settings name: the cassette to replay and the price table."""
+    """Return the paths of the cassette to replay and of the price table, if any, from the LLM settings."""
     llm = settings.part(LLMSettings)
     return tuple(Path(file) for file in (llm.replay, llm.price_table) if file)
 
 
 def with_relative_files(settings: Resolved) -> Resolved:
-    """The settings with those files relative to the working directory, which every worker has or copies."""
+    """Return settings in which the paths of :func:`files_of` are relative to the working directory.
+
+    Every worker has the same working directory or a copy.
+    """
     llm = settings.part(LLMSettings)
     files = {"replay": llm.replay, "price_table": llm.price_table}
     relative = {name: os.path.relpath(path) for name, path in files.items() if path}

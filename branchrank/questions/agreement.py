@@ -1,4 +1,4 @@
-"""Agreement of two annotators on the same passages."""
+"""The agreement of two annotators who labelled the same passages."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from branchrank.questions.labels import CHOICES, annotators, by_passage
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question
 
-#: The two categories that decide about gold: `yes`, or any other label.
+#: The two categories for the decision whether a passage is gold.
 BINARY = ("yes", "not yes")
 
 
 def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[Agreement, Agreement]:
-    """Return the agreement over all labels, and over yes or not, on the passages labelled in both files.
+    """Return the agreement on all labels, and on ``yes`` versus the other labels.
 
-    ``names`` are the annotators, one of each file; without names, each file must have the labels of only one
-    annotator. Raises :class:`UsageError` for a name that a file lacks, and :class:`QuestionError` if no
-    passage has two labels.
+    Only passages that are labelled in both files are compared. ``names`` has one annotator for each file;
+    without names, each file must have labels of exactly one annotator. Raises :class:`UsageError` if a file
+    has no labels of its annotator, and :class:`QuestionError` if no passage is labelled in both files.
     """
     if len(names) not in (0, 2):
-        raise UsageError("name two annotators, or none", remedy="--annotator FIRST --annotator SECOND")
+        raise UsageError(
+            f"{len(names)} annotators were given, but two are compared",
+            remedy="--annotator FIRST --annotator SECOND",
+        )
     loaded = [load_questions(path) for path in (first, second)]
     given = names or ("", "")
     chosen = [
@@ -34,8 +37,9 @@ def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[
     common = sorted(labels[0].keys() & labels[1].keys())
     if not common:
         raise QuestionError(
-            f"{chosen[0]} and {chosen[1]} have labelled no passage in common",
-            remedy="let both label one run: branchrank questions label RUN --output FILE --annotator NAME",
+            f"{chosen[0]} and {chosen[1]} have not labelled the same passages",
+            remedy="let both annotators label one run: "
+            "branchrank questions label RUN --output FILE --annotator NAME",
         )
     pairs = [(labels[0][key], labels[1][key]) for key in common]
     decided = [(_decision(one), _decision(other)) for one, other in pairs]
@@ -46,12 +50,13 @@ def _annotator(questions: Sequence[Question], name: str, path: Path) -> str:
     there = annotators(questions)
     if name and name not in there:
         raise UsageError(
-            f"{path} has no labels of {name!r}{or_else(name, there)}", remedy="correct --annotator"
+            f"{path} has no labels of the annotator {name!r}{or_else(name, there)}",
+            remedy="correct --annotator",
         )
     if not name and len(there) != 1:
         listed = ", ".join(there) or "nobody"
         raise UsageError(
-            f"{path} has labels of {listed}; one annotator is compared",
+            f"{path} has labels of {listed}, but one annotator per file is compared",
             remedy="--annotator FIRST --annotator SECOND",
         )
     return name or there[0]

@@ -1,15 +1,16 @@
-"""Anchors: check gold spans after the documents were edited, and find those that moved.
+"""Anchors of gold spans, which are checked and moved after the documents were edited.
 
-1. Lines and quotes are compared normalised, as a hit's text is when it is judged. An anchored gold item
-   keeps a digest of its lines.
-2. An anchor holds when its source exists, its lines exist, its quote lies within them, and the lines are
-   those of the digest.
-3. A broken anchor moves to the place where its lines are now: the nearest text with the same digest in its
-   own file, or else the only such place in the corpus. The lines may have been rewrapped.
-4. If the lines were edited, the quote is searched instead: it must be at exactly one place in its own file,
-   or else in the corpus. A quote that is not found, or found at several places, moves nothing. The span keeps
-   its length. Of the windows of that length around the quote, one whose ends touch blank lines is preferred,
-   then the one that moves least.
+1. Lines and quotes are compared in normalised form, as in the matching of hits with the gold. An anchored
+   gold item has a digest of its lines.
+2. An anchor is valid if its file and its lines exist, the lines contain its quote, and the digest of the
+   lines is the stored digest.
+3. An invalid anchor moves to the nearest text with the same digest in its file. If there is no such text in
+   the file, the anchor moves to the only text with this digest in the corpus. Text that was only rewrapped
+   has the same digest.
+4. If the digest is not found, the quote is searched. The quote must be at exactly one place in the file, or,
+   if the file does not contain the quote, in the corpus. If the quote is missing or at several places, the
+   anchor is not moved. The new span has the length of the old span, and its ends are at blank lines if
+   possible.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _DIGEST_DIGITS = 16
 
 
 class AnchorProblem(Record, frozen=True, kw_only=True):
-    """What is wrong with gold item ``item`` (from 0) of a question."""
+    """The problem of a gold item of a question. ``item`` is the number of the gold item, from 0."""
 
     question_id: str
     item: int
@@ -46,7 +47,7 @@ class AnchorProblem(Record, frozen=True, kw_only=True):
 
 
 class AnchorMove(Record, frozen=True, kw_only=True):
-    """A gold item with a new anchor; ``before`` is ``None`` when it had no lines."""
+    """A gold item whose anchor was moved. ``before`` is ``None`` if the gold item had no lines."""
 
     question_id: str
     item: int
@@ -55,7 +56,7 @@ class AnchorMove(Record, frozen=True, kw_only=True):
 
 
 class Reanchoring(NamedTuple):
-    """Questions with their gold at its current place, the moved anchors, and those that can't be fixed."""
+    """The questions with updated anchors, the moved anchors, and the anchors that can't be moved."""
 
     questions: list[Question]
     moved: list[AnchorMove]
@@ -63,7 +64,10 @@ class Reanchoring(NamedTuple):
 
 
 def corpus_lines(root: Path, exclude: Collection[str] = ()) -> dict[str, list[str]]:
-    """The raw lines of every document below ``root``, by source. Raises :class:`CorpusError`."""
+    """Return the raw lines of every document below ``root``, by source.
+
+    Raises :class:`CorpusError` if the folder is missing, has no documents or can't be read.
+    """
     return {
         file.source: split_lines(decode(read_beneath(root, file.source))[0])
         for file in discover(root, exclude).files
@@ -71,7 +75,7 @@ def corpus_lines(root: Path, exclude: Collection[str] = ()) -> dict[str, list[st
 
 
 def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorProblem]:
-    """Return every gold item whose anchor does not hold, in the order of the questions.
+    """Return the problem of every gold item whose anchor is not valid, in the order of the questions.
 
     ``lines`` maps each source of the corpus to its raw lines.
     """
@@ -84,7 +88,7 @@ def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorPro
 
 
 def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
-    """Move the gold whose lines have moved, and give every anchor that holds its digest."""
+    """Move the gold items whose lines have moved, and add the digest to every valid anchor."""
     text_of = cache(lambda source: NormalisedLines.of(lines[source]))
     mended: list[Question] = []
     moved: list[AnchorMove] = []
@@ -107,7 +111,10 @@ def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
 
 
 def lines_digest(lines: Sequence[str]) -> str:
-    """The digest that an anchor keeps of its lines: 16 hexadecimal digits, the same for any wrapping."""
+    """Return the digest of an anchor's lines as 16 hexadecimal digits.
+
+    The digest does not depend on how the text is wrapped into lines.
+    """
     return _digest(" ".join(filter(None, map(normalise, lines))))
 
 
@@ -126,7 +133,7 @@ def _anchored(item: GoldItem, place: Span, lines: Lines) -> GoldItem:
 
 
 def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
-    """Describe what is wrong with a gold item; empty when its anchor holds."""
+    """Describe the problem of a gold item, or return an empty string if its anchor is valid."""
     source = item.source_file
     if source not in lines:
         source = next((alias for alias in question.source_aliases if alias in lines), "")
@@ -141,12 +148,12 @@ def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
     if quote and quote not in NormalisedLines.of(own).text:
         return f"the quote is not in lines {first}-{last} of {source}"
     if item.answer_digest and span is not None and item.answer_digest != lines_digest(own):
-        return f"lines {first}-{last} of {source} have changed since they were anchored"
+        return f"lines {first}-{last} of {source} have changed since the question was anchored"
     return ""
 
 
 def _digested(text: NormalisedLines, digest: str, length: int) -> Iterator[tuple[int, int]]:
-    """Yield first and last line of every block of about ``length`` lines with this digest."""
+    """Yield the first and the last line of every block with this digest and at most ``2 * length`` lines."""
     ends = [*(start - 1 for start in text.starts[1:]), len(text.text)]
     for first, start in enumerate(text.starts):
         for last in range(first, min(first + 2 * length, len(text.starts))):
@@ -155,7 +162,7 @@ def _digested(text: NormalisedLines, digest: str, length: int) -> Iterator[tuple
 
 
 def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLines]) -> Span | str:
-    """Return the current place of a gold item's lines, or else of its quote, or why it was not found."""
+    """Return the current place of a gold item's lines or quote, or the reason why it was not found."""
     own = [item.source_file] if item.source_file in lines else []
     others = [source for source in lines if source not in own]
     span = item.span
@@ -171,12 +178,14 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLine
             if len(found) == 1 or (found and sources is own):
                 return min(found, key=lambda place: abs(place.line_start - span.line_start))
     if not quote:
-        return "it has no quote to look for"
+        return "the gold has no quote that could be searched"
     for sources in (own, others):
         places = [(source, *found) for source in sources for found in text_of(source).quoted(quote)]
         if len(places) > 1:
             named = ", ".join(f"{source}:{first}" for source, first, _ in places[:3])
-            return f"the quote is at {len(places)} places ({named}{', ...' if len(places) > 3 else ''})"
+            return (
+                f"the quote is at {len(places)} places, not one ({named}{', ...' if len(places) > 3 else ''})"
+            )
         if places:
             source, first, last = places[0]
             start, end = _window(span, first, last, lines[source])
@@ -185,8 +194,11 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLine
 
 
 def _window(before: Span | None, first: int, last: int, lines: Sequence[str]) -> tuple[int, int]:
-    """Return the window, as long as before, that holds the quote's ``first..last`` and fits paragraphs
-    best."""
+    """Return the first and last line of the new span, which contains the quote's lines ``first..last``.
+
+    The new span has the length of ``before``. Spans that start and end at blank lines are preferred, then
+    spans near ``before``.
+    """
     length = max(last - first + 1, before.lines if before is not None else 0)
     length = min(length, len(lines))
     home = before.line_start if before is not None else first

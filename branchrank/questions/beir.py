@@ -1,10 +1,10 @@
-"""Questions from a BEIR folder: its queries, with the documents that its qrels judge relevant as gold.
+"""Questions made from the queries of a BEIR folder, with the relevant documents of its qrels as gold.
 
-1. Each query of ``qrels/<split>.tsv`` is a question. Every document judged above 0 is a gold item: a whole
-   file, with the judged relevance.
-2. A relevant document that the corpus lacks stays gold and counts in the ideal order; the question lists it
-   under ``absent_gold``.
-3. A query without a relevant document is left out, with a note.
+1. Each query of ``qrels/<split>.tsv`` is a question. Each document judged above 0 is a gold item, which is a
+   whole file with the judged relevance.
+2. A relevant document that is missing in the corpus is also a gold item, and counts in the ideal order of
+   nDCG. The question lists such documents under ``absent_gold``.
+3. A query without a relevant document is ignored, with a note.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ class _Query(Record, frozen=True, kw_only=True):
 def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> BeirQuestions:
     """Read the questions of one split of a BEIR folder.
 
-    With ``remove_query``, the document with a query's own id is never a hit of it, as in collections whose
-    queries are documents. Raises :class:`QuestionError` or :class:`~branchrank.errors.InputError` for files
-    that are missing or wrong.
+    With ``remove_query``, the document with the id of a query is excluded from the query's hits. Use
+    ``remove_query`` for collections whose queries are documents of the corpus. Raises :class:`QuestionError`
+    or :class:`~branchrank.errors.InputError` if a file is missing or invalid.
     """
     path = folder / QRELS / f"{split}.tsv"
     if not path.is_file():
         splits = ", ".join(sorted(each.stem for each in (folder / QRELS).glob("*.tsv"))) or "none"
         raise QuestionError(
-            f"there is no split {split!r} in {folder / QRELS}", remedy=f"--split; there are: {splits}"
+            f"{folder / QRELS} has no split {split!r}", remedy=f"choose a --split from: {splits}"
         )
     qrels = read_qrels(path)
     lengths = {entry.id: entry.text.count("\n") + 2 for entry in read_entries(folder)}
     questions: list[Question] = []
     notes: list[str] = []
     queries = {query.id: query for query in read_jsonl(folder / QUERIES, _Query, error=QuestionError)}
-    notes.extend(f"query {key!r} is judged but not in {QUERIES}" for key in qrels if key not in queries)
+    notes.extend(f"query {key!r} of the qrels is not in {QUERIES}" for key in qrels if key not in queries)
     for query in (queries[key] for key in queries if key in qrels):
         relevance = {key: grade for key, grade in qrels[query.id].items() if grade > 0}
         absent = [key for key in relevance if key not in lengths]
@@ -62,9 +62,9 @@ def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> B
             own = lengths.get(query.id) if remove_query else None
             questions.append(_question(query, relevance, absent, own))
         else:
-            notes.append(f"query {query.id!r} has no relevant document and is left out")
+            notes.append(f"query {query.id!r} has no relevant document and is ignored")
     if not questions:
-        raise QuestionError(f"{path} judges no query of {folder / QUERIES} relevant to anything")
+        raise QuestionError(f"{path} has no relevant document for any query of {folder / QUERIES}")
     return BeirQuestions(questions, notes)
 
 

@@ -1,12 +1,13 @@
-"""Checks of a question file: validity, leakage, duplicates and coverage.
+"""Checks of a question file for validity, leakage, duplicates and coverage.
 
-1. **Validity**: gold that doesn't hold (:mod:`branchrank.questions.anchoring`) is an error; everything else
-   is a warning.
-2. **Leakage**: a question is reported if it is worded like the heading of its gold, or if all its content
-   words (five or more) are in its gold. Stems are compared, without question words.
-3. **Duplicates**: questions with the same text (ignoring case, spacing and markup), or with the same set of
-   stems without stop words.
-4. **Coverage**: how much of the corpus the questions ask about.
+1. The validity check finds gold with an invalid anchor (:mod:`branchrank.questions.anchoring`), which is an
+   error. The findings of the other checks are warnings.
+2. The leakage check finds questions with the same words as the heading of their gold. Questions with at least
+   five content words are also found if the gold contains all these words. Words are compared by their stems,
+   and question words are ignored.
+3. The duplicates check finds questions with the same text (ignoring case, spacing and markup), or with the
+   same set of stems.
+4. The coverage is the number of documents and sections that contain gold.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: For a question with fewer content words, having all of them in its gold is normal and not reported.
+#: Questions with fewer content words are not reported, since gold often contains all of a few words.
 LEAKING_WORDS = 5
 
 
@@ -41,10 +42,10 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 class Coverage(Record, frozen=True, kw_only=True):
-    """How much of a corpus the questions ask about.
+    """The numbers of questions, and of documents and sections that contain gold.
 
-    ``leakage`` is the mean share, in 0..1, of a question's content words that are in its gold, over the
-    questions with gold lines; ``None`` without such questions.
+    ``leakage`` is the share of a question's content words that are in its gold, in 0..1, as the mean over the
+    questions with gold lines. Without questions with gold lines, ``leakage`` is ``None``.
     """
 
     questions: int
@@ -58,7 +59,7 @@ class Coverage(Record, frozen=True, kw_only=True):
 
 
 class QuestionCheck(Record, frozen=True, kw_only=True):
-    """Findings in the order of the checks, and the coverage."""
+    """The findings in the order of the checks, and the coverage."""
 
     findings: tuple[Finding, ...]
     coverage: Coverage
@@ -72,7 +73,7 @@ class QuestionCheck(Record, frozen=True, kw_only=True):
 def check_questions(
     questions: Sequence[Question], documents: Sequence[Document], lines: Lines
 ) -> QuestionCheck:
-    """Check questions against a corpus; ``lines`` maps each of its sources to the raw lines."""
+    """Check questions against a corpus. ``lines`` maps each source of the corpus to its raw lines."""
     sections = {document.source: document.sections for document in documents}
     findings = [
         Finding(severity="error", check="validity", question_id=problem.question_id, message=str(problem))
@@ -123,7 +124,7 @@ def _leaks(
         heading = next((each for each in headings if words and words == frozenset(content_stems(each))), None)
         message = ""
         if heading is not None:
-            message = f"is worded as the heading of its gold, {heading!r}"
+            message = f"has the same words as the heading of its gold, {heading!r}"
         elif len(words) >= LEAKING_WORDS and shares.get(question.id) == 1:
             message = f"has all of its {len(words)} content words in its gold"
         if message:
@@ -143,20 +144,20 @@ def _duplicates(questions: Sequence[Question]) -> Iterator[Finding]:
         same_text[normalise(question.question)].append(question)
         if words := frozenset(stems(question.question)):
             same_words[words].append(question)
-    for manner, groups in (("the same as", same_text), ("in the same words as", same_words)):
+    for manner, groups in (("text", same_text), ("words", same_words)):
         for first, *others in groups.values():
             for other in others:
-                if manner == "the same as" or normalise(first.question) != normalise(other.question):
+                if manner == "text" or normalise(first.question) != normalise(other.question):
                     yield Finding(
                         severity="warning",
                         check="duplicates",
                         question_id=other.id,
-                        message=f"question {other.id!r} asks {manner} {first.id!r}",
+                        message=f"question {other.id!r} has the same {manner} as question {first.id!r}",
                     )
 
 
 def _asked(question: Question, item: GoldItem, sections: dict[str, tuple[Section, ...]]) -> Iterator[Section]:
-    """Return the sections whose own lines a gold item overlaps; for a page as gold, its first section."""
+    """Yield the sections whose own lines overlap a gold item, or the first section of a page as gold."""
     own = sections.get(item.source_file, ())
     span = item.span
     if is_file_level(item, question) or span is None:

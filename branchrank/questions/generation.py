@@ -1,16 +1,15 @@
-"""Questions written by an LLM, each with gold that was found in the documents.
+"""Questions written by an LLM, whose quotes of the answer must be in the documents.
 
-1. Sections with enough text are taken in an order drawn by the seed, one call each, several at once, until
-   the requested number of questions is accepted or no section is left. The first call is made alone. The pass
-   ends after three failed calls in a row, or twenty in a row without a usable question.
-2. The quote of each question must be in the section's own lines, ignoring markup and layout; the lines that
-   hold it are the gold. A quote that the model made up is rejected and counted.
-3. Leakage is measured: the share of the question's content words (stems, stop words left out) that the quoted
-   answer has too. Questions above the limit are rejected, so that matching the same words is not enough to
-   find the answer.
-4. A question with nearly the same content words as an earlier one is dropped as a duplicate.
-5. Every call is cached by its content, so that an interrupted pass resumes where it stopped, and the same
-   seed gives the same questions.
+1. Sections with enough text are sampled with the seed. Each section is one LLM call, and several calls are
+   made concurrently, until the requested number of questions is accepted or no section is left. The pass ends
+   after three failed calls in a row, or after twenty calls in a row without a usable question.
+2. The quote of a question must be in the section's own lines, ignoring markup and layout. The lines with the
+   quote are the gold. Questions with other quotes are rejected and counted.
+3. The leakage of a question is the share of its content words (as stems, without stop words) that the quote
+   contains. Questions with too much leakage are rejected, since a search for their words finds the answer.
+4. A question with nearly the same content words as an earlier question is rejected as a duplicate.
+5. Every call is cached by its content. An interrupted pass can be resumed, and the same seed gives the same
+   questions.
 """
 
 from __future__ import annotations
@@ -37,10 +36,11 @@ from branchrank.systems.llm_estimate import Estimate
 
 STAGE = "question"
 MAX_LEAKAGE = 0.8
-#: Shorter sections are not asked about.
+#: The minimum number of words of a section. No questions are written about shorter sections.
 MIN_SECTION_WORDS = 30
-#: Calls in a row that end the pass: failed by the server, or answered without a usable question.
+#: The pass ends after this number of failed calls in a row.
 MOST_FAILED = 3
+#: The pass ends after this number of calls in a row without a usable question.
 MOST_UNUSABLE = 20
 _UNUSABLE = ("no question", "malformed reply")
 _DUPLICATE = 0.8
@@ -53,11 +53,11 @@ Lines = Mapping[str, Sequence[str]]
 
 
 class GeneratedQuestions(Record, frozen=True, kw_only=True):
-    """Accepted questions, and how they were obtained.
+    """The accepted questions, and the numbers of rejected questions and failed calls.
 
-    ``leakage`` maps each question's id to its share of leaked words, in 0..1. ``rejected`` counts the
-    rejected drafts by reason, ``failed_calls`` the sections whose call failed. ``stopped`` says which
-    failures ended the pass early, and is empty otherwise.
+    ``leakage`` maps each question's id to its leakage, in 0..1. ``rejected`` counts the rejected questions by
+    reason. ``failed_calls`` is the number of sections whose call failed. ``stopped`` is the reason if the
+    pass ended early, else empty.
     """
 
     questions: tuple[Question, ...]
@@ -70,12 +70,15 @@ class GeneratedQuestions(Record, frozen=True, kw_only=True):
 
     @property
     def mean_leakage(self) -> float:
-        """Mean share of leaked words, 0.0 without questions."""
+        """The mean leakage of the questions, in 0..1. The mean is 0.0 without questions."""
         return sum(self.leakage.values()) / len(self.leakage) if self.leakage else 0.0
 
 
 class GenerationEstimate(Record, frozen=True, kw_only=True):
-    """What a pass would cost: ``least`` if every question is accepted, ``most`` if all sections are asked."""
+    """The estimated cost of a pass.
+
+    ``least`` is the cost if every question is accepted, and ``most`` the cost of one call for every section.
+    """
 
     sections: int
     least: Estimate
@@ -103,11 +106,11 @@ def generate_questions(
 ) -> GeneratedQuestions:
     """Write up to ``count`` questions about the sections.
 
-    ``lines`` maps each source to its raw lines. ``known`` questions count as already there when duplicates
-    are dropped. ``executor`` makes the calls (default: this process); its workers reach the model through
-    ``source``. The questions do not depend on how many calls are made at once.
+    ``lines`` maps each source to its raw lines. Duplicates of ``known`` questions are rejected. ``executor``
+    makes the calls (by default in this process), and its workers open gateways with ``source``. The questions
+    do not depend on the number of concurrent calls.
 
-    Raises what :meth:`Gateway.ask` raises; finished calls are cached by the gateway.
+    Raises the errors of :meth:`Gateway.ask`. Finished calls are cached by the gateway.
     """
     verify = _Verifier(lines, max_leakage, known)
     calls: list[LLMCall] = []
@@ -122,7 +125,7 @@ def generate_questions(
         requests = [_request(node, lines, per_section, llm.max_tokens, seed) for node in wave]
         for node, answer in zip(wave, asker.ask_all(requests), strict=True):
             calls.append(answer.call)
-            if streak.has_ended():  # asked at the same time as the call that ended the pass
+            if streak.has_ended():  # made concurrently with the call that ended the pass
                 continue
             streak.add(answer)
             for draft in answer.value or ():
@@ -161,7 +164,10 @@ def estimate_generation(
 
 
 def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
-    """Find the first lines inside ``span`` that hold the quote, ignoring markup and layout; else ``None``."""
+    """Return the first lines inside ``span`` that contain the quote, or ``None``.
+
+    Markup and layout are ignored.
+    """
     wanted = normalise(quote)
     text, starts = "", []
     for number in range(span.line_start, min(span.line_end, len(lines)) + 1):
@@ -178,7 +184,7 @@ def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
 
 
 class _Streak:
-    """Counts the calls in a row that gave nothing."""
+    """Counts failed calls in a row, and calls in a row without a usable question."""
 
     def __init__(self) -> None:
         self.failed = self.unusable = 0
@@ -186,11 +192,11 @@ class _Streak:
 
     @property
     def left(self) -> int:
-        """The number of calls to make before checking again: less after server failures."""
+        """The number of calls that may be made before the next check, smaller after a failed call."""
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 
     def has_ended(self) -> bool:
-        """Whether too many calls in a row gave nothing."""
+        """Return whether too many calls in a row failed or gave no usable question."""
         return bool(self.stopped)
 
     def add(self, answer: Answer[list[_Draft]]) -> None:
@@ -204,11 +210,11 @@ class _Streak:
         counts = ((self.failed, MOST_FAILED), (self.unusable, MOST_UNUSABLE))
         if not self.stopped and any(count >= most for count, most in counts):
             number = max(self.failed, self.unusable)
-            self.stopped = f"{number} calls in a row gave nothing: {answer.detail or answer.fault}"
+            self.stopped = f"{number} calls in a row gave no usable question: {answer.detail or answer.fault}"
 
 
 class _Verifier:
-    """Accepts drafts whose gold is found in the section."""
+    """Accepts or rejects the questions that the LLM wrote."""
 
     def __init__(self, lines: Lines, max_leakage: float, known: Sequence[Question]) -> None:
         self.lines = lines
@@ -253,7 +259,7 @@ class _Verifier:
     def _fault(
         self, node: Node, question: str, quote: str, words: frozenset[str], gold: Span | None, leaked: float
     ) -> str:
-        """Return why a draft is rejected; empty when it is accepted."""
+        """Return the reason why a question is rejected, or an empty string if it is accepted."""
         if len(question.split()) < _MIN_QUESTION_WORDS or not words:
             return "question too short"
         if len(normalise(quote).split()) < _MIN_QUOTE_WORDS or normalise(quote) == normalise(node.title):
@@ -268,7 +274,7 @@ class _Verifier:
 
 
 def _drawn(sections: Sequence[Node], lines: Lines, seed: int) -> list[Node]:
-    """Return the sections with enough text, in the seed's order, independent of the other sections."""
+    """Return the sections with enough text, in an order that depends only on the seed and the node ids."""
     long = [
         node
         for node in sections

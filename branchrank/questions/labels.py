@@ -1,11 +1,14 @@
-"""Labels that people or an LLM give to passages, stored in the question file beside the gold.
+"""Labels that people or an LLM give to passages, stored in the question file.
 
-1. A question's key ``labels`` lists them: the passage with a digest of its lines, the label, and who gave it.
-   ``yes``: the passage answers the question. ``partly``: it helps but does not answer. ``no``: neither.
-2. A person's ``yes`` makes the passage gold, or only the lines of it that they name. Lines that overlap
-   existing gold do not add gold, so that no place counts twice. ``partly`` and ``no`` never make gold.
-3. An LLM's label is a proposal. It makes gold only on request; the label and every report over these
-   questions then say so. A person's label of the same passage removes such gold again.
+1. The key ``labels`` of a question is a list. An entry has the passage, the digest of its lines, the label
+   and the annotator. The label ``yes`` means that the passage answers the question, ``partly`` that it helps
+   but does not answer, and ``no`` that it does not help.
+2. The label ``yes`` of a person makes the passage gold, or only some of its lines, if the person gives line
+   numbers. Lines that overlap existing gold do not become gold, so that no line counts twice. The labels
+   ``partly`` and ``no`` never make gold.
+3. The label of an LLM is a proposal, which makes gold only on request. Gold made by an LLM is marked in the
+   label, and in every report on the questions. If a person labels the same passage, the gold of the LLM is
+   removed.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from branchrank.questions.anchoring import Lines, lines_digest
 from branchrank.questions.writing import gold_item
 from branchrank.records import GoldItem, LineNumber, Question, Record, Span
 
-#: The key of a question that lists its labels.
+#: The key of a question with the list of its labels.
 LABELS = "labels"
 
 Choice = Literal["yes", "partly", "no"]
@@ -30,8 +33,9 @@ CHOICES: tuple[Choice, ...] = get_args(Choice)
 class Label(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The label that ``annotator`` gave to a passage.
 
-    ``by`` is ``llm`` if no person looked at it; ``model`` is then the model that decided, or else the one
-    whose proposal ``proposed`` the person saw. ``gold`` are the first and last line that the label made gold.
+    ``by`` is ``llm`` if an LLM labelled the passage, and ``model`` is then its name. If a person labelled the
+    passage and saw the proposal of an LLM, ``model`` is the name of this LLM and ``proposed`` is the
+    proposal. ``gold`` is the first and the last line that became gold by this label.
     """
 
     source_file: str
@@ -47,18 +51,21 @@ class Label(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def span(self) -> Span:
-        """The passage."""
+        """The labelled passage."""
         return Span(source=self.source_file, line_start=self.line_start, line_end=self.line_end)
 
 
 def labels_of(question: Question) -> tuple[Label, ...]:
-    """The labels of a question. Raises :class:`QuestionError` if its key ``labels`` is something else."""
+    """Return the labels of a question.
+
+    Raises :class:`QuestionError` if the question's key ``labels`` is not a list of labels.
+    """
     try:
         return msgspec.convert(question.extra.get(LABELS, ()), tuple[Label, ...])
     except msgspec.ValidationError as error:
         raise QuestionError(
             f"question {question.id!r}: `{LABELS}` has an entry that is not a label: {error}",
-            remedy="`branchrank questions label` writes this key; rename yours",
+            remedy=f"rename your key `{LABELS}`, which `branchrank questions label` uses",
         ) from None
 
 
@@ -90,9 +97,10 @@ def with_label(
     proposed: Choice | None = None,
     accept: bool = False,
 ) -> Question:
-    """Return the question with a label of the passage ``span``, replacing the annotator's earlier one.
+    """Return the question with a label of the passage ``span``.
 
-    ``answer`` are the lines of the passage that become gold (default: all). With ``accept`` an LLM's ``yes``
+    An earlier label of the passage by the same annotator is replaced. With the label ``yes``, the lines
+    ``answer`` of the passage become gold (by default all lines). With ``accept``, the label ``yes`` of an LLM
     makes gold as well.
     """
     made = Label(
@@ -126,7 +134,7 @@ def with_label(
 
 
 def llm_gold(questions: Iterable[Question]) -> tuple[int, tuple[str, ...]]:
-    """Return how many gold passages were labelled by an LLM alone, and by which models."""
+    """Return the number of gold passages that only an LLM has labelled, and the names of the LLMs."""
     found = [
         label.model for each in questions for label in labels_of(each) if label.gold and label.by == "llm"
     ]
@@ -134,12 +142,12 @@ def llm_gold(questions: Iterable[Question]) -> tuple[int, tuple[str, ...]]:
 
 
 def annotators(questions: Sequence[Question]) -> tuple[str, ...]:
-    """Return the annotators of these questions."""
+    """Return the names of the annotators of these questions."""
     return tuple(sorted({label.annotator for each in questions for label in labels_of(each)}))
 
 
 def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str, Span, str], Choice]:
-    """Map (question, passage, digest of its lines) -> the label that ``annotator`` gave."""
+    """Return a map from question id, passage and digest of its lines to the label by ``annotator``."""
     return {
         (each.id, label.span, label.answer_digest): label.label
         for each in questions
@@ -149,7 +157,7 @@ def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str,
 
 
 def _yields(label: Label, by: str) -> bool:
-    """Return whether this label's gold is removed when a person labels the passage and so corrects an LLM."""
+    """Return whether a new label by a person replaces the gold that an LLM's label made."""
     return label.by == "llm" and by == "person"
 
 

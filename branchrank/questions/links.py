@@ -1,12 +1,12 @@
-"""Resolution of a corpus's own cross references.
+"""Resolution of the cross references between the documents of a corpus.
 
-1. A label (``ref``) at a heading leads to that section, and at the page's title to the page; anywhere else it
-   is an inner label.
-2. A document path (``doc``) or relative URL (``link``) names a page by its path, with or without suffix: from
-   the referring document's folder, or, where it starts with ``/``, from the corpus or a folder above the
-   document. A site's URLs may have one more part in front, and may omit ``index`` and the numbers that order
-   files (``02-guides`` is ``guides``).
-3. The ``#anchor`` of a URL is a label, explicit id or slug of a heading on that page.
+1. The target of a label (``ref``) at a heading is the section, and at a page's title the page. A label at any
+   other place is an inner label, which has no target.
+2. A document path (``doc``) or relative URL (``link``) has the path of a page, with or without suffix. The
+   path is relative to the folder of the referring document. A path with a ``/`` at the start is relative to
+   the corpus or to a folder above the document. URLs of a site may start with one additional part, and may
+   omit ``index`` and numbers for the order of files (``02-guides`` is ``guides``).
+3. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PAGE_SUFFIXES = (*SUFFIXES, ".html", ".htm")
 
 
 class Target(NamedTuple):
-    """The page ``source`` (``section`` 0), or the section of that number in it."""
+    """A section of the page ``source``, by its number, or the whole page if ``section`` is 0."""
 
     source: str
     section: int
 
 
 class Links:
-    """Resolves the references of a corpus."""
+    """Resolves the cross references of a corpus."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._documents = {document.source: document for document in documents}
@@ -62,9 +62,9 @@ class Links:
             self._labels.setdefault(_label(label.name), names[_label(label.name)])
 
     def target(self, source: str, reference: Reference) -> Target | None:
-        """Return the target of a reference in the document ``source``; ``None`` for an inner label.
+        """Return the target of a reference in the document ``source``, or ``None`` for an inner label.
 
-        Raises ``LookupError`` when the target is not in the corpus.
+        Raises ``LookupError`` if the target is not in the corpus.
         """
         if reference.role == "ref":
             return self._labels[_label(reference.target)]
@@ -75,7 +75,7 @@ class Links:
         return self._anchors[page, _label(unquote(url.fragment))]
 
     def section(self, target: Target) -> Section:
-        """Return the section of a target; for a page, its first section."""
+        """Return the section of a target. The section of a page is its first section."""
         return self._documents[target.source].sections[target.section]
 
     def _page(self, source: str, path: str) -> str:
@@ -93,7 +93,7 @@ class Links:
             for name in (_path_name(place), _site_name(place)):
                 if name in self._pages:
                     return self._pages[name]
-        raise LookupError(f"{source}: {path!r} names no document")
+        raise LookupError(f"{source}: no document has the path {path!r}")
 
 
 def _label(name: str) -> str:
@@ -105,12 +105,12 @@ def _normal(path: str) -> str:
 
 
 def _path_name(path: str) -> str:
-    """A page's path without its suffix."""
+    """Return a page's path without its suffix."""
     suffix = next((each for each in _PAGE_SUFFIXES if path.lower().endswith(each)), "")
     return path[: len(path) - len(suffix)]
 
 
 def _site_name(path: str) -> str:
-    """Return a page's path as in a site's URLs: without suffix, ordering numbers and ``index``."""
+    """Return a page's path as in URLs, without suffix, numbers for the order of files and ``index``."""
     parts = [_ORDER.sub("", part) for part in _path_name(path).split("/")]
     return "/".join(parts[:-1] if parts[-1] in ("index", "README") else parts)

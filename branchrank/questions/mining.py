@@ -1,20 +1,20 @@
-"""Navigational questions from a corpus's own cross references, without an LLM.
+"""Navigational questions made from the cross references of a corpus, without an LLM.
 
-1. Every cross reference with text of its own is resolved (:mod:`branchrank.questions.links`). Its text
-   becomes a query, and the section or page that it leads to becomes the gold.
-2. A link is dropped when its target is not in the corpus, is an inner label or in release notes, or is the
-   page or section that holds the link.
-3. Equal texts (ignoring case and spacing) are one query with at most two golds; a query with more is
+1. Every cross reference with a link text is resolved (:mod:`branchrank.questions.links`). The link text
+   becomes a query, and the target of the link becomes the gold.
+2. A link is dropped if its target is missing in the corpus, is an inner label, is in release notes, or is the
+   page or section with the link.
+3. Links with equal texts (ignoring case and spacing) are one query. A query with more than two targets is
    ambiguous and dropped.
-4. A query is dropped when it is worded like its target's heading (compared as sets of stems, without articles
-   and words such as "chapter"), points somewhere ("as shown above"), names code, or has fewer than two
-   content words.
-5. The own spans of all sections that hold a link with this text are excluded from scoring; otherwise the
-   linking section would be found first. A query whose gold would be excluded with them is dropped.
+4. A query is dropped if it has the same stems as the heading of its target, ignoring articles and words such
+   as "chapter". Queries that point to a place ("as shown above"), that name code, or that have fewer than two
+   content words are dropped as well.
+5. The own spans of all sections with a link of this text are excluded from the hits, because a search for the
+   link text would find these sections first. If the gold overlaps an excluded span, the query is dropped.
 6. Exact copies of a page are aliases of the first copy.
 
-The overlap of a query with its target's heading is kept under the key ``overlap``: ``subset`` when the
-heading has every content word, ``partial`` when it has some, ``paraphrase`` when it has none.
+The key ``overlap`` of a question is ``subset`` if the heading of the target contains every content word of
+the query, ``partial`` if it contains some of them, and ``paraphrase`` if it contains none.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ from branchrank.stores.analyzer import STOP_WORDS, analyzer
 KIND = "navigational"
 MAX_GOLDS = 2
 MIN_CONTENT_WORDS = 2
-#: Overlap slices, and the reasons for dropping a link or a query, in the order of the checks.
+#: The values of the key ``overlap``.
 OVERLAPS = ("subset", "partial", "paraphrase")
+#: The reasons for dropping a link, in the order of the checks.
 LINK_REASONS = ("unresolved", "inner label", "release notes", "leads into itself")
+#: The reasons for dropping a query, in the order of the checks.
 QUERY_REASONS = ("as its heading", "points", "names code", "too few words", "ambiguous", "links itself")
 
 _ANALYZER = Bm25Settings(stop_words="none", split_identifiers=False)
-#: Articles, and words for parts of documentation: they do not name a subject.
+#: Articles and words for parts of documentation, which do not name a subject.
 _PARTS = (
     "a an the article articles chapter chapters component components doc docs documentation document "
     "documents entry guide guides handbook manual page pages paragraph reference references section "
@@ -74,9 +76,10 @@ _VERSION = re.compile(r"(?:\w+ )?(?:version )?v?\d+(?:\.\d+)+(?: release notes?)
 
 
 class Mined(NamedTuple):
-    """Questions in the order of their ids, and how many links and queries each reason dropped.
+    """The questions in the order of their ids, and the numbers of dropped links and queries by reason.
 
-    ``links`` counts the references with text of their own, ``queries`` the distinct texts that remained.
+    ``links`` is the number of cross references with a link text. ``queries`` is the number of distinct link
+    texts of the links that were not dropped.
     """
 
     questions: list[Question]
@@ -86,12 +89,12 @@ class Mined(NamedTuple):
 
     @property
     def dropped_links(self) -> dict[str, int]:
-        """How many links each reason dropped."""
+        """The number of dropped links for each reason."""
         return {reason: self.dropped[reason] for reason in LINK_REASONS}
 
     @property
     def dropped_queries(self) -> dict[str, int]:
-        """How many distinct texts each reason dropped."""
+        """The number of dropped queries for each reason."""
         return {reason: self.dropped[reason] for reason in QUERY_REASONS}
 
     @property
@@ -102,7 +105,7 @@ class Mined(NamedTuple):
 
 
 class _Query(NamedTuple):
-    """All links with one text: its spellings, the targets, and the sections that hold the links."""
+    """All links with one text, with the text's spellings, the targets and the sections with the links."""
 
     texts: list[str]
     targets: list[Target]
@@ -110,7 +113,7 @@ class _Query(NamedTuple):
 
 
 def mine_questions(documents: Sequence[Document]) -> Mined:
-    """Questions from the cross references of a corpus, the same for the same documents in any order."""
+    """Return questions made from cross references. The order of ``documents`` has no effect."""
     documents = sorted(documents, key=lambda document: document.source)
     first: dict[str, str] = {}
     copies: defaultdict[str, list[str]] = defaultdict(list)
@@ -138,7 +141,7 @@ def mine_questions(documents: Sequence[Document]) -> Mined:
 
 
 class _Miner:
-    """The parts of the corpus that mining reads."""
+    """Makes queries from the cross references of a corpus, and questions from the queries."""
 
     def __init__(
         self, documents: Sequence[Document], first: dict[str, str], copies: dict[str, list[str]]
@@ -155,7 +158,7 @@ class _Miner:
         self.empty = self.parts.union(self.analyze(_INVITING), *map(self.analyze, stopped))
 
     def queries(self, documents: Iterable[Document], dropped: Counter[str]) -> list[_Query]:
-        """Return the queries made from links, in the order of their texts; counts the dropped links."""
+        """Return the queries in the order of their texts. Add the dropped links to ``dropped``."""
         found: dict[str, _Query] = {}
         for document in documents:
             for reference in document.references:
@@ -184,7 +187,7 @@ class _Miner:
         return [query for _, query in sorted(found.items()) if query.targets]
 
     def reason(self, query: _Query) -> str:
-        """Return why a query is dropped; empty when it becomes a question."""
+        """Return the reason why a query is dropped, or an empty string if it becomes a question."""
         text = query.texts[0]
         stems = frozenset(self.analyze(text)) - self.parts
         headings = (self.links.section(target).title for target in query.targets)
@@ -206,18 +209,21 @@ class _Miner:
         return "links itself" if any(gold.overlap(span) for gold in golds for span in query.linking) else ""
 
     def content(self, text: str) -> frozenset[str]:
-        """The stems of a text that name a subject."""
+        """Return the stems of a text that name a subject."""
         return frozenset(self.analyze(text)) - self.empty
 
     def span(self, target: Target) -> Span:
-        """Return the lines of a target: its own span, plus its subsections if it has no text itself."""
+        """Return a target's own span, or its span with subsections if the section has only a heading."""
         section = self.links.section(target)
         if target.section and all(block.kind == "heading" for block in section.blocks):
             return Span(source=target.source, line_start=section.line_start, line_end=section.line_end)
         return _own_span(target.source, section)
 
     def question(self, query: _Query) -> Question:
-        """Make the question of a query, without its id. If targets are of both levels, all count as pages."""
+        """Return the question of a query, without an id.
+
+        If one target is a page, all targets count as pages.
+        """
         pages = any(target.section == 0 for target in query.targets)
         targets = sorted(
             query.targets,
@@ -254,7 +260,7 @@ class _Miner:
 
 
 def is_release_note(document: Document) -> bool:
-    """Return whether a document lists changes, judging by its path or a version number as its title."""
+    """Return whether a document's path is typical of release notes, or its title is a version number."""
     path = PurePosixPath(document.source.casefold())
     names = (re.sub(r"[_ ']", "-", name) for name in (*path.parts[:-1], path.name.rpartition(".")[0]))
     return any(_RELEASE_NAME.fullmatch(name) for name in names) or bool(_VERSION.fullmatch(document.title))
@@ -265,7 +271,7 @@ def _folded(text: str) -> str:
 
 
 def _section_at(document: Document, line: int) -> int:
-    """The number of the section whose own span holds the line."""
+    """Return the number of the section whose own span contains the line."""
     return max(
         (number for number, section in enumerate(document.sections) if section.line_start <= line), default=0
     )
@@ -276,7 +282,7 @@ def _own_span(source: str, section: Section) -> Span:
 
 
 def _with_ids(questions: Iterable[Question]) -> list[Question]:
-    """Give questions ids made from their texts; if slugs are equal, the later ones get ``~2``, ``~3``, ..."""
+    """Return the questions with ids made from their texts. Equal ids get a suffix such as ``~2``."""
     used: Counter[str] = Counter()
     named = []
     for question in questions:

@@ -1,4 +1,4 @@
-"""Labels proposed by an LLM: whether a passage answers a question, helps, or neither."""
+"""Labels of passages that an LLM proposes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from branchrank.questions.labels import CHOICES, Choice
 from branchrank.records import Question
 
 STAGE = "label"
-#: Failed calls in a row that end the proposals.
+#: No more labels are proposed after this number of failed calls in a row.
 MOST_FAILED = 3
 _PASSAGE_CHARS = 6000
 _WORD = re.compile(r"[a-z]+")
 
 
 class Proposals:
-    """Asks one LLM for labels. ``model`` is its name, ``failed`` the number of failed calls in a row."""
+    """Proposes labels with an LLM. ``failed`` is the number of failed calls in a row."""
 
     def __init__(self, llm: Gateway) -> None:
         self._llm = llm
@@ -28,9 +28,9 @@ class Proposals:
         self.failed = 0
 
     def __call__(self, question: Question, heading: str, text: str) -> Choice | None:
-        """The label of a passage; ``None`` where the call failed.
+        """Return the label of a passage, or ``None`` if the call failed.
 
-        Raises :class:`LLMError` after three failed calls in a row, and what :meth:`Gateway.ask` raises.
+        Raises :class:`LLMError` after three failed calls in a row, and the errors of :meth:`Gateway.ask`.
         """
         request = LLMRequest(
             stage=STAGE,
@@ -44,7 +44,7 @@ class Proposals:
         if self.failed >= MOST_FAILED:
             raise LLMError(
                 f"{self.failed} calls in a row gave no label: {answer.detail or answer.fault}",
-                remedy="correct what the server says, and run the command again; labels are kept",
+                remedy="fix the problem of the LLM server and run the command again; labels are kept",
             )
         return answer.value
 

@@ -1,4 +1,4 @@
-"""Relevance judgements: TREC qrels and those of BEIR folders."""
+"""Relevance judgements (qrels) of TREC files and BEIR folders."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from branchrank.errors import InputError
 Qrels = dict[str, dict[str, int]]
 
 
-_ORDER = "The order is: branchrank score-trec RUN QRELS, but branchrank compare-trec QRELS RUN"
-#: (Columns expected, columns found) -> the likely mistake.
+_ORDER = "Mind the order: branchrank score-trec RUN QRELS, but branchrank compare-trec QRELS RUN"
+#: The likely mistake for a number of expected columns and a number of found columns.
 _OTHER_KIND = {
-    (4, 6): f"this looks like a run, not like qrels. {_ORDER}",
-    (6, 4): f"these look like qrels, not like a run. {_ORDER}",
+    (4, 6): f"give a qrels file; this file looks like a run. {_ORDER}",
+    (6, 4): f"give a run; this file looks like qrels. {_ORDER}",
 }
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read TREC qrels, or those of a BEIR folder (``.tsv`` with a header), by query.
+    """Read the qrels of TREC, or of a BEIR folder (``.tsv`` with a header), by query.
 
-    Raises :class:`InputError` naming a line that is neither, or that judges a document twice.
+    Raises :class:`InputError` with the line number if a line is invalid or judges a document again.
     """
     qrels: defaultdict[str, dict[str, int]] = defaultdict(dict)
     beir = path.suffix == ".tsv"
@@ -37,12 +37,15 @@ def read_qrels(path: Path) -> Qrels:
             raise InputError(f"{path}:{number}: {document!r} is judged twice for the query {query!r}")
         qrels[query][document] = int(number_of(text, f"{path}:{number}", whole=True))
     if not qrels:
-        raise InputError(f"{path} judges nothing", remedy="give a qrels file")
+        raise InputError(f"{path} has no judgements", remedy="give a file with qrels")
     return dict(qrels)
 
 
 def columns_of(path: Path, count: int, expected: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the columns of each line of a TREC or TSV file. Raises :class:`InputError`."""
+    """Yield the number and the columns of each line of a TREC or TSV file.
+
+    Raises :class:`InputError` if the file can't be read or a line does not have ``count`` columns.
+    """
     try:
         with path.open(encoding="utf-8") as stream:
             for number, line in enumerate(stream, start=1):
@@ -51,7 +54,7 @@ def columns_of(path: Path, count: int, expected: str) -> Iterator[tuple[int, lis
                     continue
                 if len(columns) != count:
                     raise InputError(
-                        f"{path}:{number}: {len(columns)} columns; a line is {expected}",
+                        f"{path}:{number}: the line has {len(columns)} columns, but must be {expected}",
                         remedy=_OTHER_KIND.get((count, len(columns)), ""),
                     )
                 yield number, [column.strip() for column in columns]
@@ -62,11 +65,14 @@ def columns_of(path: Path, count: int, expected: str) -> Iterator[tuple[int, lis
 
 
 def number_of(text: str, place: str, *, whole: bool = False) -> float:
-    """Read a finite number. Raises :class:`InputError` that names ``place``."""
+    """Parse a finite number.
+
+    Raises :class:`InputError`, with ``place`` in its message, if the text is not a finite number.
+    """
     try:
         value = int(text) if whole else float(text)
         if math.isfinite(value):
             return value
-    except (ValueError, OverflowError):  # a whole number of 400 digits is too large for a float
+    except (ValueError, OverflowError):  # 400 digits are too large for a float
         pass
     raise InputError(f"{place}: {text!r} is not a {'whole ' if whole else ''}number")

@@ -1,9 +1,9 @@
-"""Question files: reading, sampling, writing.
+"""Reading, sampling and writing of question files.
 
-A line is one JSON object with the names of the file format (``id``, ``question``, ``source_file``,
-``answer_line_start``, ...). The first gold item is in the line's own keys; ``alternates`` holds the others.
-Unknown keys are kept and written back. A line without an ``id`` gets one made from its question and the files
-of its gold, so that it stays the same when lines move.
+A line of a question file is one JSON object with keys such as ``id``, ``question``, ``source_file`` and
+``answer_line_start``. The first gold item is in the keys of the line, and ``alternates`` has the other gold
+items. Unknown keys are kept and written back. If a line has no ``id``, the id is made from the question and
+the gold files, so that the id does not change when lines move.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _ExcludedSpan(Record, frozen=True, kw_only=True):
 
 
 class _Line(Record, frozen=True, kw_only=True):
-    """The keys of a question line that BranchRank knows."""
+    """A line of a question file, with the keys that BranchRank uses."""
 
     id: str | None = None
     question: str
@@ -50,13 +50,16 @@ class _Line(Record, frozen=True, kw_only=True):
     source_aliases: tuple[str, ...] = ()
 
 
-#: The prefix of an id that is made from the content.
+#: The prefix of ids that are made from the content.
 _MADE = "q-"
 _KNOWN = frozenset(_Line.__struct_fields__)
 
 
 def load_questions(path: Path) -> list[Question]:
-    """Read a question file. Raises :class:`QuestionError` naming the file and every wrong line."""
+    """Read a question file.
+
+    Raises :class:`QuestionError` with the first ten wrong lines and their problems.
+    """
     problems: list[str] = []
     questions: dict[str, Question] = {}
     try:
@@ -64,7 +67,7 @@ def load_questions(path: Path) -> list[Question]:
     except OSError as error:
         raise QuestionError(
             f"cannot read the questions {path}: {error.strerror}{nearest_path(path)}",
-            remedy="name a question file with --questions",
+            remedy="give a question file with --questions",
         ) from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -73,21 +76,25 @@ def load_questions(path: Path) -> list[Question]:
             question = _question(line)
             if question.id in questions:
                 raise ValueError(
-                    f"the id {question.id!r} is used before"
-                    + (": the same question about the same files" if question.id.startswith(_MADE) else "")
+                    f"an earlier line has the same id {question.id!r}"
+                    + (
+                        ", because the question and its gold files are the same"
+                        if question.id.startswith(_MADE)
+                        else ""
+                    )
                 )
             questions[question.id] = question
         except RecursionError:
-            problems.append(f"{path}:{number}: nested too deeply")
+            problems.append(f"{path}:{number}: the JSON has too many nested values")
         except (msgspec.DecodeError, ValueError) as error:
             problems.append(f"{path}:{number}: {error}")
     if problems:
         shown = problems[:10] + ([f"... and {len(problems) - 10} more"] if len(problems) > 10 else [])
         raise QuestionError(
-            "\n".join(shown), remedy=f"correct {path}, then `branchrank questions check {path}`"
+            "\n".join(shown), remedy=f"correct {path}, then run `branchrank questions check {path}`"
         )
     if not questions:
-        raise QuestionError(f"{path} holds no questions", remedy="name a question file with --questions")
+        raise QuestionError(f"{path} has no questions", remedy="give a question file with --questions")
     return list(questions.values())
 
 
@@ -113,9 +120,9 @@ def _question(line: bytes) -> Question:
         )
     gold.extend(known.alternates)
     if known.answerable and not gold:
-        raise ValueError("no gold: give `source_file`, or say `answerable: false`")
+        raise ValueError("no gold: add `source_file`, or set `answerable` to false")
     if not known.answerable and gold:
-        raise ValueError("the question has gold, but says `answerable: false`: remove one of them")
+        raise ValueError("the question has gold and `answerable: false`: remove one of the two")
     for item in gold:
         _check_gold(item, known.gold_level)
     return Question(
@@ -138,24 +145,24 @@ def _question(line: bytes) -> Question:
 
 
 def _made_id(question: str, gold: Sequence[GoldItem]) -> str:
-    """An id from what a question asks and of which files, not of which lines."""
+    """Return an id made from the question and the gold files, without the line numbers."""
     return _MADE + digest_of([question, sorted(item.source_file for item in gold)])[:12]
 
 
 def _check_gold(item: GoldItem, level: GoldLevel) -> None:
     start, end = item.answer_line_start, item.answer_line_end
     if (start is None) != (end is None):
-        raise ValueError("`answer_line_start` and `answer_line_end` belong together")
+        raise ValueError("give `answer_line_start` and `answer_line_end`, or neither")
     if start is not None and end is not None and not 1 <= start <= end:
-        raise ValueError(f"lines {start}..{end} are not a span: 1 <= start <= end")
+        raise ValueError(f"lines {start}..{end} are not valid: 1 <= start <= end is required")
     if item.relevance is not None and item.relevance < 1:
-        raise ValueError(f"a relevance of {item.relevance} is not gold: it must be at least 1")
+        raise ValueError(f"the relevance of gold must be at least 1, not {item.relevance}")
     if level == "span" and start is None and not item.answer_quote:
-        raise ValueError("gold of level `span` needs lines or an `answer_quote`")
+        raise ValueError("gold with the level `span` needs line numbers or an `answer_quote`")
 
 
 def question_line(question: Question) -> dict[str, Any]:
-    """A question as the JSON object of its line, defaults left out."""
+    """Return a question as the JSON object of its line, without default values."""
     line: dict[str, Any] = {"id": question.id, "question": question.question}
     if question.gold:
         first = msgspec.to_builtins(question.gold[0])
@@ -188,17 +195,17 @@ def write_questions(path: Path, questions: Iterable[Question]) -> None:
 
 
 def append_question(path: Path, question: Question) -> Question:
-    """Append a question to a question file, which may not exist yet; the other lines stay unchanged.
+    """Append a question to a question file, without changing its other lines.
 
-    A question without an id gets one made from its content. Raises :class:`QuestionError` if the file is
-    wrong, or already has the id.
+    The file is created if it does not exist. A question without an id gets an id made from its content.
+    Raises :class:`QuestionError` if the file is invalid or already has the id.
     """
     if not question.id:
         question = msgspec.structs.replace(question, id=_made_id(question.question, question.gold))
     before = path.read_bytes() if path.exists() else b""
     if before.strip() and question.id in {each.id for each in load_questions(path)}:
         raise QuestionError(
-            f"{path} has a question {question.id!r} already", remedy=f"give another --id, or edit {path}"
+            f"{path} already has a question {question.id!r}", remedy=f"give another --id, or edit {path}"
         )
     if before and not before.endswith(b"\n"):
         before += b"\n"
@@ -210,9 +217,9 @@ HASHED = "sha256:"
 
 
 def hashed(question: Question) -> Question:
-    """Return the question with its wording, titles and quotes replaced by their SHA-256.
+    """Return the question with its text, titles and quotes replaced with their SHA-256.
 
-    The rest gives the place of the gold, and can be shared even if the text can't.
+    The result can be published even if the text of the documents can't.
     """
     return msgspec.structs.replace(
         question,
@@ -235,22 +242,25 @@ def _hash(text: str) -> str:
 
 
 def questions_digest(questions: Sequence[Question]) -> str:
-    """SHA-256 over the questions in the order of their ids, the same with their wording hashed."""
+    """Return the SHA-256 of the questions, sorted by id.
+
+    The digest is the same for :func:`hashed` questions.
+    """
     ordered = sorted(questions, key=lambda question: question.id)
     return digest_of([question_line(hashed(question)) for question in ordered])
 
 
 def sample_questions(questions: Sequence[Question], size: int, seed: int) -> list[Question]:
-    """Draw ``size`` questions (0: all) by the seed and the question's id alone, in the order of ids.
+    """Return a sample of ``size`` questions, sorted by id. With ``size`` 0, return all questions.
 
-    A question's place in the draw is the SHA-256 of seed and id, so that the sample does not depend on the
-    file's order, and a larger sample contains a smaller one. Raises :class:`QuestionError` when there are
-    fewer than ``size``.
+    Questions are sampled in the order of the SHA-256 of seed and id. The sample does not depend on the order
+    of the file, and a larger sample contains a smaller one. Raises :class:`QuestionError` if there are fewer
+    than ``size`` questions.
     """
     if size > len(questions):
         raise QuestionError(
-            f"a sample of {size} from {len(questions)} questions",
-            remedy=f"--sample-size {len(questions)}, or 0 for all",
+            f"a sample of {size} questions is not possible, since there are only {len(questions)}",
+            remedy=f"use --sample-size {len(questions)}, or 0 for all questions",
         )
 
     def draw(question: Question) -> str:
@@ -261,23 +271,23 @@ def sample_questions(questions: Sequence[Question], size: int, seed: int) -> lis
 
 
 def check_wording(questions: Sequence[Question], path: Path) -> None:
-    """Raise :class:`QuestionError` if the file holds digests in place of the questions' wording."""
+    """Raise :class:`QuestionError` if the file has digests instead of the questions' text."""
     if any(question.question.startswith(HASHED) for question in questions):
         raise QuestionError(
-            f"{path} holds digests of its questions, not their wording",
-            remedy="pass the file that the run was made from: --questions FILE",
+            f"{path} has digests instead of the questions' text",
+            remedy="give the original question file with --questions FILE",
         )
 
 
-#: The key that marks a question as an example, to be replaced.
+#: The key of example questions, which the user should replace.
 EXAMPLE = "example"
 
-#: The key of a question with file-level gold that lists the gold files that the corpus lacks.
+#: The key of a question with the list of its gold files that are missing in the corpus.
 ABSENT_GOLD = "absent_gold"
 
 
 def may_be_absent(item: GoldItem, question: Question) -> bool:
-    """Return whether the question lists this gold, a whole file, as missing from the corpus."""
+    """Return whether the question lists this gold file as missing in the corpus."""
     given = question.extra.get(ABSENT_GOLD)
     return question.gold_level == "file" and isinstance(given, list) and item.source_file in given
 
@@ -285,7 +295,7 @@ def may_be_absent(item: GoldItem, question: Question) -> bool:
 def without_absent(
     questions: Sequence[Question], sources: Container[str]
 ) -> tuple[list[Question], list[str]]:
-    """Return the questions without the gold that they list as absent, and a note on each such question."""
+    """Return the questions without the gold files listed as missing, and a note on each changed question."""
     present, notes = [], []
     for question in questions:
         gold = tuple(
@@ -294,14 +304,17 @@ def without_absent(
         present.append(msgspec.structs.replace(question, gold=gold))
         if count := len(question.gold) - len(gold):
             notes.append(
-                f"question {question.id!r}: {count} of {len(question.gold)} gold files are not in the "
-                f"corpus, as its `{ABSENT_GOLD}` says"
+                f"question {question.id!r}: {count} of {len(question.gold)} gold files are not in "
+                f"the corpus (listed in `{ABSENT_GOLD}`)"
             )
     return present, notes
 
 
 def check_sources(questions: Sequence[Question], line_counts: dict[str, int]) -> list[str]:
-    """List what is wrong with the gold, given each source's number of lines."""
+    """Return a message for each gold item whose file or lines do not exist.
+
+    ``line_counts`` has the number of lines of each source.
+    """
     questions, _ = without_absent(questions, line_counts)
     problems = []
     for question in questions:

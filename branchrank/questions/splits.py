@@ -1,12 +1,14 @@
-"""Splits of a question file into a tuning part and a test part that share no document.
+"""Splits of a question file into a tuning part and a test part without common documents.
 
-1. Questions that share a document (of their gold, its alternates or its aliases) form a group, also when a
-   third question connects them. A question without gold is a group of its own.
-2. Groups are ordered by the SHA-256 of the seed and their first source (or the question's id).
-3. The smaller part is filled: tuning from the start of that order, or test from its end. A group that would
-   exceed the share is skipped. Finally the smallest remaining group is added if that comes nearer to the
-   share, or if the part is empty, but never the last group.
-4. If all groups have the same size, a larger share contains a smaller one.
+1. Questions with gold in a common document (or its alias) are in the same group. Groups with a common
+   question are merged. A question without gold is a separate group.
+2. Groups are ordered by the SHA-256 of the seed and their first source, or the id of a question without gold.
+3. Groups are added to the smaller part until its share of the questions is reached. The tuning part is filled
+   from the start of the order, the test part from the end. A group that would exceed the share is skipped.
+4. Finally, the smallest skipped group is added if the part is empty or would come nearer to its share. The
+   larger part always has at least one group.
+5. If all groups have the same size, the tuning part of a larger share contains the tuning part of a smaller
+   share.
 """
 
 from __future__ import annotations
@@ -20,22 +22,22 @@ from branchrank.records import Question
 
 
 class Split(NamedTuple):
-    """The two parts, each in the order of the file."""
+    """The tuning part and the test part of a question file, each in the order of the file."""
 
     tuning: list[Question]
     test: list[Question]
 
 
 def split_questions(questions: Sequence[Question], share: float, seed: int) -> Split:
-    """Split by document; ``share`` (above 0, below 1) of the questions is for tuning.
+    """Split the questions by document. ``share`` (above 0, below 1) is the share of the tuning part.
 
-    Raises :class:`QuestionError` when all questions belong together.
+    Raises :class:`QuestionError` if all questions are in the same group.
     """
     groups = _groups(questions)
     if len(groups) < 2:
         raise QuestionError(
-            f"the {len(questions)} questions share their documents and cannot be split",
-            remedy="add questions on other documents",
+            f"the {len(questions)} questions have common documents and can't be split",
+            remedy="add questions about other documents",
         )
 
     def draw(name: str) -> str:
@@ -54,12 +56,12 @@ def split_questions(questions: Sequence[Question], share: float, seed: int) -> S
 
 
 def largest_group(questions: Sequence[Question]) -> int:
-    """The number of questions in the largest group."""
+    """Return the number of questions in the largest group."""
     return max(map(len, _groups(questions).values()), default=0)
 
 
 def _filled(groups: Sequence[Sequence[str]], wanted: float) -> frozenset[str]:
-    """Choose about ``wanted`` questions, at most half of all, in whole groups: at least one, never all."""
+    """Return the ids of about ``wanted`` questions, in whole groups, at least one group but not all."""
     taken: list[str] = []
     left: list[Sequence[str]] = []
     for group in groups:
@@ -74,12 +76,12 @@ def _filled(groups: Sequence[Sequence[str]], wanted: float) -> frozenset[str]:
 
 
 def sources_of(question: Question) -> frozenset[str]:
-    """Return every document that holds a question's gold."""
+    """Return every document with gold of a question, including aliases."""
     return frozenset(item.source_file for item in question.gold) | frozenset(question.source_aliases)
 
 
 def _groups(questions: Sequence[Question]) -> dict[str, list[str]]:
-    """The ids of the questions that belong together, by the first of their sources."""
+    """Return the ids of the questions of each group, by the first source of the group."""
     parents: dict[str, str] = {}
 
     def root(source: str) -> str:
@@ -88,7 +90,7 @@ def _groups(questions: Sequence[Question]) -> dict[str, list[str]]:
             source = parents[source]
         return source
 
-    # The smaller name becomes the root, so that the order of the questions can't change a group's name.
+    # Use the smaller name as root, so that a group's name does not depend on the order of the questions.
     names = {question.id: sorted(sources_of(question)) or [f"\x00{question.id}"] for question in questions}
     for first, *others in names.values():
         for other in others:

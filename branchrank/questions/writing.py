@@ -1,4 +1,4 @@
-"""Questions written by a person: checked against the corpus and anchored in its lines."""
+"""Questions written by a person, which are checked against the corpus and anchored."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ _LINES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def read_lines(text: str) -> tuple[int, int]:
-    """Read first and last line from ``5-8`` or ``5``. Raises :class:`UsageError`.
+    """Parse line numbers such as ``5-8`` or ``5`` into the first and the last line.
+
+    Raises :class:`UsageError` if the text has another form.
 
     >>> read_lines("5-8"), read_lines(" 7 ")
     ((5, 8), (7, 7))
     """
     found = _LINES.fullmatch(text.strip())
     if not found or not 1 <= int(found[1]) <= int(found[2] or found[1]):
-        raise UsageError(f"{text!r} names no lines", remedy="--lines 5-8, or --lines 5")
+        raise UsageError(
+            f"{text!r} is not a line number or a range of lines", remedy="use --lines 5-8, or --lines 5"
+        )
     return int(found[1]), int(found[2] or found[1])
 
 
@@ -36,38 +40,38 @@ def new_question(
     kind: str = "",
     difficulty: str = "",
 ) -> Question:
-    """Make a question whose gold has the digest of its lines; ``lines`` maps each source to its raw lines.
+    """Return a question whose gold is anchored. ``lines`` maps each source to its raw lines.
 
-    Raises :class:`QuestionError` for files, lines or quotes that the corpus does not have.
+    Raises :class:`QuestionError` if the corpus does not have the files, lines or quotes.
     """
     if not text.strip():
-        raise QuestionError("the question is empty", remedy='--question "how do I ..."')
+        raise QuestionError("the question is empty", remedy='give one with --question "how do I ..."')
     if quote and not gold:
         raise QuestionError(
-            "a quote without lines says nothing", remedy="name them with --source and --lines"
+            "the question has a quote without lines", remedy="give the lines with --source and --lines"
         )
     for span in gold:
         if span.source not in lines:
             near = suggestion(span.source, _near(span.source, lines))
             raise QuestionError(
                 f"the corpus has no file {span.source!r}{f'; {near}' if near else ''}",
-                remedy="name the file as it is called below the corpus's folder",
+                remedy="give the path of the file relative to the corpus's folder",
             )
         if (count := len(lines[span.source])) < span.line_end:
             raise QuestionError(
                 f"lines {span.line_start}-{span.line_end} are not in {span.source} ({count} lines)",
-                remedy=f"--lines with numbers from 1 to {count}",
+                remedy=f"use --lines with numbers from 1 to {count}",
             )
         if not any(line.strip() for line in _text(span, lines)):
             raise QuestionError(
                 f"lines {span.line_start}-{span.line_end} of {span.source} are empty",
-                remedy="name the lines that answer the question",
+                remedy="give the lines that answer the question",
             )
     if quote and normalise(quote) not in normalise("\n".join(_text(gold[0], lines))):
         first = gold[0]
         raise QuestionError(
             f"the quote is not in lines {first.line_start}-{first.line_end} of {first.source}: {quote!r}",
-            remedy="copy it from there, word for word",
+            remedy="copy the quote from these lines without changes",
         )
     items = [gold_item(span, lines, quote="" if number else quote) for number, span in enumerate(gold)]
     return Question(
@@ -81,7 +85,7 @@ def new_question(
 
 
 def gold_item(span: Span, lines: Lines, *, quote: str = "") -> GoldItem:
-    """Make a gold item over the lines of a span, with their digest."""
+    """Return a gold item with the lines of a span and their digest."""
     return GoldItem(
         source_file=span.source,
         answer_line_start=span.line_start,
@@ -92,7 +96,7 @@ def gold_item(span: Span, lines: Lines, *, quote: str = "") -> GoldItem:
 
 
 def source_below(root: Path, given: str) -> str:
-    """Return the source that a path means: below the corpus, or relative to the working directory.
+    """Return the source of a path that is relative to the corpus or to the working directory.
 
     >>> source_below(Path("docs"), "docs/guide/brewing.md"), source_below(Path("docs"), "guide/brewing.md")
     ('guide/brewing.md', 'guide/brewing.md')
@@ -109,6 +113,6 @@ def _text(span: Span, lines: Lines) -> Sequence[str]:
 
 
 def _near(source: str, lines: Lines) -> list[str]:
-    """Return the sources to suggest: those with the same file name, or all if there are none."""
+    """Return the sources with the same file name, or all sources if there are none."""
     same = [each for each in lines if each.rpartition("/")[2] == source.rpartition("/")[2]]
     return same or list(lines)

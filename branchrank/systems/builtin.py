@@ -25,7 +25,7 @@ from branchrank.settings import (
 from branchrank.settings.systems import BM25, DENSE
 from branchrank.spec import System
 
-#: Names that mean several predictors.
+#: Names that stand for several predictors.
 GROUPS: dict[str, tuple[str, ...]] = {
     "all": ("local", "pageindex", "hybrid"),
     "family": ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction"),
@@ -48,9 +48,10 @@ def dense(settings: Resolved) -> System:
 
 
 def pageindex(settings: Resolved) -> System:
-    """Tree search from the roots, by an LLM or lexically, then a final ranking of the visited nodes.
+    """Tree search from the root, by an LLM or lexically, then a final ranking of the visited nodes.
 
-    Without an endpoint, or with ``no_llm``, both are lexical. A model without an endpoint is refused.
+    Without an endpoint, or with ``no_llm``, the search and the ranking are lexical. A model without an
+    endpoint raises :class:`UsageError`.
     """
     part = settings.part(PageindexSettings)
     changes = {"branches.tree.tree.steps_by": "lexical"} if part.llm_final_only else {}
@@ -61,8 +62,8 @@ def pageindex(settings: Resolved) -> System:
 def hybrid(settings: Resolved) -> System:
     """dense(chunks) -> nodes -> evidence -> neighbours; + BM25(nodes) -> RRF -> cap -> rerank.
 
-    Without an endpoint, or with ``no_llm``, no LLM reranks; a cross-encoder still does. A model without an
-    endpoint is refused.
+    Without an endpoint, or with ``no_llm``, the LLM rerank is removed, but not a rerank by a cross-encoder. A
+    model without an endpoint raises :class:`UsageError`.
     """
     part = settings.part(HybridSettings)
     system = _laid(settings, HybridSettings)
@@ -70,18 +71,18 @@ def hybrid(settings: Resolved) -> System:
 
 
 def grep(settings: Resolved) -> System:
-    """Grep passages, mapped onto the chunks they overlap, + thresholded dense -> RRF.
+    """grep(chunks) + dense(chunks) with a threshold -> RRF.
 
-    The index's calibrated threshold replaces the default one, but not a value that the user set.
+    The index's calibrated threshold replaces the default threshold, but not a value that the user set.
     """
     by_default = settings.origins[f"{GrepSettings.section}.vector_score_threshold"] == DEFAULT
     return _laid(settings, GrepSettings, {"branches.dense.threshold": "calibrated"} if by_default else None)
 
 
 def qdrant(settings: Resolved) -> System:
-    """Qdrant dense + Qdrant sparse BM25, 2N each -> weighted RRF.
+    """Qdrant dense + Qdrant sparse BM25, 2k results each -> weighted RRF.
 
-    An existing collection of the user contains its own passages, so its unit is spans instead of chunks.
+    With ``qdrant.collection`` the unit is spans, since the collection's passages are not the chunks.
     """
     part = settings.part(QdrantSettings)
     weights = {
@@ -99,55 +100,57 @@ def qdrant(settings: Resolved) -> System:
 
 
 def sqlite(settings: Resolved) -> System:
-    """FTS5 + dense -> weighted RRF -> one hit per document, its best chunk; scores in 0..1."""
+    """FTS5 + dense -> weighted RRF -> the best chunk of each document, with scores in 0..1."""
     alpha = settings.part(RetrievalSettings).hybrid_alpha
     weights = {"branches.fts5.weight": 1.0 - alpha, "branches.dense.weight": alpha}
     return _laid(settings, RetrievalSettings, weights)
 
 
 def late_interaction(settings: Resolved) -> System:
-    """dense(chunks) + BM25(chunks) -> score fusion -> MaxSim of token vectors -> rerank -> grown passages.
+    """dense(chunks) + BM25(chunks) -> score fusion -> MaxSim of token vectors -> rerank -> longer passages.
 
-    Without an endpoint, or with ``no_llm``, no LLM reranks; a cross-encoder still does. A model without an
-    endpoint is refused.
+    Without an endpoint, or with ``no_llm``, the LLM rerank is removed, but not a rerank by a cross-encoder. A
+    model without an endpoint raises :class:`UsageError`.
     """
     part = settings.part(LateInteractionSettings)
     return _with_llm_as_asked(_laid(settings, LateInteractionSettings), part)
 
 
 def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
-    """Apply the part's settings, then ``changes``, to the part's system."""
+    """Return the system of a settings part, with its settings and then ``changes`` applied."""
     values = settings.part(part)
     aliased = {address: getattr(values, name) for name, address in part.aliases.items()}
     return with_values(part.system, aliased | _hits(settings) | (changes or {}))
 
 
 def _hits(settings: Resolved) -> dict[str, Any]:
-    """Settings of the returned passages, for all systems; without a length each system uses its default."""
+    """Return the settings of the returned passages, which all systems share.
+
+    Without a length in the settings, each system uses its default length.
+    """
     part = settings.part(BenchmarkSettings)
     lines = {} if part.passage_lines is None else {"passages.lines": part.passage_lines}
     return {"returns": part.returns, **lines}
 
 
 def _with_llm_as_asked(system: System, part: SystemSettings) -> System:
-    """The system, without its LLM stages where no endpoint is named or ``no_llm`` is set.
+    """Return the system, without its LLM stages if there is no endpoint or ``no_llm`` is set.
 
-    Raises :class:`UsageError` for a model without an endpoint, because naming a model shows that it should be
-    used.
+    Raises :class:`UsageError` if there is a model without an endpoint, since the model could not be used.
     """
     if part.base_url and not part.no_llm:
         return system
     if part.model and system.asks_llm and not part.no_llm:
         flag = f"--{part.section}".replace("_", "-")
         raise UsageError(
-            f"[{part.section}] model is {part.model!r}, but there is no endpoint to ask it at",
-            remedy=f"name one with {flag}-base-url, or leave the LLM out: {flag}-no-llm",
+            f"[{part.section}] model is {part.model!r}, but no LLM endpoint is set",
+            remedy=f"give one with {flag}-base-url, or run without an LLM: {flag}-no-llm",
         )
     return _without_llm(system)
 
 
 def _without_llm(system: System) -> System:
-    """The system with every stage that asks an LLM switched off."""
+    """Return the system without the stages that call an LLM."""
     changes: dict[str, Any] = {}
     if any(branch.tree is not None for branch in system.branches):
         changes = {"branches.tree.tree.steps_by": "lexical", "branches.tree.tree.final_by": "lexical"}
@@ -170,9 +173,9 @@ BUILTIN: dict[str, Callable[[Resolved], System]] = {
 
 
 def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
-    """Return the systems of predictor names, with groups expanded, each once, in the given order.
+    """Return the systems of these predictor names, each once, in the given order.
 
-    Raises :class:`UsageError` for an unknown name.
+    Names of groups are replaced with their members. Raises :class:`UsageError` for an unknown name.
     """
     spelt = [member for name in names for member in GROUPS.get(name, (name,))]
     unknown = [name for name in spelt if name not in BUILTIN]
@@ -181,6 +184,6 @@ def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
         near = suggestion(unknown[0], known)
         raise UsageError(
             f"no predictor is called {unknown[0]!r}{near and '; ' + near}",
-            remedy=f"choose from {', '.join(known)}, or give your own as module:Class",
+            remedy=f"choose from {', '.join(known)}, or give a class as module:Class",
         )
     return [BUILTIN[name](settings) for name in dict.fromkeys(spelt)]

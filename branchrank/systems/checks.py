@@ -1,4 +1,4 @@
-"""Checks that find invalid systems before anything is run."""
+"""Checks of systems before they are run."""
 
 from __future__ import annotations
 
@@ -11,45 +11,49 @@ from branchrank.systems.passage_order import passage_evidence
 
 
 def check_embedder(system: System, embedder: str) -> None:
-    """Raise :class:`UsageError` when a system needs vectors that the embedder does not make."""
+    """Raise :class:`UsageError` if a system needs vectors that the embedder does not make."""
     if embedder == NONE and any(branch_kind(branch.kind).needs_vector for branch in system.searched):
-        raise no_vectors(f"system {system.name!r} searches by vectors, and the index")
+        raise no_vectors(f"system {system.name!r} searches with vectors, but the index")
     if system.rescore.method == "maxsim":
         check_gives_tokens(embedder)
 
 
 def problems(system: System) -> list[str]:
-    """Describe every problem of a system; empty when it can run."""
+    """Return a message for each problem of a system. The list is empty if the system can run."""
     if not system.branches:
         return [f"system {system.name!r} has no branches"]
     found = [problem for branch in system.branches for problem in _branch_problems(branch)]
     if not found:
         found = _fusion_problems(system)
     if system.asks_llm and not system.llm.base_url:
-        found.append("asks for an LLM but names no endpoint")
+        found.append("uses an LLM, but has no endpoint: set llm.base_url")
     if system.rerank.method == "cross-encoder" and not system.rerank.cross_encoder:
-        found.append("asks for a cross-encoder but names no model")
+        found.append("reranks with a cross-encoder, but has no model: set rerank.cross_encoder")
     if system.unit != "chunk" and system.rescore.method == "maxsim" and (found or not _keeps_tokens(system)):
-        found.append(f"rescores {system.unit}s by maxsim: only chunks have token vectors")
+        found.append(
+            f"rescores by maxsim, which needs the unit chunk, not {system.unit}: set rescore.method = 'none'"
+        )
     if system.unit == "span" and system.rerank.method != "none":
-        found.append("reranks spans: only chunks and nodes can be reranked")
+        found.append("reranks spans, but only chunks and nodes can be reranked: set rerank.method = 'none'")
     if system.unit != "chunk" and system.group.by == "document":
-        found.append(f"groups {system.unit}s by document: only chunks can be grouped")
+        found.append(
+            f"groups by document, which needs the unit chunk, not {system.unit}: set group.by = 'none'"
+        )
     if not found and system.passages.order == "scores":
         found += _passage_problems(system)
     return [f"system {system.name!r} {problem}" for problem in found]
 
 
 def _keeps_tokens(system: System) -> bool:
-    """Whether a store of the system's spans can hold their token vectors."""
+    """Return whether the system ranks spans of a store that can contain token vectors."""
     return system.unit == "span" and any(branch_kind(each.kind).keeps_tokens for each in system.searched)
 
 
 def _passage_problems(system: System) -> list[str]:
     if system.unit != "node":
-        return [f"orders the passages of sections, but ranks {system.unit}s: leave passages.order out"]
+        return [f"orders passages of sections, but its unit is {system.unit}: remove passages.order"]
     if not passage_evidence(system) & {"vectors", "words"}:
-        return ["orders passages by score, but no branch ranks by vectors or words"]
+        return ["orders passages by score, but has no branch with vectors or words: remove passages.order"]
     return []
 
 
@@ -57,31 +61,33 @@ def _branch_problems(branch: Branch) -> list[str]:
     try:
         kind = branch_kind(branch.kind)
     except UsageError as error:
-        return [f"names an unknown branch: {error.message}; {error.remedy}"]
+        return [f"has an unknown branch: {error.message}; {error.remedy}"]
     found = []
     if branch.unit not in kind.units:
-        can = " or ".join(f"{unit}s" for unit in kind.units)
-        found.append(f"asks {kind.name} for {branch.unit}s: it finds {can}")
+        can = " or ".join(kind.units)
+        found.append(f"has a branch {kind.name} with the unit {branch.unit}, which must be {can}")
     if branch.expand is not None and branch.unit != "chunk":
-        found.append(f"expands {branch.unit}s: only chunks can be expanded over the tree")
+        found.append(f"expands over the tree, which needs the unit chunk, not {branch.unit}: remove expand")
     return found + [f"has a branch that cannot run: {each}" for each in kind.problems(branch)]
 
 
 def _fusion_problems(system: System) -> list[str]:
     found = []
     if not system.searched:
-        found.append("has no branch of a weight above 0")
+        found.append("has only branches with weight 0: set a weight above 0")
     if len({branch.fused_unit for branch in system.branches}) > 1:
-        found.append("fuses chunks with nodes or spans: give every branch one unit")
+        found.append("fuses chunks with nodes or spans: give all branches the same unit")
     names = [label(branch) for branch in system.branches]
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    found += [f"has the branch {name} twice" for name in twice]
+    found += [f"has the branch {name} twice: remove one" for name in twice]
     if system.fuse.method == "score":
         found += [
-            f"fuses {label(branch)} by score, which has ranks only: use the method rrf"
+            f"fuses by score, but the branch {label(branch)} has no scores: set fuse.method = 'rrf'"
             for branch in system.searched
             if branch.expand is None and branch_kind(branch.kind).scale == "none"
         ]
     if system.fuse.method == "none" and len(system.searched) > 1:
-        found.append(f"fuses {len(system.searched)} branches by the method none, which is for one")
+        found.append(
+            f"has {len(system.searched)} branches, but fuse.method = 'none' is for one branch: use 'rrf'"
+        )
     return found

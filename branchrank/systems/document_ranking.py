@@ -1,9 +1,9 @@
-"""Systems adapted to long rankings of whole documents, for test collections such as TREC and BEIR.
+"""Systems adapted to rank up to 1000 documents, for test collections such as TREC and BEIR.
 
-1. Each branch gives a long list without a cut, so that recall at 100 and average precision are meaningful.
-2. The system ``bm25`` searches sections instead of chunks; an entry of a BEIR folder is one section.
-3. A system that ranks chunks returns one hit for each document, its best chunk (MaxP: Dai and Callan, SIGIR
-   2019). A system that ranks sections is not changed.
+1. Each branch returns a long list, so that recall at 100 and average precision are meaningful.
+2. The system ``bm25`` searches sections instead of chunks, because an entry of a BEIR folder is one section.
+3. A system that ranks chunks returns the best chunk of each document (MaxP, Dai and Callan, SIGIR 2019). A
+   system that ranks sections is not changed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import msgspec
 
 from branchrank.spec import Branch, Group, System
 
-#: Documents kept for each query, as in trec_eval and BEIR.
+#: The number of documents ranked for each query, as in trec_eval and BEIR.
 DEPTH = 1000
 
 
 def document_system(system: System, depth: int = DEPTH) -> System:
-    """Adapt a system to rank up to ``depth`` documents, under the same name.
+    """Adapt a system to rank up to ``depth`` documents, without a change of its name.
 
-    A system with an LLM or a cross-encoder keeps its cap, because the number of candidates determines its
+    If the system reranks, the candidate cap is not changed, because the number of candidates determines the
     cost.
     """
     branches = tuple(_deep(branch, depth) for branch in system.branches)

@@ -1,8 +1,8 @@
-"""Keyword, semantic and hybrid search of documents: one or both branches of the predictor ``sqlite``.
+"""Keyword, semantic and hybrid search of documents, with one or both branches of the predictor ``sqlite``.
 
-Every score is in 0..1: FTS5's keyword score, the cosine clipped at 0, or RRF scaled so that a hit that is
-first in both lists scores 1. No score depends on the other candidates, so scores are comparable between
-queries.
+Every score is in 0..1. Keyword search scores with FTS5, and semantic search with the cosine, clipped at 0.
+Hybrid search scores with RRF, scaled so that a hit that is first in both lists scores 1. A score does not
+depend on the other candidates, so scores can be compared between queries.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ BRANCH_OF = {"keyword": "fts5", "semantic": "dense"}
 def document_search(settings: Resolved, mode: Mode) -> System:
     """Return the system of a search mode.
 
-    Raises :class:`UsageError` when the mode needs embeddings and ``[embedding]`` names no model, or a model
-    other than that of the index.
+    Raises :class:`UsageError` if the mode needs embeddings, and the model of ``[embedding]`` is missing or is
+    not the model of the index.
     """
     if mode != "keyword":
         _check_section(settings, mode)
@@ -44,12 +44,12 @@ def _check_section(settings: Resolved, mode: Mode) -> None:
     model, embedder = settings.part(EmbeddingSettings).model, settings.part(IndexSettings).embedder
     if not model:
         raise UsageError(
-            f"{mode} search needs embeddings, and there is no [embedding] section",
+            f"{mode} search needs embeddings, but branchrank.toml has no [embedding] section",
             remedy="use --mode keyword, or add this to branchrank.toml and index again:\n\n"
             f'    [embedding]\n    model = "{embedder}"\n',
         )
     if model != embedder:
         raise UsageError(
-            f"[embedding] names {model!r}, the index was embedded with {embedder!r}",
-            remedy=f'write model = "{embedder}", or index with --embedder {model}',
+            f"the model of [embedding] is {model!r}, but the index was embedded with {embedder!r}",
+            remedy=f'set model = "{embedder}", or run branchrank index with --embedder {model}',
         )

@@ -1,20 +1,22 @@
-"""The engine: it runs systems over an index, for the commands, the library and the servers.
+"""The engine, which runs systems over an index for the commands, the library and the servers.
 
-1. Each branch returns a ranked list of chunks, spans, or (if it expands over the tree or walks it) nodes. A
-   branch with weight 0 isn't run. Branches that wait for a process or a server run in parallel; each embeds
-   the query if it needs to.
-2. Entries that the query excludes or its filters reject are removed before anything is ranked.
-3. The lists are fused and cut to the candidate cap.
-4. If the system rescores, the first candidates get a second score from their token vectors.
+1. Each branch returns a ranked list of chunks, spans or nodes. The tree search and branches that expand over
+   the tree return nodes. Branches with weight 0 are not run. If a branch waits for a process or a server, the
+   branches run in parallel.
+2. Entries that the query excludes, or that its filters reject, are removed from the lists.
+3. The lists are fused, and the fused list is cut to the candidate cap.
+4. If the system rescores, MaxSim is computed for the first candidates and added to their scores, with a
+   weight.
 5. If the system groups, candidates are grouped by document.
-6. If the system reranks, the reranker reorders the candidates. When its LLM fails, sections are ordered by
-   evidence.
-7. If the system orders passages, the passages of the sections are ranked together.
-8. The first k become hits: a chunk is its own passage, a node returns its best chunk or its own span. A hit
-   may be extended inside its section.
+6. If the system reranks, the reranker reorders the candidates. If the reranker's LLM fails, sections are
+   ordered by evidence.
+7. If the system orders passages, the passages of all candidate sections are ranked in one list.
+8. The first k candidates become hits. The hit of a node is the node's best chunk or own span. A hit may be
+   extended inside its section.
 
-Nothing before step 8 depends on k (except ``doubled`` branches, which return 2k results), so the top k is a
-prefix of the top k + n. Every stage adds its list to the trace.
+The steps 1 to 7 do not depend on k, except for ``doubled`` branches, which return 2k results. Without
+``doubled`` branches, a larger k adds hits at the end of the list and does not change earlier hits. Every
+stage adds its list to the trace.
 """
 
 from __future__ import annotations
@@ -65,18 +67,18 @@ from branchrank.systems.tracing import Trace
 
 
 class _Fused(NamedTuple):
-    """The branches' lists for the fusion, and the branches' results, both by branch name."""
+    """The branches' lists as input of the fusion, and the branches' results, both by branch name."""
 
     lists: dict[str, Sequence[Scored]]
     results: dict[str, BranchResult]
 
 
 class Engine:
-    """Runs systems over one index. Thread-safe if its memo is. Close it.
+    """Runs systems over one index. A context manager. Thread-safe if its memo is thread-safe.
 
-    ``corpus_root`` is the folder of the documents, ``cache`` stores queries' vectors across runs,
-    ``open_token_cache`` opens the cache of candidates' token vectors, ``llm_stages`` makes the LLM stages of
-    each system. Branches open their resources once, on first use.
+    ``corpus_root`` is the folder of the documents. ``cache`` stores the vectors of queries across runs, and
+    ``open_token_cache`` opens the cache of candidates' token vectors. ``llm_stages`` makes the LLM stages of
+    each query. Branches open their resources once, on first use.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Release the resources of the branches. The caller closes the index."""
+        """Release the resources of the branches. The index is not closed."""
         with self._lock:
             self._searches.clear()
             self._scorers.clear()
@@ -118,7 +120,7 @@ class Engine:
             self._resources.close()
 
     def open(self, system: System) -> None:
-        """Open everything that the system's branches search, so that the first query is not slower."""
+        """Open the resources of the system's branches, so that the first query is as fast as later ones."""
         for branch in system.searched:
             self._search(branch.kind)
         if system.rescore.method == "maxsim":
@@ -137,10 +139,10 @@ class Engine:
         filters: tuple[Filter, ...] = (),
         repeat: int = 0,
     ) -> Retrieval:
-        """Run one query. Returns at most ``k`` hits, best first, with the trace of every stage.
+        """Run one query. Return at most ``k`` hits, best first, with the trace of every stage.
 
-        ``keywords`` replace the query's own words in the branches that match words. Raises what a branch
-        raises, such as :class:`~branchrank.errors.MissingDependencyError`.
+        Branches that match words use ``keywords`` instead of the words of the query, if given. Raises the
+        errors of the branches, such as :class:`~branchrank.errors.MissingDependencyError`.
         """
         query = Query(
             text=text,
@@ -191,7 +193,7 @@ class Engine:
         stages: BoundStages,
         trace: Trace,
     ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]], Reranked]:
-        """The candidates after reranking, the members of each group, and whether a reranker ordered them."""
+        """Return the reranked candidates, the members of each group, and whether a reranker succeeded."""
         with trace.timed("fuse"):
             if system.fuse.method == "score":
                 lists = self._completed(system, query, k, lists, stages)
@@ -230,7 +232,7 @@ class Engine:
     def _rescored(
         self, system: System, query: str, candidates: Sequence[Scored], trace: Trace
     ) -> Sequence[Scored]:
-        """Rank the candidates by score; the first ones get their weighted MaxSim added."""
+        """Add the weighted MaxSim to the scores of the first candidates, and rank all candidates again."""
         slot, store = system.rescore, self._maxsim(system)
         first = tuple(entry.key for entry in candidates[: slot.candidates])
         scores = self.memo.get(
@@ -240,7 +242,10 @@ class Engine:
         return add_scores(candidates, scores, slot.weight)
 
     def _branches(self, system: System, query: Query, k: int, stages: BoundStages, trace: Trace) -> _Fused:
-        """Run the branches; return their lists for the fusion and their results, by branch name."""
+        """Run the branches.
+
+        Return the lists for the fusion and the results of the branches, by branch name.
+        """
         branches = system.searched
         kinds = [branch_kind(branch.kind) for branch in branches]
         embedding = Lock()
@@ -278,9 +283,9 @@ class Engine:
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
     ) -> dict[str, Sequence[Scored]]:
-        """Add to each branch's list the branch's scores of the candidates that other branches found.
+        """Add to each branch's list the branch's scores of candidates that only other branches found.
 
-        Branches that expand are left as they are: a section outside the shortlist has no evidence.
+        The lists of branches that expand are not changed, since a section outside the list has no evidence.
         """
         union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
         completed = dict(lists)
@@ -302,14 +307,14 @@ class Engine:
         )
 
     def _scorer(self, kind: str) -> Scores:
-        """The function that scores candidates for a branch kind, opened on first use."""
+        """Return the function that scores candidates for a branch kind, opened on first use."""
         with self._lock:
             if kind not in self._scorers:
                 self._scorers[kind] = branch_kind(kind).open_scores(self._opening)
             return self._scorers[kind]
 
     def _maxsim(self, system: System) -> MaxSim | None:
-        """The late interaction of a store that the system searches, opened on first use."""
+        """Return the MaxSim function of a store that the system searches, if any, opened on first use."""
         with self._lock:
             for branch in system.searched:
                 if branch.kind not in self._stores:
@@ -317,13 +322,13 @@ class Engine:
             found = next(filter(None, (self._stores[branch.kind] for branch in system.searched)), None)
         if found is None and system.unit != "chunk":
             raise UsageError(
-                f"system {system.name!r} rescores by maxsim, but the collection has no token vectors",
-                remedy="add a multivector of the model's token vectors to it, or leave rescore out",
+                f"system {system.name!r} rescores by maxsim, but the Qdrant collection has no token vectors",
+                remedy="add a multivector of the model's token vectors to the collection, or remove rescore",
             )
         return found
 
     def _search(self, kind: str) -> Search:
-        """The search function of a branch kind, opened on first use."""
+        """Return the search function of a branch kind, opened on first use."""
         found = self._searches.get(kind)
         if found is None:
             with self._lock:
@@ -333,13 +338,13 @@ class Engine:
         return found
 
     def _embed(self, text: str, trace: Trace) -> None:
-        """Compute the query's vector, once for all branches that need it, and record the time."""
+        """Compute the query's vector once for all branches that need the vector, and record the time."""
         if "embed" not in trace.stage_ms:
             with trace.timed("embed"), trace.timed("embed cpu", time.process_time):
                 self.sources.embedding(text)
 
     def _result(self, search: Search, kind: BranchKind, lookup: Lookup) -> BranchResult:
-        """A branch's result: at most ``n`` entries that the query admits, from the memo if possible."""
+        """Return at most ``n`` entries that the query admits, from the memo if possible."""
         if not kind.remembered:
             return self._searched(search, kind, lookup)
         key = _asked(lookup.branch, lookup.query, lookup.n)
@@ -352,7 +357,7 @@ class Engine:
             result = search(lookup)
             return result._replace(ranking=result.ranking[:limit])
         admits = self.sources.admits(unit, query)
-        # Request as many extra entries as may be removed, so that the list keeps its length.
+        # Entries may be removed below, so request more of them to get a list of full length.
         removable = len(self.sources.banned(unit, query)) if unit != "span" else lookup.n
         result = search(lookup._replace(n=lookup.n + removable))
         return result._replace(ranking=[entry for entry in result.ranking if admits(entry.key)][:limit])
@@ -360,7 +365,7 @@ class Engine:
     def _expanded(
         self, branch: Branch, query: Query, n: int, shortlist: Sequence[Scored], trace: Trace
     ) -> RankedList:
-        """Map a chunk branch to nodes with evidence, then add neighbouring nodes."""
+        """Map the chunks of a branch to nodes with evidence, then add neighbouring nodes."""
         walk = branch.expand
         assert walk is not None
         memo = self.memo if branch_kind(branch.kind).remembered else Memo()
@@ -374,7 +379,7 @@ class Engine:
         return reached
 
     def _reached(self, seeds: Sequence[Scored], walk: Expand, query: Query) -> RankedList:
-        """The seeds and neighbours that the query admits."""
+        """Return the seeds and their neighbours, without nodes that the query excludes."""
         nodes = expand(
             seeds, self.index.tree, depth=walk.depth, siblings=walk.siblings, file_roots=walk.file_roots
         )
@@ -383,7 +388,7 @@ class Engine:
 
 
 def _asked(branch: Branch, query: Query, n: int) -> tuple[Hashable, ...]:
-    """Everything that a branch's list depends on, in hashable form (options may contain lists)."""
+    """Return the values that a branch's list depends on, in hashable form, as a part of memo keys."""
     options = msgspec.json.encode(branch.options, order="deterministic")
     asked = (query.text, query.keywords, query.excluded, query.filters)
     return (label(branch), branch.unit, n, branch.threshold, options, *asked)

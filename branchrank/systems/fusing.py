@@ -1,4 +1,4 @@
-"""Fusion of ranked lists: the branches of a system, or a reranker with the stage before it."""
+"""Fusion of the ranked lists of a system's branches, or of a reranker and the stage before it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def fuse(
     weights: Mapping[str, float],
     shares: Collection[str] = (),
 ) -> RankedList:
-    """Fuse the branches by the system's ``fuse`` settings. With ``unit_interval`` scores are in 0..1.
+    """Fuse the branches by the system's ``fuse`` settings. With ``unit_interval``, scores are in 0..1.
 
-    ``shares`` names the branches whose scores are divided by their best score in score fusion.
+    ``shares`` are the names of branches whose scores are divided by the branch's best score in score fusion.
     """
     if slot.method == "convex":
         return convex(lists, weights)
@@ -35,12 +35,12 @@ def fuse(
         fused, scale = rrf(lists, slot.k, weights), (slot.k + 1) / (sum(weights.values()) or 1.0)
     if not slot.unit_interval:
         return fused
-    # Rounding must not push a score past 1, and a cosine may be negative.
+    # Clip the scores, since rounding can give scores above 1 and a cosine can be negative.
     return RankedList(fused.ids, tuple(max(0.0, min(1.0, value * scale)) for value in fused.scores))
 
 
 def shared_branches(system: System) -> frozenset[str]:
-    """The names of the branches whose scores have no maximum. The evidence of expanded branches has one."""
+    """Return the names of the branches whose scores have no maximum, which excludes branches that expand."""
     return frozenset(label(branch) for branch in system.searched if _is_open(branch))
 
 

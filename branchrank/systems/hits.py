@@ -1,8 +1,8 @@
-"""From candidates to hits: a chunk or span is its own passage, a node its best chunk or own span.
+"""Turn candidates into hits. The hit of a node is the node's best chunk or own span.
 
-A hit shows its rank in each branch's list. For a branch that expands over the tree, that list is the
-shortlist of chunks: a section has the rank and the score of its best chunk in it. A section that only the
-expansion reached has no rank; a note gives the rank of the best chunk of its file.
+A hit has its rank in each branch's list. If the branch expands over the tree, a section has the rank and the
+score of its best chunk in the branch's list of chunks. A section that only the expansion found has no rank,
+but a note with the rank of the best chunk of its file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Lists = Mapping[str, Sequence[Scored]]
 
 
 def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, Placement]:
-    """The rank, from 1, and the score of each shown key in a ranked list of distinct keys."""
+    """Return the rank, counted from 1, and the score of each key of ``shown`` in a ranked list."""
     columns = RankedList.of(ranking)
     return {
         key: Placement(rank=rank, score=columns.scores[rank - 1])
@@ -34,7 +34,7 @@ def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, P
 
 
 class HitMaker:
-    """Makes the hits of one query from the branches' lists and results, which are keyed by branch name."""
+    """Makes the hits of one query from the lists and results of the branches, by branch name."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class HitMaker:
         results: Mapping[str, BranchResult],
         sections: Mapping[str, str],
     ) -> None:
-        """``sections`` maps candidates that are passages of a section to that section."""
+        """``sections`` maps each candidate that is a passage to its section."""
         self.sources = sources
         self.index = sources.index
         self.system = system
@@ -64,7 +64,7 @@ class HitMaker:
     def hits(
         self, candidates: Sequence[Scored], k: int, members: Mapping[str, Sequence[Scored]]
     ) -> list[Hit]:
-        """The first ``k`` hits of the candidates; ``members`` are those of a candidate's group."""
+        """Return the first ``k`` hits. ``members`` maps candidates to the members of their group."""
         lines = self.system.passages.lines
         if not lines and not self.sections:
             return self._made(candidates[:k], members)
@@ -78,7 +78,7 @@ class HitMaker:
         return found
 
     def _made(self, candidates: Sequence[Scored], groups: Mapping[str, Sequence[Scored]]) -> list[Hit]:
-        """One hit per candidate."""
+        """Return one hit for each candidate."""
         shown = {self.sections.get(candidate.key, candidate.key) for candidate in candidates}
         grouped = {each.key for candidate in candidates for each in groups.get(candidate.key, ())}
         shown |= grouped
@@ -93,7 +93,7 @@ class HitMaker:
     def _placements(
         self, name: str, ranking: Sequence[Scored], shown: Collection[str]
     ) -> dict[str, Placement]:
-        """The rank of each shown candidate in a branch's list; for an expanding branch, in its shortlist."""
+        """Return the rank of each key of ``shown`` in the list of a branch, before any expansion."""
         if name not in self.expanded:
             return placements(ranking, shown)
         reached = set(RankedList.of(ranking).ids).intersection(shown)
@@ -105,7 +105,7 @@ class HitMaker:
                 placed.setdefault(node, Placement(rank=rank, score=score))
         for node in reached - placed.keys():
             near = best_of_file.get(self.index.tree.node(node).source)
-            # A page's parent or child may be a section of another page.
+            # The parent or a child of a page may be a section of another page.
             came = f"its file's #{near}" if near else "a neighbouring page"
             self.reached.setdefault(name, {})[node] = f"reached from {came}"
         return placed
@@ -130,7 +130,7 @@ class HitMaker:
         return self.sources.memo.get(known, lambda: self._best(key))
 
     def _best(self, node_id: str) -> str | None:
-        """The node's best chunk for the query, by the kinds of evidence that the system uses."""
+        """Return the node's best chunk for the query, by the kinds of evidence that the system uses."""
         chunks = [chunk.id for chunk in self.index.chunks_of(node_id) if chunk.id not in self.banned]
         if len(chunks) < 2:
             return chunks[0] if chunks else None
@@ -200,13 +200,13 @@ class HitMaker:
         """Return the squared distances of the chunks to the query; empty for a system without vectors."""
         if not chunks or "vectors" not in self.evidence:
             return {}
-        # One call for all hits: each call costs as much as the cosines of a hundred chunks.
+        # Make one call for all hits, since a call costs as much as the cosines of a hundred chunks.
         found = self.sources.cosines(self.query.text, chunks)
         return {chunk: squared_distance(cosine) for chunk, cosine in found.items()}
 
 
 def chunk_hit(chunk: Chunk, score: float = 0.0, **more: object) -> Hit:
-    """Make the hit that returns exactly a chunk; ``more`` are other fields of the hit."""
+    """Return the hit with the lines of a chunk. ``more`` has values of other fields of the hit."""
     return Hit(
         id=chunk.id,
         source=chunk.source,

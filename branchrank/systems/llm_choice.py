@@ -1,8 +1,9 @@
-"""Let an LLM choose from a closed set: prompts show options under opaque labels, and replies name labels.
+"""Let an LLM choose from labelled options. A prompt shows the options, and the reply names their labels.
 
-1. The options of each page are shuffled by seed and labelled; their texts are shortened until a page fits.
-2. Each page is one call; the calls of several pages are concurrent.
-3. Labels are mapped back to ids, so only an option that was shown can be chosen.
+1. The options are divided into pages. The texts of a page's options are shortened until the page fits the
+   token budget.
+2. Each page is one call, and the calls of several pages are concurrent.
+3. Labels in a reply are mapped to ids, so only an option that was shown can be chosen.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from branchrank.records import LLMCall, Record
 
 T = TypeVar("T")
 
-#: Tokens of a prompt without its options: the instructions, and the query twice.
+#: Estimated tokens of a prompt without its options, for the instructions and two copies of the query.
 OVERHEAD_TOKENS = 400
 HEADING_CHARS = 240
-#: Characters of text shown with an option, in the order tried; 0 shows only the heading.
+#: Maximum characters of an option's text. The next value is tried if a page is too long; 0 omits the text.
 BODY_CHARS = (600, 400, 250, 120, 0)
 
 
 class Option(Record, frozen=True, kw_only=True):
-    """Something that can be chosen: a node's id, its heading and the text that describes it."""
+    """An option with the id, the heading and the text of a node or chunk."""
 
     id: str
     heading: str
@@ -36,7 +37,7 @@ class Option(Record, frozen=True, kw_only=True):
 
 
 class Choice(NamedTuple):
-    """The result of one page: the chosen ids, best first, or ``None`` with the reason."""
+    """The ids that the LLM chose from one page, best first, or ``None`` if the call failed."""
 
     ids: list[str] | None
     shown: tuple[str, ...]
@@ -44,12 +45,12 @@ class Choice(NamedTuple):
 
     @property
     def fault(self) -> str | None:
-        """The reason why nothing was chosen."""
+        """The reason of the failure, or ``None`` if the call succeeded."""
         return None if self.ids is not None else self.call.outcome
 
 
 class Task(Record, frozen=True, kw_only=True):
-    """The task of a stage, the same for all of its pages."""
+    """The task of a stage, which is the same for all pages of the stage."""
 
     stage: str
     build: Callable[[Sequence[Shown]], tuple[Message, ...]]
@@ -59,14 +60,17 @@ class Task(Record, frozen=True, kw_only=True):
 
 
 def shuffled(items: Sequence[T], query: str, context: CallContext) -> list[T]:
-    """Shuffle the items by seed, repeat and query; the order is the same on every machine."""
+    """Shuffle the items with a seed made from the seed, the repeat and the query.
+
+    The order is the same on every machine.
+    """
     order = list(items)
     random.Random(f"{context.seed}/{context.repeat}/{query}").shuffle(order)  # noqa: S311  (no secret)
     return order
 
 
 def entries(options: Sequence[Option], body_chars: int) -> list[Shown]:
-    """The options in the form of a prompt, labelled in their order."""
+    """Return the options as labelled entries of a prompt, in the given order."""
     names = labels(len(options))
     return [
         Shown(
@@ -79,7 +83,7 @@ def entries(options: Sequence[Option], body_chars: int) -> list[Shown]:
 
 
 def fitted(options: Sequence[Option], budget_tokens: int) -> tuple[list[Shown], bool]:
-    """The entries with as much text as the budget allows, and whether they fit at all."""
+    """Return the entries with as much text as the budget allows, and whether the entries fit the budget."""
     shown: list[Shown] = []
     for body_chars in BODY_CHARS:
         shown = entries(options, body_chars)
@@ -89,14 +93,14 @@ def fitted(options: Sequence[Option], budget_tokens: int) -> tuple[list[Shown], 
 
 
 def tokens(shown: Sequence[Shown]) -> int:
-    """Estimated prompt tokens of a page, instructions included."""
+    """Return the estimated prompt tokens of a page, including the instructions."""
     return OVERHEAD_TOKENS + sum(entry.tokens for entry in shown)
 
 
 def ask_pages(
     llm: Gateway, pages: Sequence[Sequence[Option]], task: Task, context: CallContext
 ) -> list[Choice]:
-    """Ask for a choice from each page; options are shown in the given order."""
+    """Let the LLM choose from each page. Options are shown in the given order."""
     calls: list[tuple[LLMRequest, Callable[[LLMReply], list[str]]]] = []
     for page in pages:
         shown, _ = fitted(page, task.budget_tokens)

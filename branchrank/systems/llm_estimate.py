@@ -1,7 +1,7 @@
-"""Upper bounds of the costs of a system's LLM stages, computed from its settings.
+"""Upper bounds of the calls and tokens of a system's LLM stages, computed from its settings.
 
-Prompts and replies are assumed to have their maximum length. Calls that a cache answers cost nothing, and
-retries cost extra; ``--max-calls`` and ``--max-tokens`` bound both.
+Prompts and replies are assumed to have their maximum length. Retries are not included; ``--max-calls`` and
+``--max-tokens`` limit the calls with their retries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DEFAULT_POOL = 50
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """Upper bounds for some queries of one system."""
+    """Upper bounds of the LLM calls and tokens for some queries of one system."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -25,11 +25,11 @@ class Estimate(Record, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion tokens."""
+        """The sum of prompt and completion tokens."""
         return self.prompt_tokens + self.completion_tokens
 
     def plus(self, calls: int, prompt: int, completion: int) -> Estimate:
-        """Add ``calls`` calls, each with these numbers of tokens."""
+        """Return the estimate plus ``calls`` calls with these numbers of tokens each."""
         return Estimate(
             calls=self.calls + calls,
             prompt_tokens=self.prompt_tokens + calls * prompt,
@@ -37,7 +37,7 @@ class Estimate(Record, frozen=True, kw_only=True):
         )
 
     def as_call(self, model: str) -> LLMCall:
-        """One ledger row with the same number of tokens, so that a price table can compute its cost."""
+        """Return a ledger row with the tokens of this estimate, so that a price table can compute a cost."""
         return LLMCall(
             predictor="",
             question_id="",
@@ -56,9 +56,10 @@ class Estimate(Record, frozen=True, kw_only=True):
 
 
 def estimate(system: System, queries: int, completion_tokens: int = 512) -> Estimate:
-    """Upper bounds for ``queries`` queries (questions times repeats).
+    """Return the upper bounds for ``queries`` queries (the number of questions times repeats).
 
-    ``completion_tokens`` is the setting of that name. All bounds are zero for a system without an LLM.
+    ``completion_tokens`` is the maximum number of tokens in one reply. All bounds are zero for a system
+    without an LLM.
     """
     one = Estimate()
     for branch in system.branches:
@@ -67,7 +68,7 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Esti
             continue
         budget = CONTEXT_TOKENS - completion_tokens
         if tree.steps_by == "llm":
-            # When a level is too wide for the remaining calls, pages grow up to the context size.
+            # If a level is too wide for the remaining calls, a page can fill the whole context.
             one = one.plus(tree.max_steps, budget, completion_tokens)
         if tree.final_by == "llm":
             shown = max(tree.final_candidates, tree.beam * tree.depth)
@@ -90,10 +91,10 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Esti
 
 
 def _entry(body_chars: int) -> int:
-    """Maximum tokens of one option: its label, heading and text."""
+    """Return the maximum tokens of one option with its label, heading and text."""
     return estimate_tokens("x" * (HEADING_CHARS + body_chars + 24))
 
 
 def _page(options: int, budget: int) -> int:
-    """Maximum prompt tokens of one page."""
+    """Return the maximum prompt tokens of one page."""
     return min(budget, OVERHEAD_TOKENS + options * _entry(BODY_CHARS[0]))

@@ -16,9 +16,9 @@ from branchrank.systems.llm_stages import LLMStages
 
 
 class LLMMeter:
-    """Count calls, tokens and cost as they arrive, and pass the totals to ``show`` as one line.
+    """Counts LLM calls, tokens and costs. After each call, ``show`` is called with the totals as one line.
 
-    The line says how many calls a cache or a cassette answered, to distinguish them from calls to the server.
+    The line includes the numbers of calls that a cache or a cassette answered.
     """
 
     def __init__(self, show: Callable[[str], None] = no_notice) -> None:
@@ -39,7 +39,7 @@ class LLMMeter:
 
     @property
     def text(self) -> str:
-        """The totals so far."""
+        """The totals as one line of text."""
         sources = {"the cache": self.cached, "the cassette": self.replayed}
         unasked = ", ".join(f"{count:,} from {source}" for source, count in sources.items() if count)
         calls = "1 call" if self.calls == 1 else f"{self.calls:,} calls"
@@ -56,11 +56,12 @@ def open_llm(
     notify: Notify = no_notice,
     meter: LLMMeter | None = None,
 ) -> Iterator[LLMStages]:
-    """Check every endpoint, then open the LLM stages of ``systems``; without an LLM nothing is opened.
+    """Check every LLM endpoint of ``systems``, then open the LLM stages.
 
-    Decisions are cached in the workspace ``data_dir``, or in the Redis that the settings name.
-    Raises :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.LLMError` for an endpoint
-    that is missing, does not answer (unless the settings choose the fallback), or refuses the key.
+    LLM calls are cached in the workspace ``data_dir``, or in Redis if the settings have a Redis URL. Raises
+    :class:`~branchrank.errors.UsageError` if an endpoint is missing. Raises
+    :class:`~branchrank.errors.LLMError` if an endpoint rejects the key, or does not answer and the setting
+    ``on_failure`` is ``refuse``.
     """
     seed = settings.part(BenchmarkSettings).sample_seed
     asking = [system for system in systems if system.asks_llm]
@@ -71,7 +72,7 @@ def open_llm(
 
     meter = meter or LLMMeter()
     cache = data_dir / "hybrid" / "cache" / "decisions.sqlite"
-    # A benchmark's rows contain their calls, and a long-running server must not collect them.
+    # No rows are kept: a benchmark's rows contain the calls, and a server's memory must not grow.
     ledger = Ledger(meter.add, limit=0)
     redis_url = settings.part(CacheSettings).redis_url
     typed = typed_endpoints(settings)
@@ -94,9 +95,9 @@ def open_llm(
 
 
 def typed_endpoints(settings: Resolved) -> frozenset[str]:
-    """The LLM endpoints that a flag or the environment names, rather than a file of the workspace.
+    """Return the LLM endpoints from flags or the environment, without those from a file of the workspace.
 
-    Only these may get a key without a configured host.
+    Only these endpoints may receive a key if ``BRANCHRANK_LLM_KEY_HOST`` is not set.
     """
     return frozenset(
         getattr(part, "base_url", "")

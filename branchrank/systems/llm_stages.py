@@ -1,8 +1,8 @@
-"""The stages that can use an LLM: the tree search and the reranker.
+"""The tree search and the reranker, the two stages that can use an LLM.
 
-Both run without an LLM as well (lexically, or with a cross-encoder). Their calls, their fallbacks and the
-order in which candidates were shown are added to the query's trace. The tree search itself is the branch kind
-``tree``.
+The tree search can also run lexically, and the reranker with a cross-encoder. Calls, fallbacks and the order
+in which prompts show the candidates are added to the query's trace. The tree search is implemented by the
+branch kind ``tree``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ GatewayOf = Callable[[Endpoint], Gateway]
 
 
 class LLMStages:
-    """Makes the LLM stages of each query. Without ``gateway_of`` no system may use an LLM.
+    """Makes the LLM stages of each query. ``gateway_of`` returns the gateway to an endpoint.
 
-    ``keep_failures`` is called with the calls of an interrupted run before the run is resumed.
+    Without ``gateway_of``, systems can't use an LLM. ``keep_failures`` is called with the calls of an
+    interrupted run before the run is resumed.
     """
 
     def __init__(
@@ -41,18 +42,18 @@ class LLMStages:
         self.keep_failures = keep_failures
 
     def bound(self, system: System, *, question_id: str, repeat: int, trace: Trace) -> BoundStages:
-        """The stages for one query of one system."""
+        """Return the LLM stages for one query of one system."""
         gateway = None
         if system.asks_llm:
             if self.gateway_of is None:
-                raise ValueError(f"system {system.name!r} asks for an LLM and there is none")
+                raise ValueError(f"system {system.name!r} uses an LLM, but no LLM was opened")
             gateway = self.gateway_of(system.llm)
         context = CallContext(question_id=question_id, predictor=system.name, repeat=repeat, seed=self.seed)
         return BoundStages(system, gateway, context, trace)
 
 
 class BoundStages:
-    """The LLM of one query, for the tree search and the reranker."""
+    """The LLM stages of one query."""
 
     def __init__(self, system: System, gateway: Gateway | None, context: CallContext, trace: Trace) -> None:
         self.system = system
@@ -68,9 +69,10 @@ class BoundStages:
         candidates: Sequence[Scored],
         lists: Mapping[str, Sequence[Scored]],
     ) -> tuple[Sequence[Scored], bool]:
-        """Rerank the candidates; return them and whether the reranker succeeded.
+        """Return the reranked candidates, and whether the reranker succeeded.
 
-        If it fails, the order is by evidence, then lexical score; a system without evidence keeps its order.
+        If the reranker fails, the candidates are ordered by evidence, then lexical score. In a system without
+        evidence, the order does not change.
         """
         nodes = self.system.unit == "node"
         branches = self.system.branches

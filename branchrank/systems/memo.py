@@ -1,9 +1,10 @@
-"""Memoisation of stage results, keyed by everything they depend on, so that shared work is done once.
+"""Memoisation of stage results, so that a stage of several systems is computed once.
 
-1. A memo keeps the most recently used results, up to a number of bytes. A benchmark asks all predictors a
-   question before the next one, so they share its results; those of older questions are dropped in turn.
-2. The bytes are an estimate: arrays exactly, containers by their first few elements. Texts count nothing,
-   because almost all of them are ids, which the index holds anyway.
+1. The key of a result contains all values that the result depends on.
+2. A memo stores the most recently used results, up to a number of bytes. A benchmark runs all predictors on
+   one question before the next question, so that the predictors share the results of a question.
+3. The number of bytes is estimated. The size of a container is estimated from its first elements. Texts are
+   not counted, because almost all texts are ids, which are in the index in any case.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from branchrank.ranking.lists import RankedList
 
 T = TypeVar("T")
 
-#: The results of one question on a million chunks take less; those of a thousand questions on a few thousand
-#: chunks fit, too.
+#: Enough for one question on a million chunks, or a thousand questions on a few thousand chunks.
 MEMO_BYTES = 256 << 20
 _SAMPLED = 8
 
 
 class Memo:
-    """Keeps the most recently used stage results of a run, ``limit_bytes`` of them.
+    """Stores the most recently used stage results, up to ``limit_bytes`` bytes.
 
-    A key's first element names the kind of work; ``computed`` and ``reused`` count by that name.
+    The first element of a key is the name of the work, such as ``"embed"``. ``computed`` and ``reused`` count
+    results by the name of the work.
     """
 
     def __init__(self, limit_bytes: int = MEMO_BYTES) -> None:
-        #: The values with their sizes, the least recently used first.
+        #: The values with their sizes in bytes, the least recently used value first.
         self._kept: dict[tuple[Hashable, ...], tuple[Any, int]] = {}
         self._limit = limit_bytes
         self._bytes = 0
@@ -44,14 +45,17 @@ class Memo:
 
     @property
     def held_bytes(self) -> int:
-        """The estimated size of the values kept."""
+        """The estimated size of the stored values in bytes."""
         return self._bytes
 
     def begin_query(self) -> None:
-        """Start a query. This class keeps everything; subclasses may clear results."""
+        """Start a query. Subclasses may clear results here."""
 
     def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
-        """Return the value of ``key``, computed at the first call. Errors are not stored."""
+        """Return the stored value of ``key``, or else the result of ``compute``, which is then stored.
+
+        Errors are not stored.
+        """
         with self._lock:
             entry = self._kept.pop(key, None)
             if entry is not None:
@@ -74,7 +78,7 @@ class Memo:
         return sys.getsizeof(key) + held_bytes(value)
 
     def _is_full(self) -> bool:
-        """Whether the least recently used result must go; the latest one always stays."""
+        """Return whether the least recently used result must be dropped. The last result is never dropped."""
         return self._bytes > self._limit and len(self._kept) > 1
 
     def _drop(self, key: tuple[Hashable, ...]) -> None:
@@ -83,7 +87,7 @@ class Memo:
 
 
 class QueryMemo(Memo):
-    """Keeps results only within one query, for latency measurements: each query does all of its work once."""
+    """Stores results within one query only, so that a latency measurement includes all work of the query."""
 
     def begin_query(self) -> None:
         """Clear the results of the previous query."""
@@ -91,12 +95,12 @@ class QueryMemo(Memo):
             self._kept.clear()
 
     def _size(self, key: tuple[Hashable, ...], value: object) -> int:
-        """Results of one query are not counted, which would take a fifth of its time."""
+        """Return 0, since to estimate the size would take a fifth of a query's time."""
         return 0
 
 
 class RecentMemo(Memo):
-    """Keeps the ``limit`` most recently used results, for a long-running process."""
+    """Stores the ``limit`` most recently used results, for a long-running process."""
 
     def __init__(self, limit: int = 128) -> None:
         super().__init__()
@@ -107,12 +111,12 @@ class RecentMemo(Memo):
 
 
 def held_bytes(value: Any) -> int:
-    """Estimate the memory that a result holds.
+    """Estimate the memory of a result in bytes.
 
     >>> held_bytes(np.zeros(1000, np.float32))
     4000
     """
-    kind = type(value)  # ``isinstance`` with an abstract class such as a list's takes a microsecond
+    kind = type(value)  # ``isinstance`` with an abstract class takes a microsecond
     if kind is str:
         return 0
     if kind is np.ndarray:
@@ -128,6 +132,6 @@ def held_bytes(value: Any) -> int:
 
 
 def _sampled(values: Any, count: int) -> int:
-    """Estimate the bytes of ``count`` values: ``count`` times the mean size of the first ones."""
+    """Estimate the bytes of ``count`` values from the mean size of the first values."""
     sizes = [held_bytes(each) for each in islice(values, _SAMPLED)]
     return sum(sizes) * count // len(sizes) if sizes else 0

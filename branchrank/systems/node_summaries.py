@@ -1,10 +1,10 @@
 """Summaries of tree nodes by an LLM, from the leaves up.
 
-1. Nodes are summarised by height: leaves first, then the parents of summarised nodes.
-2. A node's prompt holds its title, the start of its own text and its children's summaries. The calls for
+1. The leaves are summarised first, then the nodes whose children are all summarised.
+2. A node's prompt contains its title, the start of its own text and its children's summaries. The calls for
    nodes of equal height are concurrent.
-3. Each finished call is cached by its content. So an interrupted pass is resumed, and after an edit only the
-   edited section is summarised again, and each ancestor for which a child's summary changed.
+3. Each finished call is cached by its content, so that an interrupted pass can be resumed. After an edit,
+   only the edited section is summarised again, and each ancestor with a child whose summary changed.
 4. If a call fails, the node keeps its extractive summary, and the failure is counted.
 """
 
@@ -33,7 +33,10 @@ _SUMMARY_TOKENS = 160
 
 
 class Summarised(Record, frozen=True, kw_only=True):
-    """The nodes with their summaries, in pre-order, and the cost; ``failed`` maps node ids to reasons."""
+    """The nodes with their summaries, in pre-order, and the totals of the LLM calls.
+
+    ``failed`` maps the ids of nodes whose calls failed to the reasons.
+    """
 
     nodes: tuple[Node, ...]
     failed: dict[str, str]
@@ -49,10 +52,10 @@ def summarise_nodes(
     executor: Executor | None = None,
     source: Source | None = None,
 ) -> Summarised:
-    """Summarise every node except the root. ``progress`` is called after each height.
+    """Summarise every node except the root. ``progress`` is called after each group of nodes of equal height.
 
-    ``executor`` makes the calls (default: this process); its workers reach the model through ``source``.
-    Raises what :meth:`Gateway.ask` raises; finished calls are cached by the gateway.
+    ``executor`` makes the calls (by default in this process), and its workers open gateways with ``source``.
+    Raises the errors of :meth:`Gateway.ask`.
     """
     summaries: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -75,7 +78,7 @@ def summarise_nodes(
 
 
 def _by_height(tree: Tree) -> list[list[Node]]:
-    """The nodes except the root, grouped by height, leaves first."""
+    """Return the nodes except the root, grouped by height, leaves first."""
     heights: dict[str, int] = {}
     for node in reversed(list(tree.nodes.values())):
         heights[node.id] = 1 + max((heights[child] for child in node.children), default=-1)

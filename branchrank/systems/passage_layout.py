@@ -1,4 +1,4 @@
-"""The lines of each hit of an answer: extended inside its section, without overlaps or repeated texts."""
+"""Extend the hits of an answer inside their sections, without overlaps and repeated texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from branchrank.systems.sources import Sources
 
 
 class PassageLayout:
-    """Places the hits of an answer in their order. ``lines`` is the length to extend to; 0: do not extend."""
+    """Sets the final lines of the hits of one answer, best hit first.
+
+    ``lines`` is the length in lines to which a hit is extended, or 0 to not extend hits.
+    """
 
     def __init__(self, sources: Sources, lines: int) -> None:
         self.sources = sources
@@ -21,7 +24,7 @@ class PassageLayout:
         self._texts: set[str] = set()
 
     def place(self, hit: Hit) -> Hit | None:
-        """Return the hit with its final lines; ``None`` when earlier hits already return them."""
+        """Return the hit with its final lines, or ``None`` if earlier hits return these lines."""
         laid = self._grown(hit) if self.lines else hit
         if laid is None:
             return None
@@ -39,7 +42,7 @@ class PassageLayout:
             return hit if lines else None
         first, last = lines
         raw = self.sources.lines(hit.source)
-        if len(raw) < last:  # the document was deleted or is shorter now, so the hit can't be extended
+        if len(raw) < last:  # the document was deleted or is shorter now
             return hit if first <= hit.line_start and hit.line_end <= last else None
         return msgspec.structs.replace(
             hit,
@@ -50,7 +53,7 @@ class PassageLayout:
         )
 
     def _section(self, hit: Hit) -> Lines:
-        """The section's own lines; the hit's lines if it is not inside one section."""
+        """Return the section's own lines, or the hit's lines if the hit is not inside one section."""
         node = self.sources.index.tree.nodes.get(hit.node_id or "")
         span = node.own_span if node is not None else None
         if span is None or span.overlap(hit.span) < hit.span.lines:

@@ -1,11 +1,11 @@
-"""Order the passages of a pool of sections.
+"""The order of the hits of a system in which a section can return several passages.
 
-1. Every chunk of every section in the pool is scored by score fusion: its cosine plus half its share of the
-   pool's best BM25 score. Only the scores that the system's own branches use are included.
-2. Without a reranker this is the final order: a section with two good passages returns both.
-3. With a reranker, its order of sections is combined with that order: passage ``j`` (in the order of step 1)
-   of section ``i`` scores ``1 / (i * j)``. The first five hits are then two or three passages of the first
-   section, one or two of the second, one of the third.
+1. Every chunk is scored by its cosine plus 0.5 times the ratio of its BM25 score to the best BM25 score. The
+   cosine or the BM25 part is omitted if the system has no branch of this kind.
+2. Without a reranker, the passages are ordered by the score of step 1.
+3. With a reranker, a passage scores ``1 / (i * j)``, where ``i`` is the reranker's rank of its section and
+   ``j`` the rank of the passage in the section by the score of step 1. The first five hits are then two or
+   three passages of the first section, one or two of the second, and one of the third.
 4. If the reranker failed, each section returns its best passage, in the fallback order of the sections.
 """
 
@@ -23,26 +23,26 @@ from branchrank.systems.fusing import fuse
 from branchrank.systems.query import Query
 from branchrank.systems.sources import Sources
 
-#: Whether a reranker ordered the sections.
+#: ``yes`` if a reranker ordered the sections, ``failed`` if the reranker failed, ``no`` without a reranker.
 Reranked = Literal["no", "yes", "failed"]
 
 
 class OrderedPassages(NamedTuple):
-    """Chunks, best first, and the section of the pool that each belongs to."""
+    """Chunks, best first, and a map from each chunk to its section."""
 
     ranking: RankedList
     sections: dict[str, str]
 
 
 def passage_evidence(system: System) -> frozenset[str]:
-    """The kinds of evidence of the system's branches: ``vectors``, ``words``, ``other``."""
+    """Return the kinds of evidence that the system's branches use (``vectors``, ``words``, ``other``)."""
     return frozenset(branch_kind(branch.kind).ranks_by for branch in system.searched)
 
 
 def ordered_passages(
     sources: Sources, system: System, query: Query, pool: Sequence[Scored], reranked: Reranked
 ) -> OrderedPassages:
-    """Order the passages of a pool of sections, which are in the order of the previous stage."""
+    """Order the passages of the sections in ``pool``, which are in the order of the previous stage."""
     banned = sources.banned("chunk", query)
     section_of: dict[str, str] = {}
     for section in RankedList.of(pool).ids:

@@ -1,4 +1,4 @@
-"""The engine's query: its text and keywords, its filters and excluded spans, and its id."""
+"""The engine's query, with its text, keywords, filters, excluded spans and question id."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from branchrank import arguments
 from branchrank.errors import UsageError, or_else
 from branchrank.records import Record, Span
 
-#: Keys that a filter can name, and the field of a document that each compares.
+#: The keys of filters, with the field of a document that is compared.
 FILTER_KEYS = {"file_path": "source", "source": "source"}
 
 
 class Filter(Record, frozen=True, kw_only=True):
-    """Admits documents whose ``key`` equals ``pattern`` or matches it as a glob (``guide/*.md``)."""
+    """Admits documents whose ``key`` equals ``pattern``, or matches it as a glob such as ``guide/*.md``."""
 
     key: str
     pattern: str
 
     def admits(self, source: str) -> bool:
-        """Whether a document passes."""
+        """Return whether a document passes the filter."""
         return source == self.pattern or fnmatch.fnmatchcase(source, self.pattern)
 
 
 class Query(Record, frozen=True, kw_only=True):
-    """One query. ``keywords`` replace the text's own words in the branches that match words.
+    """One query. Branches that match words use ``keywords`` instead of the text, if given.
 
-    Passages inside ``excluded`` or rejected by a filter never enter a ranking. ``question_id`` and ``repeat``
-    identify the query in LLM calls.
+    Passages inside a span of ``excluded`` are not ranked, and neither are passages that a filter rejects.
+    ``question_id`` and ``repeat`` identify the query in LLM calls.
     """
 
     text: str
@@ -40,20 +40,20 @@ class Query(Record, frozen=True, kw_only=True):
 
     @property
     def restricted(self) -> bool:
-        """Whether the query excludes a part of the corpus."""
+        """Whether the query has filters or excluded spans."""
         return bool(self.excluded or self.filters)
 
     def admits(self, span: Span) -> bool:
-        """Whether a passage may be found: it passes every filter, and no excluded span holds it whole."""
+        """Return whether a passage passes every filter and is not completely inside an excluded span."""
         if not all(each.admits(span.source) for each in self.filters):
             return False
         return all(span.overlap(outer) < span.lines for outer in self.excluded)
 
 
 def read_filters(texts: str | Sequence[str]) -> tuple[Filter, ...]:
-    """Read one or several ``KEY=VALUE``; a document must pass all of them.
+    """Parse one or several filters ``KEY=VALUE``. A document must pass every filter.
 
-    Raises :class:`UsageError` for a key that documents do not have.
+    Raises :class:`UsageError` for an unknown key or an empty value.
 
     >>> [each.pattern for each in read_filters(["file_path=guide/*", "source=*.md"])]
     ['guide/*', '*.md']
@@ -65,7 +65,7 @@ def _read(text: str) -> Filter:
     key, equals, pattern = text.partition("=")
     if key not in FILTER_KEYS:
         raise UsageError(
-            f"the filter {text!r} names no known key{or_else(key, FILTER_KEYS)}",
+            f"the key of the filter {text!r} is unknown{or_else(key, FILTER_KEYS)}",
             remedy=f"write {' or '.join(FILTER_KEYS)}=PATH",
         )
     if not equals or not pattern:

@@ -1,15 +1,16 @@
-"""Reranking a pool of candidates: an LLM listwise, an LLM pointwise, or a cross-encoder.
+"""Reranking of candidates by an LLM (listwise or pointwise) or by a cross-encoder.
 
-1. The first stage's order: fused score, then evidence, then lexical score, then id.
-2. Listwise: the pool in a seeded shuffle (or in that order) goes to the LLM in one call, or in two when
-   it exceeds the context budget; two lists are merged by rank, ties by the first stage.
-   Pointwise: one call per candidate, ordered by the log-odds of "yes" against "no".
-   Cross-encoder: a sentence-transformers model scores each pair of query and text.
-3. Candidates that the reranker leaves out follow in the first stage's order. With a fusion weight below 1 the
-   two orders are fused by weighted RRF instead.
-4. If any call fails, the order is by evidence, then lexical score, then id, and the reason is returned.
+1. The candidates sorted by fused score, ties by evidence, lexical score and id, are called the first stage.
+2. The listwise method shows all candidates to the LLM, shuffled with the seed or in the order of the first
+   stage. If the prompt would exceed the context budget, the candidates are divided between two calls, and the
+   two replies are merged by rank, ties by the first stage.
+3. The pointwise method makes one call per candidate and orders by the log-odds of "yes" against "no".
+4. The cross-encoder method scores each pair of query and text with a sentence-transformers model.
+5. Candidates that the reranker omits follow in the order of the first stage. If the fusion weight is below 1,
+   the reranker and the first stage are fused by weighted RRF instead.
+6. If a call fails, the order is by evidence, lexical score and id, and the reason is returned.
 
-Nothing here depends on the number of hits requested.
+The order does not depend on the number of hits requested.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ POINTWISE_CHARS = 2000
 
 
 class RerankCandidate(Record, frozen=True, kw_only=True):
-    """One candidate of the pool. Higher scores are better; 0.0 means that the stage gave no score."""
+    """A candidate for the reranker. Higher scores are better; 0.0 means that there is no score."""
 
     id: str
     title: str
@@ -62,9 +63,10 @@ class RerankCandidate(Record, frozen=True, kw_only=True):
 
 
 class RerankResult(Record, frozen=True, kw_only=True):
-    """Every candidate's id, best first; ``shown`` is the order in which each call showed the pool.
+    """The ids of all candidates, best first.
 
-    ``fallback`` gives the reason when the fallback's order is used, else ``None``.
+    ``shown`` has the order of the candidates in each prompt. ``fallback`` is the reason if a call failed and
+    the fallback's order is used, else ``None``.
     """
 
     order: tuple[str, ...]
@@ -83,7 +85,7 @@ def rerank(
 ) -> RerankResult:
     """Order the candidates by how well they answer the query.
 
-    Raises :class:`ModelError` when the cross-encoder is not available, and what :meth:`Gateway.ask` raises.
+    Raises :class:`ModelError` if the cross-encoder is not available, and the errors of :meth:`Gateway.ask`.
     """
     first = first_stage(candidates)
     if len(first) < 2 or settings.method == "none":
@@ -104,22 +106,22 @@ def rerank(
 
 
 def first_stage(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
-    """The candidates by fused score, evidence, lexical score, id."""
+    """Return the candidates sorted by fused score, evidence, lexical score and id."""
     return sorted(candidates, key=lambda c: (-c.fused_score, -c.evidence, -c.lexical_score, c.id))
 
 
 def fallback_order(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
-    """The candidates by evidence, lexical score, id: the order when the LLM fails."""
+    """Return the candidates in the order for a failed LLM, by evidence, lexical score and id."""
     return sorted(candidates, key=lambda c: (-c.evidence, -c.lexical_score, c.id))
 
 
 def batches(
     pool: Sequence[RerankCandidate], budget_tokens: int, *, order: Sequence[RerankCandidate]
 ) -> list[list[Option]]:
-    """Divide the candidates into one page or two, in the given order, whose prompts fit the budget.
+    """Divide the candidates into one or two pages, in the given order, whose prompts fit the budget.
 
-    The first choice is one page with the whole text of each candidate, then two pages, then less text. If
-    they still do not fit, candidates are dropped from the end of the first stage's ``pool``.
+    If one page with the full texts does not fit, two pages are made, then the texts are shortened. If two
+    pages with short texts do not fit, candidates are dropped from the end of ``pool``.
     """
     kept = list(pool)
     while True:
@@ -162,7 +164,11 @@ def _listwise(
 def _pointwise(
     first: Sequence[RerankCandidate], query: str, llm: Gateway, context: CallContext
 ) -> RerankResult:
-    """Ask the first candidate separately, so that a server without log-probabilities costs only one call."""
+    """Make one call per candidate.
+
+    The first call is made alone, so that only one call is wasted if the server does not return
+    log-probabilities.
+    """
     requests = []
     for candidate in first:
         (shown,) = entries([_option(candidate)], POINTWISE_CHARS)
@@ -193,13 +199,13 @@ def _yes(reply: LLMReply) -> float:
 
 
 def _by_score(first: Sequence[RerankCandidate], scores: Sequence[float]) -> tuple[str, ...]:
-    """The candidates by score, ties in the first stage's order."""
+    """Return the ids of the candidates by score, ties in the order of the first stage."""
     places = sorted(range(len(first)), key=lambda place: (-scores[place], place))
     return tuple(first[place].id for place in places)
 
 
 def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: float) -> tuple[str, ...]:
-    """Fuse the reranker's order with the first stage's; at weight 1, append the candidates it left out."""
+    """Fuse the reranker's order with the first stage. Candidates that the reranker omitted come last."""
     ids = [candidate.id for candidate in first]
     orders = {"first": ids, "reranked": order}
     branches = {name: [Scored(key, 0.0) for key in keys] for name, keys in orders.items()}
@@ -212,7 +218,7 @@ def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: fl
 def _by_cross_encoder(first: Sequence[RerankCandidate], query: str, model: str) -> tuple[str, ...]:
     texts = [f"{c.breadcrumb or c.title}\n{c.text}"[:_PAIR_CHARS] for c in first]
     pairs = [(query, text) for text in texts]
-    # Neither loading nor the fast tokenizer is thread-safe.
+    # Loading a model and the fast tokenizer are not thread-safe.
     with _PREDICTING:
         scores = cross_encoder(model).predict(pairs, show_progress_bar=False)
     return _by_score(first, [float(score) for score in scores])
@@ -220,10 +226,10 @@ def _by_cross_encoder(first: Sequence[RerankCandidate], query: str, model: str) 
 
 @lru_cache(maxsize=2)
 def cross_encoder(model: str) -> Any:
-    """Load a sentence-transformers CrossEncoder: safetensors weights only, no code from the model's
-    repository.
+    """Load a sentence-transformers CrossEncoder.
 
-    Raises :class:`ModelError` when it can't be loaded.
+    Only safetensors weights are loaded, and code in the model's repository is not run. Raises
+    :class:`ModelError` if the model can't be loaded.
     """
     require_library(f"the cross-encoder {model}")
     with preserved_random_state(), preserved_start_method():
@@ -237,5 +243,5 @@ def cross_encoder(model: str) -> Any:
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError(
             f"cannot load the cross-encoder {model!r}: {str(error).splitlines()[0]}",
-            remedy="name another with --hybrid-cross-encoder (a model or a folder with model.safetensors)",
+            remedy="give a model name, or a folder with model.safetensors, with --hybrid-cross-encoder",
         ) from None

@@ -1,15 +1,14 @@
-"""The search tools for people and programs: grep, vector and hybrid search, and ``read_file``.
+"""The search tools ``grep_search``, ``vector_search``, ``hybrid_search`` and ``read_file``.
 
-Each search tool is a system on the engine, so it ranks in the same way as the predictor:
+Each search tool runs a system on the engine, and ranks in the same way as a predictor.
 
-1. ``grep_search`` finds the query's words in the corpus's files: passages with context, in BM25 order.
-2. ``vector_search`` finds the nearest chunks and drops those at or past the distance threshold (squared L2
-   of unit vectors), and reports how many.
-3. ``hybrid_search`` is the predictor ``grep``: both searches, fused by RRF. If one of them is empty, the
-   other's results keep their order.
-4. Every search reports to its listeners the number of characters returned and of files or chunks found.
+1. ``grep_search`` finds passages of the files with words of the query, in the order of BM25.
+2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
+   of unit vectors) are dropped, and a notice gives their number.
+3. ``hybrid_search`` runs the predictor ``grep``, which fuses the grep and the vector search by RRF.
+4. Every search reports the number of returned characters and of found files or chunks to its listeners.
 
-A result is cited by its real path and lines.
+A result is cited by the path of its file and its lines.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from branchrank.systems.engine import Engine
 from branchrank.systems.query import read_filters
 
 TOP = 10
-#: Passages that grep ranks for one answer.
+#: The number of passages that ``grep_search`` ranks.
 GREP_DEPTH = 1000
 
 FoundUnit = Literal["files", "chunks", "sections", "passages"]
-#: The word for a system's candidates in messages.
+#: The word for the candidates of a system in messages.
 FOUND_UNITS: dict[Unit, FoundUnit] = {"chunk": "chunks", "node": "sections", "span": "passages"}
-#: One or several ``KEY=VALUE``; a document must pass all of them.
+#: One or several filters ``KEY=VALUE``. A document must pass every filter.
 Filters = str | Sequence[str]
 
 
 class SearchStatus(Record, frozen=True, kw_only=True):
-    """What a search found, for a status line.
+    """The numbers of a search, for a status line.
 
     ``characters`` is the number of characters returned. ``count`` is the number of files with a match for
-    ``grep_search``, else of candidates after the fusion, before the cut to ``limit``.
+    ``grep_search``, and the number of fused candidates before the cut to ``limit`` for the other tools.
     """
 
     tool: str
@@ -64,40 +63,43 @@ Listener = Callable[[SearchStatus], None]
 
 
 class Found(Record, frozen=True, kw_only=True):
-    """One result. ``lines`` is the text of the hit's lines; empty if it has no matched lines."""
+    """One result of a search tool.
+
+    ``lines`` is the text of the hit's lines, or empty if the hit has no matched lines.
+    """
 
     hit: Hit
     lines: str = ""
 
     @property
     def citation(self) -> str:
-        """The real path and lines: ``path:first-last``."""
+        """The path of the file and the lines, as ``path:first-last``."""
         return f"{self.hit.source}:{self.hit.line_start}-{self.hit.line_end}"
 
     @property
     def marked(self) -> str:
-        """The lines with their numbers, ``>`` before each matched one; the plain text without a match."""
+        """The text with line numbers and ``>`` before matched lines, or the plain text without a match."""
         if not self.hit.matched:
             return self.hit.text
         return marked_lines(self.lines, self.hit.line_start, self.hit.matched)
 
 
 class ToolAnswer(Record, frozen=True, kw_only=True):
-    """The answer of a search tool: results, best first, and the status that was reported."""
+    """The answer of a search tool, with its results, best first, and its status."""
 
     results: tuple[Found, ...]
     status: SearchStatus
 
     @property
     def text(self) -> str:
-        """The answer as text: notes for the reader, then the results, each under its citation."""
+        """The answer as text, with the notices, then each result after its citation."""
         notes = [f"note: {notice}" for notice in self.status.notices]
         results = [f"[{found.citation}]\n{found.marked}" for found in self.results]
         return "\n\n".join([*notes, *(results or ["nothing found"])])
 
 
 class SearchTools:
-    """The tools over one engine. Thread-safe."""
+    """The search tools of one engine. Thread-safe."""
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class SearchTools:
         listeners: Iterable[Listener] = (),
         allowed_paths: Sequence[Path] = (),
     ) -> None:
-        """``read_file`` reads the indexed files, and those below ``allowed_paths`` that are not hidden."""
+        """``read_file`` may read the indexed files, and files below ``allowed_paths`` that are not hidden."""
         self.engine = engine
         self._listeners = list(listeners)
         sources = engine.sources
@@ -120,14 +122,17 @@ class SearchTools:
     def grep_search(
         self, query: str, *, ranking: Ranking | None = None, limit: int = TOP, filters: Filters = ()
     ) -> ToolAnswer:
-        """Passages that hold the query's words; ``ranking`` ``bm25`` drops the lowest quarter."""
+        """Return passages that contain words of the query.
+
+        If ``ranking`` is ``bm25``, the quarter of the passages with the lowest scores is dropped.
+        """
         branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH)
         system = _with_ranking(_alone("grep_search", branch), ranking)
         found = self._retrieve(system, query, limit, filters)
         return self._answer("grep_search", found, found.found.get("grep", 0), "files")
 
     def vector_search(self, query: str, *, limit: int = TOP, filters: Filters = ()) -> ToolAnswer:
-        """The nearest chunks under the distance threshold."""
+        """Return the nearest chunks below the distance threshold."""
         (branch,) = (each for each in grep(self.engine.settings).branches if each.kind == "dense")
         found = self._retrieve(_alone("vector_search", branch), query, limit, filters)
         return self._answer("vector_search", found, _fused(found), "chunks")
@@ -141,7 +146,10 @@ class SearchTools:
         limit: int = TOP,
         filters: Filters = (),
     ) -> ToolAnswer:
-        """Both searches, fused. Without ``keywords``, grep searches for the query's own words."""
+        """Return the fused results of the vector search and grep.
+
+        grep searches for ``exact_keywords``, or for the words of ``semantic_query`` if there are none.
+        """
         system = _with_ranking(grep(self.engine.settings), ranking)
         found = self._retrieve(system, semantic_query, limit, filters, exact_keywords)
         return self._answer("hybrid_search", found, _fused(found), "chunks")
@@ -149,16 +157,19 @@ class SearchTools:
     def predictor_search(
         self, system: System, query: str, *, limit: int = TOP, filters: Filters = ()
     ) -> ToolAnswer:
-        """The results of a system, in the form of a search tool."""
+        """Return the results of a system as the answer of a search tool."""
         found = self._retrieve(system, query, limit, filters)
         return self._answer(f"predictor {system.name}", found, _fused(found), FOUND_UNITS[system.unit])
 
     def file_text(self, path: str) -> str:
-        """The text of an indexed file. Raises :class:`~branchrank.files.read_file.FileRefused`."""
+        """Return the text of an indexed file.
+
+        Raises :class:`~branchrank.files.read_file.FileRefused` if the file may not or can't be read.
+        """
         return self._reader.text(str(arguments.path("path", path)))
 
     def read_file(self, path: str) -> str:
-        """The text of an indexed file, or ``[ERROR: <code>] <why>``."""
+        """Return the text of an indexed file, or ``[ERROR: <code>] <why>``."""
         try:
             return self.file_text(path)
         except FileRefused as refusal:
@@ -197,17 +208,17 @@ class SearchTools:
 
 
 def _fused(found: Retrieval) -> int:
-    """The number of candidates after the fusion."""
+    """Return the number of candidates after the fusion."""
     return sum(len(stage.keys) for stage in found.trace if stage.stage == "fusion")
 
 
 def _alone(name: str, branch: Branch) -> System:
-    """A system of one branch, with the branch's own scores."""
+    """Return a system of one branch, whose hits have the branch's scores."""
     return System(name=name, branches=(branch,), fuse=Fuse(method="none"))
 
 
 def _with_ranking(system: System, ranking: Ranking | None) -> System:
-    """Change the filter of the system's grep passages; ``None`` keeps the filter of the settings."""
+    """Return the system with ``ranking`` for the grep passages, or unchanged if ``ranking`` is ``None``."""
     if ranking is None:
         return system
     arguments.one_of("ranking", ranking, get_args(Ranking))

@@ -1,8 +1,8 @@
-"""Search a workspace: its index, its engine, and the LLMs that its systems use.
+"""Search of a workspace with its index, its engine and the LLMs of its systems.
 
-1. Resources are opened when they are first needed, and stay open until the searcher is closed.
-2. A missing or stale index is built if ``rebuild`` is true, and is an error otherwise.
-3. The engine keeps only the latest stage results, so that the memory of a long-running process is bounded.
+1. Resources are opened on first use, and stay open until the searcher is closed.
+2. A missing or stale index is built if ``rebuild`` is true, and raises an error otherwise.
+3. The engine stores only the latest stage results, to limit the memory of a long-running process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Searcher:
-    """A workspace's index and engine, opened on first use. Thread-safe. Close it."""
+    """A workspace's index and engine, opened on first use. A context manager. Thread-safe."""
 
     def __init__(
         self, folder: WorkspaceFolder, *, rebuild: bool = False, progress: bool | Progress = False
@@ -51,7 +51,7 @@ class Searcher:
         self._lock = RLock()
         self._gateways: dict[Endpoint, Callable[[Endpoint], Gateway]] = {}
         self._systems: dict[str, System] = {}
-        # Not cached properties: in Python 3.11 each has a lock of its own, and two locks can deadlock.
+        # No cached properties, because each has its own lock in Python 3.11, and two locks can deadlock.
         self._index: Index | None = None
         self._engine: Engine | None = None
         self._tools: SearchTools | None = None
@@ -63,7 +63,7 @@ class Searcher:
         self.close()
 
     def close(self) -> None:
-        """Release the index, caches and connections. Using a closed workspace opens them again."""
+        """Close the index, caches and connections. The next use of the workspace opens new ones."""
         with self._lock:
             self._resources.close()
             self._gateways.clear()
@@ -76,17 +76,20 @@ class Searcher:
 
     @property
     def settings(self) -> Resolved:
-        """Every setting, and where each value came from."""
+        """Every setting with its value and the origin of the value (such as a flag or a file)."""
         return self._folder.settings
 
     @property
     def folder(self) -> WorkspaceFolder:
-        """The workspace's files: corpus, questions, indexes, caches."""
+        """The paths of the workspace's corpus, questions, indexes and caches."""
         return self._folder
 
     @property
     def index(self) -> Index:
-        """The opened index. Raises :class:`~branchrank.errors.ArtifactError` when it is missing or stale."""
+        """The opened index.
+
+        Raises :class:`~branchrank.errors.ArtifactError` if the index is missing or stale.
+        """
         with self._lock:
             if self._index is None:
                 rebuild = self._rebuild
@@ -96,11 +99,11 @@ class Searcher:
 
     @property
     def calibrated_distance(self) -> str:
-        """A sentence about the distance threshold that the index measured; empty if the default is used."""
+        """A sentence about the index's calibrated distance threshold, or empty if the default is used."""
         return measured_distance(self._folder).words
 
     def build_index(self) -> Index:
-        """Build the index, or bring it up to date, and keep it open."""
+        """Build or update the index, and open it."""
         with self._lock:
             self._index = self._resources.enter_context(self._build())
             return self._index
@@ -113,7 +116,7 @@ class Searcher:
 
     @property
     def engine(self) -> Engine:
-        """The engine that answers every query of this workspace; it keeps the latest stage results."""
+        """The engine that answers every query of this workspace."""
         with self._lock:
             if self._engine is None:
                 index = self.index
@@ -138,7 +141,9 @@ class Searcher:
         return self.index.tree
 
     def system(self, name: str | System) -> System:
-        """Return the system of this name with the workspace's settings; a ``System`` record is checked.
+        """Return the system called ``name``, with the workspace's settings.
+
+        A ``System`` record is checked and returned.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name or an invalid system.
         """
@@ -152,12 +157,12 @@ class Searcher:
             (system,) = builtin_systems((arguments.text("system", name, "hybrid"),), self.settings)
         found = problems(system)
         if found:
-            raise UsageError("\n".join(found), remedy="correct the system")
+            raise UsageError("\n".join(found), remedy="correct these fields of the system")
         check_embedder(system, self._folder.index_settings.embedder)
         return system
 
     def predictor_names(self, names: Sequence[str] = ("all",)) -> tuple[str, ...]:
-        """Return the built-in predictors of these names, with ``all`` and ``family`` expanded, each once.
+        """Return the names of built-in predictors, each once. ``all`` and ``family`` are expanded.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name.
         """
@@ -173,14 +178,14 @@ class Searcher:
         keywords: str = "",
         filters: str | Sequence[str] = (),
     ) -> list[Hit]:
-        """The ``k`` best passages for a query, best first.
+        """Return the ``k`` best passages for a query, best first.
 
         ``system`` is a predictor's name (``local``, ``hybrid``, ``pageindex``, ``grep``, ...) or a
-        ``System``. ``keywords`` are exact words for the branches that match words. One or several
-        ``filters``, such as ``"file_path=guide/*.md"``, restrict the search to some documents.
+        ``System``. Branches that match words use ``keywords`` instead of the query's words, if given. One or
+        several ``filters``, such as ``"file_path=guide/*.md"``, restrict the search to some documents.
 
-        Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and what opening the
-        index or a branch raises.
+        Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and the errors of
+        opening the index or a branch.
 
         >>> from branchrank import Workspace
         >>> workspace = Workspace.open("data")
@@ -198,7 +203,7 @@ class Searcher:
         keywords: str = "",
         filters: str | Sequence[str] = (),
     ) -> Retrieval:
-        """Like :meth:`search`, with the trace of every stage, stage times, LLM calls and notices."""
+        """Search as :meth:`search` does, and also return the trace, stage times, LLM calls and notices."""
         arguments.text("query", query)
         arguments.text("keywords", keywords, "max_retries")
         k = arguments.count("k", k)
@@ -215,11 +220,12 @@ class Searcher:
         *,
         filters: str | Sequence[str] = (),
     ) -> list[Hit]:
-        """Search whole documents: keyword (FTS5), semantic (vectors) or hybrid, scores in 0..1, best first.
+        """Search whole documents with one hit per document, best first. Scores are in 0..1.
 
-        A hit is the best chunk of its document; ``members`` are the document's best chunks. ``limit``
-        defaults to ``[retrieval] final_limit``; ``filters`` are those of :meth:`search`. Raises
-        :class:`~branchrank.errors.UsageError` when the mode needs embeddings and ``[embedding]`` names none.
+        ``mode`` is ``keyword`` (FTS5), ``semantic`` (vectors) or ``hybrid`` (both). A hit is the best chunk
+        of a document, and its ``members`` are the document's best chunks. ``limit`` defaults to ``[retrieval]
+        final_limit``. ``filters`` have the form described at :meth:`search`. Raises
+        :class:`~branchrank.errors.UsageError` if the mode needs embeddings, but ``[embedding]`` has no model.
         """
         arguments.text("query", query)
         arguments.one_of("mode", mode, get_args(Mode))
@@ -230,9 +236,9 @@ class Searcher:
         return list(self.engine.retrieve(system, query, k, filters=read_filters(filters)).hits)
 
     def check_llm(self, system: str | System) -> None:
-        """Check the LLM endpoint of a system, if it uses one, before any other work.
+        """Check the LLM endpoint of a system, if the system uses an LLM.
 
-        Raises :class:`~branchrank.errors.LLMError` when it cannot be reached.
+        Raises :class:`~branchrank.errors.LLMError` if the endpoint does not answer or rejects the key.
         """
         chosen = self.system(system)
         self._asked(chosen)
@@ -240,7 +246,7 @@ class Searcher:
             self._gateway(chosen.llm)
 
     def warm_up(self, systems: Sequence[str | System]) -> None:
-        """Open everything that these systems search and check their LLM endpoints, so that no query waits."""
+        """Open the resources of these systems and check their LLM endpoints before the first query."""
         for name in systems:
             system = self.system(name)
             self.check_llm(system)
@@ -250,7 +256,7 @@ class Searcher:
 
     @property
     def tools(self) -> SearchTools:
-        """``grep_search``, ``vector_search``, ``hybrid_search`` and ``read_file`` over this workspace."""
+        """The search tools (``grep_search``, ``vector_search``, ``hybrid_search`` and ``read_file``)."""
         from branchrank.systems.search_tools import SearchTools
 
         with self._lock:
@@ -263,7 +269,7 @@ class Searcher:
             self._systems[system.name] = system
 
     def _gateway(self, endpoint: Endpoint) -> Gateway:
-        """The LLM gateway of an endpoint, opened on first use."""
+        """Return the LLM gateway of an endpoint, opened on first use."""
         with self._lock:
             if endpoint not in self._gateways:
                 asking = [system for system in self._systems.values() if system.llm == endpoint]

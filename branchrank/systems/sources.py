@@ -1,6 +1,6 @@
-"""Lookups in one index that all systems share: query vectors, scores of given passages, lines of files.
+"""Lookups of query vectors, scores of given passages and lines of files, shared by all systems of an index.
 
-Results are memoised by everything they depend on, so systems that share a stage share its work.
+Results are memoised, so that a stage of several systems is computed once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
 from branchrank.tree.navigate import Tree
 
-#: Chunks whose nodes are remembered; then the memory starts anew.
+#: The maximum number of chunks whose nodes are cached. A full cache is cleared.
 _KNOWN_CHUNKS = 1 << 14
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
@@ -34,7 +34,10 @@ def span_of(key: str) -> Span:
 
 
 class PositiveScores(Mapping[str, float]):
-    """The scores above 0 of an array, by id; none is made an object before it is asked for."""
+    """A mapping from ids to the scores of an array, without scores of 0 or below.
+
+    Entries are made on access.
+    """
 
     def __init__(self, ids: Strings, scores: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:
         self._ids = ids
@@ -54,7 +57,7 @@ class PositiveScores(Mapping[str, float]):
 
 
 class Sources:
-    """Shared lookups over one index. ``cache`` stores the vectors of queries across runs."""
+    """Shared lookups in one index. ``cache`` stores the vectors of queries across runs."""
 
     def __init__(
         self, index: Index, corpus_root: Path, memo: Memo, cache: EmbeddingCache | None = None
@@ -70,7 +73,7 @@ class Sources:
         return self.memo.get(("embed", query), lambda: cached_query(self.index.embedder, self.cache, query))
 
     def lines(self, source: str) -> list[str]:
-        """Return a document's raw lines, without line ends; empty when the file was deleted."""
+        """Return a document's raw lines without line ends, or an empty list if the file was deleted."""
         try:
             text, _ = decode(read_beneath(self.corpus_root, source))
         except OSError:
@@ -78,13 +81,13 @@ class Sources:
         return split_lines(text)
 
     def admitted_sources(self, filters: tuple[Filter, ...]) -> frozenset[str]:
-        """The indexed documents that pass every filter."""
+        """Return the indexed documents that pass every filter."""
         return frozenset(
             source for source in self.index.sources if all(each.admits(source) for each in filters)
         )
 
     def banned(self, unit: Unit, query: Query) -> frozenset[str]:
-        """The chunks that the query excludes, or the nodes whose chunks are all excluded."""
+        """Return the chunks that the query excludes, or the nodes whose chunks are all excluded."""
         if not query.restricted or unit == "span":
             return frozenset()
         inside = self._banned_nodes if unit == "node" else self._banned_chunks
@@ -92,7 +95,7 @@ class Sources:
         return self.memo.get(key, lambda: inside(query))
 
     def admits(self, unit: Unit, query: Query) -> Callable[[str], bool]:
-        """Return a function that tells whether the query admits a key of this unit."""
+        """Return a function that checks whether the query admits a key of this unit."""
         if unit == "span":
             return lambda key: query.admits(span_of(key))
         banned = self.banned(unit, query)
@@ -100,7 +103,7 @@ class Sources:
 
     def _banned_chunks(self, query: Query) -> frozenset[str]:
         chunks = self.index.chunks
-        # Without filters, only sources with an excluded span can hold such chunks.
+        # Without filters, only sources with an excluded span can have excluded chunks.
         sources = chunks.sources if query.filters else sorted({span.source for span in query.excluded})
         banned: list[str] = []
         for source in sources:
@@ -122,7 +125,7 @@ class Sources:
         )
 
     def nodes_of(self, chunk_id: str) -> tuple[str, ...]:
-        """The nodes of a chunk: its own node, else those that its lines overlap, else its file's node."""
+        """Return the node of a chunk, else the nodes that overlap its lines, else the node of its file."""
         known = self._nodes_of.get(chunk_id)
         if known is None:
             if len(self._nodes_of) >= _KNOWN_CHUNKS:
@@ -141,28 +144,28 @@ class Sources:
         return (file.id,) if file is not None else ()
 
     def bm25_scores(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """BM25 scores of the given chunks."""
+        """Return the BM25 scores of the given chunks."""
         bm25 = self.index.bm25_chunks
         scores = self.memo.get(("bm25 scores", query), lambda: bm25.scores(query))
         return {chunk: float(scores[bm25.ids.row(chunk)]) for chunk in chunks}
 
     @property
     def hittable(self) -> Container[str]:
-        """The nodes that can be hits: those with lines of their own."""
+        """The nodes that can be hits, which are those with lines outside their subsections."""
         return self.index.bm25_nodes.ids
 
     def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """Cosine similarities of the query to the given chunks, equal to those of a vector search."""
+        """Return the cosines of the query with the given chunks, equal to the scores of a vector search."""
         scores = self.index.vectors.scores(self.embedding(query), chunks)
         return dict(zip(chunks, scores.tolist(), strict=True))
 
     def own_scores(self, query: str) -> Mapping[str, float]:
-        """BM25 scores of the nodes' own texts, for the nodes that score above 0."""
+        """Return the BM25 scores of the nodes' own texts, without nodes that score 0."""
         bm25 = self.index.bm25_nodes
         return PositiveScores(bm25.ids, self.memo.get(("own scores", query), lambda: bm25.scores(query)))
 
     def tree(self, filters: tuple[Filter, ...]) -> Tree:
-        """The tree of the documents that pass every filter."""
+        """Return the tree of the documents that pass every filter."""
         if not filters:
             return self.index.tree
         return self.memo.get(("tree", filters), lambda: self.index.tree.only(self.admitted_sources(filters)))
@@ -170,7 +173,7 @@ class Sources:
     def subtree_scores(
         self, query: str, filters: tuple[Filter, ...] = ()
     ) -> Callable[[Sequence[Node]], dict[str, float]]:
-        """Return a scorer of nodes: the best BM25 score in each one's subtree, after the filters."""
+        """Return a function from nodes to the best BM25 score in each node's subtree, after the filters."""
         best = self.memo.get(("subtree scores", query, filters), lambda: self._subtree_best(query, filters))
         row = self.index.tree.table.row
         return lambda nodes: {node.id: float(best[row(node.id)]) for node in nodes}
@@ -180,7 +183,7 @@ class Sources:
     ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         table, ends = self.index.tree.table, self.index.tree.rows.ends
         own = np.zeros(len(ends) + 1)
-        # The BM25 index holds the nodes with own lines, in pre-order.
+        # The BM25 index contains the nodes with own lines, in pre-order.
         held = (table.line_starts > 0) & (table.line_ends >= table.line_starts)
         own[:-1][held] = self.index.bm25_nodes.scores(query)
         if filters:

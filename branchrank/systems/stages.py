@@ -1,7 +1,7 @@
-"""Facts about a system's answers that follow from its record: stages, times, and the number of hits.
+"""The stages, stage times and numbers of hits that a system's answers must have.
 
-``branchrank verify`` compares a run's rows with them. If you add a stage to the engine, add it here as well:
-a test runs every built-in system and compares.
+``branchrank verify`` compares a run's rows with these values. If you add a stage to the engine, add it to
+this module as well. A test runs every built-in system and compares the stages.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from branchrank.records import Placement
 from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
 
-#: Prefixes of stages that only some queries of a system have, depending on the tree search or an LLM.
+#: Prefixes of stages that only some queries have, because of the tree search or an LLM.
 _WALKED = "tree step "
 _SHOWN = "shown"
 
 
 def stages_of(system: System) -> tuple[str, ...]:
-    """Return the stages in the trace of every answered query, in their order.
+    """Return the stages in the trace of every answered query, in the order of the trace.
 
     >>> from branchrank.spec import Branch, Fuse, System
     >>> stages_of(System(name="own", branches=(Branch(kind="bm25"),), fuse=Fuse(cap=30)))
@@ -38,12 +38,12 @@ def stages_of(system: System) -> tuple[str, ...]:
 
 
 def orders_passages(system: System) -> bool:
-    """Whether the passages of all candidates are ordered, so that a section may have several hits."""
+    """Return whether the passages of all candidates are ordered, so that a section may have several hits."""
     return system.passages.order == "scores" and system.returns == "passage"
 
 
 def fits(system: System, stages: Sequence[str]) -> bool:
-    """Whether a query that the system answered can have these stages."""
+    """Return whether an answer of the system can have these stages."""
     walks = any(branch.tree is not None for branch in system.searched)
     fixed = [
         stage
@@ -54,32 +54,32 @@ def fits(system: System, stages: Sequence[str]) -> bool:
 
 
 def last_ranking(system: System) -> str:
-    """The stage whose list the hits are made from."""
+    """Return the stage whose list is the source of the hits."""
     return stages_of(system)[-2]
 
 
 def timed_together(system: System) -> bool:
-    """Whether branches run in parallel, so that the sum of their times may exceed the total."""
+    """Return whether branches run in parallel, so that the sum of their times may exceed the total."""
     return len(system.searched) > 1 and any(branch_kind(branch.kind).waits for branch in system.searched)
 
 
 def depth_of(branch: Branch, k: int) -> int | None:
-    """The maximum length of the branch's list for ``k`` hits; ``None`` if the branch sets its own limit."""
+    """Return the maximum length of a branch's list for ``k`` hits, or ``None`` if its settings limit it."""
     if branch_kind(branch.kind).own_depth:
         return None
     return depth(branch, k)
 
 
 def depth(branch: Branch, k: int) -> int:
-    """The number of entries requested from a branch."""
+    """Return the number of entries requested from a branch."""
     return 2 * k if branch.doubled else branch.top_n
 
 
 def least_hits(system: System, k: int, chunks: int) -> int:
-    """The minimum number of hits of an answered query when ``chunks`` chunks may be returned.
+    """Return the minimum number of hits of an answer, if ``chunks`` chunks may be returned.
 
-    A vector search always returns its nearest chunks. But words may match nothing, a threshold may drop
-    chunks, and several chunks may belong to one section or document.
+    Only a vector search without a threshold always returns its nearest chunks. Several chunks may belong to
+    one section or document, which is then one hit.
     """
     depths = [
         min(chunks, depth(branch, k))
@@ -93,9 +93,9 @@ def least_hits(system: System, k: int, chunks: int) -> int:
 
 
 def most_hits(system: System, k: int) -> int | None:
-    """The maximum number of hits of an answer, for any query; ``None`` if there is no limit.
+    """Return the maximum number of hits of an answer, or ``None`` if there is no limit.
 
-    That is the size of the pool: the sum of the branches' lists, limited by the candidate cap.
+    The maximum is the sum of the lengths of the branches' lists, or the candidate cap if it is smaller.
 
     >>> from branchrank.spec import Branch, Fuse, System
     >>> branches = (Branch(kind="dense", top_n=40), Branch(kind="bm25", top_n=80))
@@ -112,18 +112,18 @@ def most_hits(system: System, k: int) -> int | None:
 
 
 def least_calls(system: System, hits: int) -> int:
-    """The minimum number of LLM calls of an answered query: one, if there is a choice to be made."""
+    """Return the minimum number of LLM calls of an answer (1 if an LLM ranks several hits, else 0)."""
     finals = any(branch.tree is not None and branch.tree.final_by == "llm" for branch in system.searched)
     return int(hits > 1 and (finals or system.rerank.method in ("llm", "pointwise")))
 
 
 def fused_score(system: System, placements: Mapping[str, Placement]) -> float | None:
-    """Compute a hit's score from its ranks; ``None`` if the ranks alone do not determine it."""
+    """Return a hit's score computed from its ranks, or ``None`` if the ranks do not determine the score."""
     averaged = system.group.by == "document" and system.group.aggregate == "avg"
     scored_again = (
         system.rerank.method != "none" or system.rescore.method != "none" or orders_passages(system)
     )
-    # A hit of an expanding branch has its rank in the shortlist, which is not the fused list.
+    # If a branch expands, the rank of a hit is not its rank in the fused list.
     expands = any(branch.expand is not None for branch in system.searched)
     if system.fuse.method not in ("rrf", "none") or averaged or scored_again or expands:
         return None

@@ -1,11 +1,10 @@
 """Token vectors of queries and candidates, for late interaction.
 
 1. The token vectors of a query are computed once per distinct query.
-2. The token vectors of a candidate are read from the index, if it contains them. Otherwise they are computed
-   the first time that a query retrieves the candidate, and cached in the workspace as int8.
-3. If the system searches a store that has the token vectors, such as Qdrant, the store compares them.
-4. Stored and computed vectors have the same precision, so stored int8 vectors give the same scores as
-   computed ones.
+2. The token vectors of a candidate are read from the index. If the index has no token vectors, a candidate's
+   token vectors are computed the first time that a query retrieves it, and cached in the workspace as int8.
+3. If the system searches a store with token vectors, such as Qdrant, the store computes MaxSim.
+4. Computed vectors are rounded to the precision of stored vectors, so that both give the same scores.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from branchrank.systems.tracing import Trace
 
 
 class TokenVectorSource:
-    """The token vectors of one index. Resources that it opens are closed with ``resources``.
+    """The token vectors of one index. The cache is closed with ``resources``.
 
     Without ``open_cache``, candidates are embedded again for each query.
     """
@@ -40,13 +39,13 @@ class TokenVectorSource:
         self._open_cache = open_cache
 
     def check(self) -> None:
-        """Raise :class:`~branchrank.errors.UsageError` when the index's model makes no token vectors."""
+        """Raise :class:`~branchrank.errors.UsageError` if the index's model makes no token vectors."""
         _ = self._embedder, self._index.token_vectors
 
     def maxsim(
         self, query: str, chunks: Sequence[str], trace: Trace, store: MaxSim | None = None
     ) -> dict[str, float]:
-        """MaxSim of a query with each chunk, computed by ``store`` if it is given.
+        """Return the MaxSim of a query with each chunk, computed by ``store`` if given.
 
         Raises the error of :meth:`check`.
         """
@@ -67,7 +66,7 @@ class TokenVectorSource:
         return quantise(self._embedder.embed_query_tokens(query), kept.precision if kept else "int8")
 
     def _query_rows(self, query: str) -> Vectors:
-        """The query's unit rows; if the store was filled from the index, in the index's precision."""
+        """Return the query's unit vectors, in the index's precision if the index has token vectors."""
         if self._index.token_vectors is not None:
             return unit_tokens(self._query(query))
         return self._embedder.embed_query_tokens(query)

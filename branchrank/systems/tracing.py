@@ -1,4 +1,4 @@
-"""The trace of one query: the list and the time of each stage."""
+"""The trace of one query, which has the list and the time of each stage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from branchrank.records import LLMCall, Scored, StageTrace
 
 
 class Trace:
-    """Collects the stages of one query in the order they ran. Times are wall milliseconds."""
+    """Collects the stages of one query, in the order in which they ran. Times are in milliseconds."""
 
     def __init__(self) -> None:
         self.stages: list[StageTrace] = []
@@ -22,7 +22,7 @@ class Trace:
 
     @contextmanager
     def timed(self, stage: str, clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:
-        """Add the block's duration, measured with a clock in seconds, to the time of ``stage``."""
+        """Add the duration of the ``with`` block to the time of ``stage``. ``clock`` returns seconds."""
         started = clock()
         try:
             yield

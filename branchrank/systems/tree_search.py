@@ -1,14 +1,14 @@
-"""Search down the tree from the root: a beam of nodes, chosen at each step by an LLM or lexically.
+"""Beam search of the tree from the root downwards, with nodes chosen by an LLM or lexically.
 
-1. The frontier starts as the root. At each step the children of the frontier are collected; if there are at
-   most ``beam``, all are followed.
-2. A chooser picks up to ``beam`` of them: the LLM from titles, summaries and excerpts, else the lexical
-   score of each child's subtree. The picked nodes are visited and become the frontier.
-3. The walk ends after ``depth`` steps, at the leaves, or when nothing is picked.
-4. Every visited section is a candidate with its own text. The LLM ranks them in a final call, or their
-   own lexical score does. Visited sections that the LLM does not rank follow in lexical order.
+1. The frontier is the list of nodes whose children the next step considers. The first frontier is the root.
+2. Each step picks at most ``beam`` children of the frontier, which become the new frontier. An LLM picks
+   children by titles, summaries and excerpts. Without an LLM, the children are picked by the best lexical
+   score in their subtrees.
+3. The search ends after ``depth`` steps, at the leaves, or if a step picks no node.
+4. The picked sections are the candidates. The candidates are ranked by a final LLM call, or by the lexical
+   score of their own texts. Candidates that the LLM does not rank follow in lexical order.
 
-If the call of a step fails, the step is chosen lexically and the reason is kept.
+If the LLM call of a step fails, nodes are picked lexically, and the reason is recorded.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FINAL_STAGE = "tree final"
 
 
 class TreeSearchResult(Record, frozen=True, kw_only=True):
-    """Visited sections, best first, and how they were obtained.
+    """The picked sections, best first, with the steps and LLM calls of the search.
 
-    Scores are 1, 1/2, 1/3, ... if the LLM ranked, else the nodes' own lexical scores. ``fallbacks`` are texts
-    such as ``"tree step 2: timeout"``.
+    Scores are 1, 1/2, 1/3 and so on if the LLM ranked, else the lexical scores of the nodes' own texts.
+    ``fallbacks`` are texts such as ``"tree step 2: timeout"``.
     """
 
     ranking: tuple[Scored, ...]
@@ -55,8 +55,8 @@ def tree_search(
 ) -> TreeSearchResult:
     """Search the tree for the sections that answer the query.
 
-    ``subtree_scores`` gives the best lexical score in each node's subtree, ``own_scores`` that of each
-    node's own text (absent: 0). Raises what :meth:`Gateway.ask` raises.
+    ``subtree_scores`` returns the best lexical score in each node's subtree. ``own_scores`` has the lexical
+    scores of the nodes' own texts; missing nodes score 0. Raises the errors of :meth:`Gateway.ask`.
     """
     lexical: Chooser = LexicalChooser(settings.beam, subtree_scores)
     chooser = lexical
@@ -85,7 +85,7 @@ def tree_search(
 
 
 def walk(tree: Tree, settings: TreeSearch, choose: Chooser) -> list[TreeStep]:
-    """The steps down from the root."""
+    """Run and return the steps from the root downwards."""
     steps: list[TreeStep] = []
     frontier = [tree.root]
     for number in range(1, settings.depth + 1):
@@ -104,7 +104,7 @@ def walk(tree: Tree, settings: TreeSearch, choose: Chooser) -> list[TreeStep]:
 
 
 def visited(tree: Tree, steps: Sequence[TreeStep]) -> list[Node]:
-    """The picked nodes that have text of their own (folders do not)."""
+    """Return the picked nodes that have their own text, which folders do not have."""
     keys = dict.fromkeys(key for step in steps for key in step.picked)
     return [node for key in keys if (node := tree.node(key)).source]
 
@@ -112,11 +112,11 @@ def visited(tree: Tree, steps: Sequence[TreeStep]) -> list[Node]:
 def _shortlist(
     tree: Tree, steps: Sequence[TreeStep], ranking: Sequence[Scored], limit: int, *, by_llm: bool
 ) -> list[Node]:
-    """The visited sections that the final call sees.
+    """Return the picked sections that the final call shows.
 
-    If an LLM chose the steps, its preference decides and not lexical scores: the first pick of every step
-    comes before any second pick. The first pick of each step, and nodes that were followed without a choice,
-    are kept even above the limit.
+    If an LLM chose the steps, the first picks of all steps come before the second picks. The first pick of
+    each step, and nodes that were followed without a choice, are kept even if they exceed the limit. If the
+    steps were lexical, the sections with the best lexical scores are returned.
     """
     keys = [entry.key for entry in ranking]
     if by_llm:
@@ -133,7 +133,7 @@ def _shortlist(
 def _final(
     nodes: Sequence[Node], query: str, llm: Gateway, context: CallContext
 ) -> tuple[list[str], LLMCall, str | None]:
-    """Rank the shortlist in one call; return the order, the call, and the reason of a failure."""
+    """Rank the nodes in one call. Return the order, the call, and the reason if the call failed."""
     options = [
         Option(id=node.id, heading=node.breadcrumb or node.title, body=node.text)
         for node in shuffled(nodes, query, context)

@@ -1,13 +1,13 @@
 """Steps of the tree search that an LLM chooses.
 
-1. Every child is shown, in pages of ``step_candidates`` children. If the remaining calls are too few for
+1. The children are shown in pages of ``step_candidates`` children. If the remaining calls are too few for
    these pages and the levels below, pages are larger and each child has less text. Children with the lowest
-   lexical scores are left out only if even the titles exceed the model's context.
-2. The LLM picks up to ``beam`` children of each page, or none.
-3. When the pages' picks together exceed the beam, one more call chooses among them. So a child that the LLM
-   ranks first in every call is followed, however wide the tree is.
-4. If a page's call fails, its lexically best children are picked. When the calls are spent, the rest of the
-   search is lexical.
+   lexical scores are omitted only if the titles alone exceed the model's context.
+2. The LLM picks at most ``beam`` children from each page.
+3. If the picks of all pages exceed the beam, one more call chooses among the picks. A child that the LLM
+   ranks first in every call is therefore always followed.
+4. If the call of a page fails, the children with the best lexical scores are picked. After the last call that
+   the settings allow, the rest of the search is lexical.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CONTENTS = 8
 
 
 class LLMChooser:
-    """Picks children by asking an LLM. Use one object per query: it counts the query's calls."""
+    """Picks children with an LLM. Use one object per query, because it counts the calls of the query."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class LLMChooser:
         )
 
     def _pages(self, children: Sequence[Node], step: int) -> list[list[Node]]:
-        """The children in shuffled pages of nearly equal size."""
+        """Return the children in shuffled pages of nearly equal size."""
         count = self._page_count(children, step)
         kept = list(children)
         while True:
@@ -100,16 +100,16 @@ class LLMChooser:
             kept = [self.tree.node(entry.key) for entry in ranked(scores, len(kept) * 3 // 4)]
 
     def _page_count(self, children: Sequence[Node], step: int) -> int:
-        """The number of pages that leaves enough calls for the levels below."""
+        """Return a number of pages that leaves enough calls for the deeper levels of the tree."""
         wanted = math.ceil(len(children) / self.settings.step_candidates)
         height = max(self.tree.height(node.id) for node in children)
         below = min(height, self.settings.depth - step)
         affordable = max(1, self.calls_left - below)
-        # Several pages need one more call, which chooses among the pages' picks.
+        # Several pages need one more call, to choose among the picks of all pages.
         return wanted if wanted == 1 or wanted + 1 <= affordable else max(1, affordable - 1)
 
     def _merged(self, picks: Sequence[Sequence[Node]]) -> list[Node]:
-        """The pages' picks by rank within the page, ties by lexical score, then id."""
+        """Return the picks of all pages by rank within the page, ties by lexical score, then id."""
         placed = [(rank, node) for page in picks for rank, node in enumerate(page)]
         if len(picks) == 1:
             return [node for _, node in placed]
@@ -131,7 +131,7 @@ class LLMChooser:
         return ask_pages(self.llm, options, task, self.context)
 
     def _option(self, node: Node) -> Option:
-        """A child as the LLM sees it: its summary or the start of its text, and its children's titles."""
+        """Return an option with a child's summary (or the start of its text) and its children's titles."""
         about = excerpt(node.summary, _SUMMARY_CHARS) or excerpt(node.text, _EXCERPT_CHARS)
         titles = "; ".join(child.title for child in self.tree.children(node.id)[:_CONTENTS])
         contents = f"Contains: {excerpt(titles, _CONTENTS_CHARS)}" if titles else ""

@@ -1,4 +1,4 @@
-"""One step of a tree search, and its lexical chooser."""
+"""A step of the tree search, and the chooser that picks nodes by lexical scores."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from branchrank.records import LLMCall, Node, Record
 
 Scorer = Callable[[Sequence[Node]], Mapping[str, float]]
 
-#: Prompt budget of one call of the tree search.
+#: Maximum tokens of one LLM call of the tree search, prompt and reply together.
 CONTEXT_TOKENS = 8000
 
 
 class TreeStep(Record, frozen=True, kw_only=True):
-    """One step down: the nodes shown in each call, the picked nodes (best first), and who picked them.
+    """One step of the tree search, with the nodes shown in each call and the picked nodes, best first.
 
-    ``fallback`` gives the reason if the LLM failed and the step, or one of its pages, was chosen lexically.
+    ``by`` is ``"all"`` if all children were followed without a choice. ``fallback`` is the reason if an LLM
+    call failed and the step, or one of its pages, was chosen lexically.
     """
 
     shown: tuple[tuple[str, ...], ...]
@@ -28,13 +29,13 @@ class TreeStep(Record, frozen=True, kw_only=True):
 
 
 class Chooser(Protocol):
-    """Picks the children to follow; ``step`` counts from 1."""
+    """A function that picks the children to follow. ``step`` is counted from 1."""
 
     def __call__(self, children: Sequence[Node], step: int) -> TreeStep: ...
 
 
 class LexicalChooser:
-    """Follows the children whose subtrees have the best lexical scores above 0."""
+    """Picks the children whose subtrees have the best lexical scores above 0."""
 
     def __init__(self, beam: int, subtree_scores: Scorer) -> None:
         self.beam = beam

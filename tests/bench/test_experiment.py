@@ -188,7 +188,7 @@ chunk_tokens = 1
         "inherits from itself: b -> c -> b",
         "[systems.itself] inherits from itself",
         "[systems.local] Expected `int` >= 1",
-        "'asking' asks for an LLM but names no endpoint",
+        "'asking' uses an LLM, but has no endpoint",
         "[systems.pageindex] there is no branch 'dense'; choose from tree",
         "'mixed' fuses chunks with nodes",
         "runs on the index 'absent'",

@@ -113,9 +113,9 @@ def test_the_report_calls_means_and_judged_documents_by_their_names(run: Run) ->
     relevant = {item.source_file for question in run.asked for item in question.gold}
     assert f"4 systems; {len(relevant)} relevant documents; split test" in text
     assert "Means over the 24 questions with an answer, with 95% intervals" in text
-    assert "Graded: hits count as they were judged" in text
-    assert "24 questions, each a cluster of its own." in text
-    assert "What the first five hits cost, over the 24 questions with an answer:" in text
+    assert "hits count with the grade of their judgement" in text
+    assert "The test has 24 questions and no clusters." in text
+    assert "Size of the first five hits, over the 24 questions with an answer:" in text
     for words in ("Hit rates", "Strict", "Relaxed", "gold on", "gold source", "span precision", "same page"):
         assert words not in text, words
 
@@ -173,11 +173,11 @@ def test_the_defaults_need_no_model(home: Path, tmp_path: Path) -> None:
 
 def test_mistakes_are_said_before_any_work(home: Path, tmp_path: Path) -> None:
     for words, message in (
-        (("--predictor", "dense"), "system 'dense' searches by vectors, and the index has no vectors"),
+        (("--predictor", "dense"), "system 'dense' searches with vectors, but the index has no vectors"),
         (("--predictor", "bm52"), "did you mean `bm25`?"),
         (("-m", "nDCG@0"), "needs a cutoff of at least 1"),
         (("--baseline", "dense"), "the baseline 'dense' is not among the predictors bm25"),
-        (("--split", "dev"), "there is no split 'dev'"),
+        (("--split", "dev"), "has no split 'dev'"),
     ):
         result = invoke("beir", "run", home / "tiny", "--data-dir", tmp_path / "data", *words)
         assert result.exit_code in (2, 3), result.output

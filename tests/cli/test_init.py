@@ -62,7 +62,7 @@ def test_the_gold_is_noticed_when_its_lines_change() -> None:
     lines = page.read_text().splitlines()
     lines[question["answer_line_start"] - 1] += " Edited."
     page.write_text("\n".join(lines) + "\n")
-    assert "have changed since they were anchored" in invoke("questions", "check").output
+    assert "have changed since the question was anchored" in invoke("questions", "check").output
 
 
 def test_the_printed_commands_work_in_their_order(project: Path) -> None:

@@ -192,7 +192,7 @@ def test_a_model_without_an_endpoint_is_refused(project: Path, tmp_path: Path, p
         with Workspace.open(project / "data", settings={"pageindex.model": "m"}) as workspace:
             result = invoke("retrieve", *data, QUESTION, "--predictor", "local")
             assert result.exit_code == 0
-            with pytest.raises(Exception, match="no endpoint"):
+            with pytest.raises(Exception, match="no LLM endpoint"):
                 workspace.search(QUESTION, "pageindex")
         return
     result = invoke(*words[door], f"--{part}-model", "qwen")

@@ -121,4 +121,4 @@ def test_a_replay_without_a_server_gives_every_figure(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "every figure is as written down" in done.stdout
+    assert "every figure is reproduced" in done.stdout

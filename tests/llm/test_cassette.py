@@ -134,7 +134,7 @@ def test_keys_are_taken_out_of_what_is_stored(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named_with_the_way_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="no cassette") as caught:
+    with pytest.raises(ArtifactError, match="does not exist") as caught:
         Cassette(tmp_path / "none", readonly=True)
     assert "--llm-record" in caught.value.remedy
 

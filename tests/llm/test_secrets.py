@@ -86,7 +86,7 @@ def test_an_endpoint_is_shown_without_credentials() -> None:
     "url", ["", "localhost:8080", "file:///etc/passwd", "http://", "ftp://key-1234@host/"]
 )
 def test_what_is_no_endpoint_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="not an endpoint") as caught:
+    with pytest.raises(UsageError, match="is not the URL of an LLM endpoint") as caught:
         Endpoint(url)
     assert "key-1234" not in str(caught.value)
 

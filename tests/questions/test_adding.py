@@ -82,8 +82,8 @@ def test_a_path_from_here_is_the_file_below_the_corpus(
         (("--source", "brewing.md", "--lines", "7"), 3, "did you mean `guide/brewing.md`?"),
         (("--source", "../x.md", "--lines", "7"), 3, "the corpus has no file"),
         (("--source", "install.rst", "--lines", "7-9999"), 3, "lines 7-9999 are not in install.rst"),
-        (("--source", "install.rst", "--lines", "9-7"), 2, "'9-7' names no lines"),
-        (("--source", "install.rst", "--lines", "0"), 2, "'0' names no lines"),
+        (("--source", "install.rst", "--lines", "9-7"), 2, "'9-7' is not a line number"),
+        (("--source", "install.rst", "--lines", "0"), 2, "'0' is not a line number"),
         (("--source", "install.rst"), 2, "each --source needs one --lines"),
         ((*GOLD, "--quote", "not there at all"), 3, "the quote is not in lines 7-8"),
         ((*GOLD, "--unanswerable"), 2, "cannot be given together"),
@@ -139,7 +139,7 @@ def test_on_a_terminal_a_passage_is_searched_taken_and_narrowed(project: Path, t
         terminal.send(b"how hot is green tea\r")
         assert terminal.read_until(lambda: b"Lines that answer it" in terminal.output)
         terminal.send(b"none\r")
-        assert terminal.read_until(lambda: b"'none' names no lines" in terminal.output)
+        assert terminal.read_until(lambda: b"'none' is not a line number" in terminal.output)
         terminal.send(b"7\r")
         assert terminal.read_until(lambda: terminal.process.poll() is not None)
     finally:

@@ -96,7 +96,7 @@ def test_edited_lines_are_noticed_although_the_quote_still_lies_in_them() -> Non
     question = anchored(item(3, 4, "port 8080"))
     edited = {"ports.md": [*PAGE[:3], "unless you configure another.", *PAGE[4:]]}
     assert [problem.message for problem in check_anchors([question], edited)] == [
-        "lines 3-4 of ports.md have changed since they were anchored"
+        "lines 3-4 of ports.md have changed since the question was anchored"
     ]
     mended, moved, _ = reanchor([question], edited)
     assert len(moved) == 1
@@ -139,7 +139,7 @@ def test_equal_passages_in_other_files_move_nothing() -> None:
     corpus = {"ports.md": ["# Ports"], "a.md": [PAGE[7]], "b.md": [PAGE[7]]}
     mended, moved, problems = reanchor([question], corpus)
     assert (mended, moved) == ([question], [])
-    assert "it has no quote to look for" in problems[0].message
+    assert "the gold has no quote that could be searched" in problems[0].message
 
 
 def test_without_a_digest_a_paragraph_that_moved_down_is_found_by_its_quote() -> None:
@@ -173,7 +173,7 @@ def test_the_own_file_is_preferred_to_another() -> None:
     ("gold", "reason"),
     [
         (item(1, 1, "port 9090"), "the quote is not in the corpus"),
-        (item(1, 99), "it has no quote to look for"),
+        (item(1, 99), "the gold has no quote that could be searched"),
         (item(5, 5, "s"), "the quote is at "),
     ],
 )

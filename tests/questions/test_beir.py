@@ -311,9 +311,9 @@ def test_odd_judgements_are_noted(tmp_path: Path) -> None:
     assert [question.id for question in made.questions] == ["q1"]
     assert len(made.questions[0].gold) == 2
     assert made.notes == [
-        "query 'nobody' is judged but not in queries.jsonl",
+        "query 'nobody' of the qrels is not in queries.jsonl",
         "query 'q1': 1 relevant documents are not in the corpus",
-        "query 'q2' has no relevant document and is left out",
+        "query 'q2' has no relevant document and is ignored",
     ]
 
 
@@ -322,10 +322,10 @@ def test_splits_that_are_missing_or_empty_are_refused(tmp_path: Path) -> None:
     with pytest.raises(QuestionError, match="no split 'dev'") as caught:
         beir_questions(folder, "dev")
     assert "test" in caught.value.remedy
-    with pytest.raises(QuestionError, match="judges no query"):
+    with pytest.raises(QuestionError, match="has no relevant document for any query"):
         beir_questions(folder, "test")
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\n")
-    with pytest.raises(InputError, match=":2: 2 columns"):
+    with pytest.raises(InputError, match=":2: the line has 2 columns"):
         beir_questions(folder, "test")
 
 

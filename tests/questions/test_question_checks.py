@@ -83,8 +83,8 @@ def test_duplicates_by_text_and_by_words(workspace: WorkspaceFolder) -> None:
         ask("f", "must matcha be stirred?"),
     )
     assert [(each.question_id, each.message) for each in result.findings] == [
-        ("b", "question 'b' asks the same as 'a'"),
-        ("c", "question 'c' asks in the same words as 'a'"),
+        ("b", "question 'b' has the same text as question 'a'"),
+        ("c", "question 'c' has the same words as question 'a'"),
     ]
 
 
@@ -113,7 +113,7 @@ def run_check(workspace: WorkspaceFolder, *questions: Question) -> tuple[int, st
 def test_warnings_leave_the_exit_code_alone(workspace: WorkspaceFolder) -> None:
     code, output = run_check(workspace, ask("a", "choosing temperatures"), ask("b", "oolong heat"))
     assert code == 0
-    assert "warning: question 'a' is worded as the heading of its gold" in output
+    assert "warning: question 'a' has the same words as the heading of its gold" in output
     assert "all gold is right; 1 warnings" in output
     assert "1 of 5 documents" in output
 

@@ -49,18 +49,21 @@ WRONG = {
     "empty id": (line(id=" "), "must not be empty"),
     "empty question": (line(question=""), "must not be empty"),
     "a number for a question": (line(question=7), "Expected `str`, got `int`"),
-    "no gold": (line(source_file=...), "no gold: give `source_file`, or say `answerable: false`"),
-    "gold and unanswerable": (line(answerable=False), "has gold, but says"),
-    "one line number": (line(answer_line_end=...), "belong together"),
-    "lines backwards": (line(answer_line_start=3), "3..2 are not a span"),
-    "line 0": (line(answer_line_start=0), "0..2 are not a span"),
+    "no gold": (line(source_file=...), "no gold: add `source_file`, or set `answerable` to false"),
+    "gold and unanswerable": (line(answerable=False), "has gold and `answerable: false`"),
+    "one line number": (line(answer_line_end=...), "or neither"),
+    "lines backwards": (line(answer_line_start=3), "3..2 are not valid"),
+    "line 0": (line(answer_line_start=0), "0..2 are not valid"),
     "a fraction of a line": (line(answer_line_start=1.5), "answer_line_start"),
     "neither lines nor quote": (
         line(answer_line_start=..., answer_line_end=...),
-        "needs lines or an `answer_quote`",
+        "needs line numbers or an `answer_quote`",
     ),
     "unknown level": (line(gold_level="page"), "Invalid enum value 'page'"),
-    "wrong alternate": (line(alternates=[{"source_file": "b.md"}]), "needs lines or an `answer_quote`"),
+    "wrong alternate": (
+        line(alternates=[{"source_file": "b.md"}]),
+        "needs line numbers or an `answer_quote`",
+    ),
     "wrong excluded span": (line(excluded_spans=[{"source_file": "b.md"}]), "line_start"),
 }
 
@@ -80,7 +83,7 @@ def test_every_wrong_line_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(QuestionError) as caught:
         loaded(tmp_path, b"nope\n" + line() + line() + line(id="b", question=""))
     assert [part.split(": ")[0][-1] for part in caught.value.message.splitlines()] == ["1", "3", "4"]
-    assert "the id 'a' is used before" in caught.value.message
+    assert "an earlier line has the same id 'a'" in caught.value.message
 
 
 def test_of_many_wrong_lines_ten_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
@@ -92,7 +95,7 @@ def test_of_many_wrong_lines_ten_are_shown_and_the_rest_counted(tmp_path: Path) 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n"])
 def test_a_file_without_questions_is_an_error(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(QuestionError, match="holds no questions"):
+    with pytest.raises(QuestionError, match="has no questions"):
         loaded(tmp_path, content)
 
 
@@ -131,7 +134,7 @@ def test_an_id_is_made_from_the_question_and_its_files(tmp_path: Path) -> None:
     first, moved, other, elsewhere = (loaded(tmp_path, each)[0].id for each in lines)
     assert first == moved
     assert len({first, other, elsewhere}) == 3
-    with pytest.raises(QuestionError, match="same question about the same files"):
+    with pytest.raises(QuestionError, match="question and its gold files are the same"):
         loaded(tmp_path, lines[0] + lines[1])
 
 
@@ -210,7 +213,7 @@ def test_the_sample_is_that_of_every_release() -> None:
 
 def test_all_questions_are_drawn_by_size_0_and_too_large_a_sample_is_refused() -> None:
     assert len(sample_questions(many(4), 0, 1)) == 4
-    with pytest.raises(QuestionError, match="a sample of 5 from 4 questions") as caught:
+    with pytest.raises(QuestionError, match="a sample of 5 questions is not possible") as caught:
         sample_questions(many(4), 5, 1)
     assert "--sample-size 4" in caught.value.remedy
 

@@ -168,7 +168,10 @@ def test_queries_that_nobody_judged_change_nothing(folder: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("q1 Q0 d1 1 0.5", "bad.run:2: 5 columns; a line is `query Q0 document rank score tag`"),
+        (
+            "q1 Q0 d1 1 0.5",
+            "bad.run:2: the line has 5 columns, but must be `query Q0 document rank score tag`",
+        ),
         ("q1 Q0 d1 1 high x", "bad.run:2: 'high' is not a number"),
         ("q0 Q0 d1 2 1 x", "bad.run:2: the document 'd1' occurs twice for the query 'q0'"),
     ],

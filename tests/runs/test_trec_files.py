@@ -144,7 +144,7 @@ def test_tab_separated_qrels_with_a_header(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["1 Q0 a 1 0.5"], ":1: 5 columns"),
+        (["1 Q0 a 1 0.5"], ":1: the line has 5 columns"),
         (["1 Q0 a 1 0.5 x", "1 Q0 b 2 nan x"], ":2: 'nan' is not a number"),
         (["1 Q0 a 1 inf x"], ":1: 'inf' is not a number"),
         (["1 Q0 a 1 best x"], ":1: 'best' is not a number"),
@@ -168,7 +168,7 @@ def test_unreadable_and_empty_files_are_errors(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not UTF-8"):
         read_trec(tmp_path / "binary")
-    with pytest.raises(InputError, match="judges nothing"):
+    with pytest.raises(InputError, match="has no judgements"):
         read_qrels(write(tmp_path / "empty"))
     with pytest.raises(InputError, match=r"'1\.5' is not a whole number"):
         read_qrels(write(tmp_path / "qrels", "1 0 a 1.5"))

@@ -16,18 +16,27 @@ BM25 = Branch(kind="bm25")
     [
         ({"branches": ()}, "no branches"),
         ({"branches": (Branch(kind="nothing"),)}, "unknown branch"),
-        ({"branches": (Branch(kind="fts5", unit="node"),)}, "asks fts5 for nodes: it finds chunks"),
-        ({"branches": (Branch(kind="tree", unit="chunk", tree=TreeSearch()),)}, "asks tree for chunks"),
+        (
+            {"branches": (Branch(kind="fts5", unit="node"),)},
+            "has a branch fts5 with the unit node, which must be chunk",
+        ),
+        (
+            {"branches": (Branch(kind="tree", unit="chunk", tree=TreeSearch()),)},
+            "has a branch tree with the unit chunk",
+        ),
         ({"branches": (Branch(kind="tree", unit="node"),)}, "needs `tree` settings"),
         ({"branches": (Branch(kind="bm25", threshold=0.5),)}, "`threshold` is a distance between vectors"),
-        ({"branches": (Branch(kind="bm25", unit="node", expand=Expand()),)}, "expands nodes"),
-        ({"branches": (Branch(kind="dense", weight=0.0),)}, "no branch of a weight above 0"),
-        ({"branches": (DENSE, Branch(kind="bm25", unit="node"))}, "give every branch one unit"),
+        ({"branches": (Branch(kind="bm25", unit="node", expand=Expand()),)}, "expands over the tree"),
+        ({"branches": (Branch(kind="dense", weight=0.0),)}, "only branches with weight 0"),
+        ({"branches": (DENSE, Branch(kind="bm25", unit="node"))}, "give all branches the same unit"),
         ({"branches": (BM25, BM25)}, "has the branch bm25(chunks) twice"),
-        ({"branches": (DENSE, BM25), "fuse": Fuse(method="none")}, "fuses 2 branches by the method none"),
-        ({"branches": (DENSE,), "rerank": Rerank(method="llm")}, "names no endpoint"),
-        ({"branches": (DENSE,), "rerank": Rerank(method="cross-encoder")}, "names no model"),
-        ({"branches": (Branch(kind="bm25", unit="node"),), "group": Group(by="document")}, "groups nodes"),
+        ({"branches": (DENSE, BM25), "fuse": Fuse(method="none")}, "has 2 branches, but fuse.method"),
+        ({"branches": (DENSE,), "rerank": Rerank(method="llm")}, "has no endpoint"),
+        ({"branches": (DENSE,), "rerank": Rerank(method="cross-encoder")}, "has no model"),
+        (
+            {"branches": (Branch(kind="bm25", unit="node"),), "group": Group(by="document")},
+            "groups by document",
+        ),
     ],
 )
 def test_an_impossible_system_is_described(slots: dict[str, object], words: str) -> None:

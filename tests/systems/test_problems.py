@@ -18,36 +18,36 @@ from branchrank.systems.checks import problems
 from branchrank.systems.engine import Engine
 
 WRONG = {
-    '{ kind = "fts5", unit = "node" }': "asks fts5 for nodes: it finds chunks",
-    '{ kind = "bm25", unit = "span" }': "asks bm25 for spans: it finds chunks or nodes",
-    '{ kind = "tree", unit = "chunk", tree = {} }': "asks tree for chunks: it finds nodes",
+    '{ kind = "fts5", unit = "node" }': "has a branch fts5 with the unit node, which must be chunk",
+    '{ kind = "bm25", unit = "span" }': "has a branch bm25 with the unit span, which must be chunk or node",
+    '{ kind = "tree", unit = "chunk", tree = {} }': "has a branch tree with the unit chunk, which must be",
     '{ kind = "tree", unit = "node" }': "needs `tree` settings",
     '{ kind = "dense", tree = {} }': "`tree` settings belong to a branch of kind tree",
     '{ kind = "bm25", threshold = 0.5 }': "`threshold` is a distance between vectors",
-    '{ kind = "bm25", unit = "node", expand = {} }': "expands nodes",
+    '{ kind = "bm25", unit = "node", expand = {} }': "expands over the tree",
     '{ kind = "densee" }': "did you mean `dense`?",
     '{ kind = "grep", options = { rank = "bm25" } }': "grep has no option 'rank'",
     '{ kind = "bm25", options = { k1 = 0.9 } }': "bm25 has no option 'k1'",
     '{ kind = "tree", unit = "node", tree = {}, threshold = 0.5 }': "`threshold` is a distance",
     '{ kind = "grep", options = { ranking = "best" } }': "option ranking is one of none, bm25",
-    '{ kind = "dense", weight = 0.0 }': "no branch of a weight above 0",
+    '{ kind = "dense", weight = 0.0 }': "only branches with weight 0",
     '{ kind = "dense" }, { kind = "bm25", unit = "node" }': "fuses chunks with nodes",
     '{ kind = "dense", expand = {} }, { kind = "bm25" }': "fuses chunks with nodes",
     '{ kind = "dense" }, { kind = "dense", top_n = 5 }': "has the branch dense(chunks) twice",
     "": "has no branches",
 }
 SLOTS = {
-    'branches = [{ kind = "dense" }, { kind = "bm25" }]\nfuse.method = "none"': "fuses 2 branches",
-    'branches = [{ kind = "dense" }]\npassages.order = "scores"': "but ranks chunks",
-    'branches = [{ kind = "grep", expand = {} }]\npassages.order = "scores"': "no branch ranks",
-    'branches = [{ kind = "dense" }, { kind = "grep" }]\nfuse.method = "score"': "fuses grep by score",
-    'branches = [{ kind = "tree", unit = "node", tree = {} }]\nfuse.method = "score"': "fuses tree by score",
+    'branches = [{ kind = "dense" }, { kind = "bm25" }]\nfuse.method = "none"': "has 2 branches",
+    'branches = [{ kind = "dense" }]\npassages.order = "scores"': "but its unit is chunk",
+    'branches = [{ kind = "grep", expand = {} }]\npassages.order = "scores"': "no branch with vectors",
+    'branches = [{ kind = "dense" }, { kind = "grep" }]\nfuse.method = "score"': "grep has no scores",
+    'branches = [{ kind = "tree", unit = "node", tree = {} }]\nfuse.method = "score"': "tree has no scores",
     'branches = [{ kind = "grep", unit = "span" }]\nrerank.method = "cross-encoder"\n'
     'rerank.cross_encoder = "m"': "reranks spans",
-    'branches = [{ kind = "dense" }]\nrerank.method = "cross-encoder"': "cross-encoder but names no model",
-    'branches = [{ kind = "dense" }]\nrerank.method = "llm"': "names no endpoint",
-    'branches = [{ kind = "bm25", unit = "node" }]\ngroup.by = "document"': "groups nodes by document",
-    'branches = [{ kind = "bm25", unit = "node" }]\nrescore.method = "maxsim"': "rescores nodes by maxsim",
+    'branches = [{ kind = "dense" }]\nrerank.method = "cross-encoder"': "cross-encoder, but has no model",
+    'branches = [{ kind = "dense" }]\nrerank.method = "llm"': "has no endpoint",
+    'branches = [{ kind = "bm25", unit = "node" }]\ngroup.by = "document"': "groups by document",
+    'branches = [{ kind = "bm25", unit = "node" }]\nrescore.method = "maxsim"': "rescores by maxsim",
 }
 CASES = {f"branches = [{branches}]": said for branches, said in WRONG.items()} | SLOTS
 
@@ -82,7 +82,7 @@ def test_every_problem_is_reported_at_once(project: Path) -> None:
     )
     with Workspace.open(project / "data") as workspace, pytest.raises(UsageError) as error:
         workspace.search("tea", system)
-    for said in ("asks fts5 for nodes", "`threshold`", "'nope'", "cross-encoder"):
+    for said in ("branch fts5 with the unit node", "`threshold`", "'nope'", "cross-encoder"):
         assert said in error.value.message
 
 

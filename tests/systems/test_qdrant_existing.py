@@ -429,7 +429,7 @@ def test_the_multivectors_of_an_existing_collection_are_compared_there(
 def test_multivectors_of_another_model_are_refused(project: Path, server: FakeQdrant, tmp_path: Path) -> None:
     made = MODEL.embed_documents_and_tokens(TEXTS).tokens
     flags = with_tokens("server", tmp_path, server, [each[:, ::-1] for each in made])
-    with pytest.raises(ArtifactError, match="not made of the token vectors") as caught:
+    with pytest.raises(ArtifactError, match="does not contain the token vectors") as caught:
         late_hits(project, flags)
     assert "--embedder" in caught.value.remedy
 

@@ -1,7 +1,8 @@
-"""Branch kinds: named objects that turn a query into a ranked list.
+"""Branch kinds, which turn a query into a ranked list.
 
-Built-in kinds are the modules beside this file. A package adds its own through the entry point group
-``branchrank.branches``: the entry's name is the kind's name, its value a :class:`BranchKind`.
+Each built-in kind is in a module of this folder. A package adds a kind with an entry point in the group
+``branchrank.branches``. The name of the entry point is the name of the kind, and its value is a
+:class:`BranchKind`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = [
 
 ENTRY_POINTS = "branchrank.branches"
 
-#: Name -> the location of its object; the module is imported when a system first names the kind.
+#: The module and the object of each built-in kind, by name. A module is imported on first use.
 BUILTIN_KINDS = {
     "dense": "vectors:DENSE",
     "bm25": "words:BM25",
@@ -50,14 +51,17 @@ BUILTIN_KINDS = {
 
 
 def kind_names() -> tuple[str, ...]:
-    """The kinds that can be named: the built-in ones, then those of installed packages."""
+    """Return the names of the built-in branch kinds, then those of installed packages."""
     installed = (entry.name for entry in entry_points(group=ENTRY_POINTS))
     return tuple(dict.fromkeys([*BUILTIN_KINDS, *installed]))
 
 
 @cache
 def branch_kind(name: str) -> BranchKind:
-    """The kind of this name. Raises :class:`UsageError` when there is none or it cannot be imported."""
+    """Return the branch kind called ``name``.
+
+    Raises :class:`UsageError` if the name is unknown or the kind can't be imported.
+    """
     if name in BUILTIN_KINDS:
         module, _, attribute = BUILTIN_KINDS[name].partition(":")
         found: BranchKind = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
@@ -73,7 +77,7 @@ def branch_kind(name: str) -> BranchKind:
         if not isinstance(made, BranchKind):
             raise UsageError(
                 f"the branch kind {name!r} ({entry.value}) is a {type(made).__name__}, not a BranchKind",
-                remedy="make its entry point name an instance of branchrank.systems.branches.BranchKind",
+                remedy="point the entry point at an instance of branchrank.systems.branches.BranchKind",
             )
         return made
     raise UsageError(
@@ -83,5 +87,5 @@ def branch_kind(name: str) -> BranchKind:
 
 
 def label(branch: Branch) -> str:
-    """The branch's name in traces and hits, such as ``dense(chunks)`` or ``grep``."""
+    """Return the branch's name in traces and hits, such as ``dense(chunks)`` or ``grep``."""
     return branch_kind(branch.kind).label(branch.unit)

@@ -1,4 +1,4 @@
-"""``fts5``: keyword search in the SQLite file of the index."""
+"""The branch kind ``fts5``, a keyword search in the SQLite file of the index."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Fts5Kind(BranchKind):
-    """SQLite FTS5 over the chunks. Scores are in 0..1, exact matches first."""
+    """A search of the chunks with SQLite FTS5. Scores are in 0..1, and exact matches come first."""
 
     name = "fts5"
     scale = "open"
 
     def open(self, opening: Opening) -> Search:
-        """Open the index's SQLite file, which is created on first use."""
+        """Open the SQLite file of the index. The file is created on first use."""
         table = _table(opening)
 
         def search(lookup: Lookup) -> BranchResult:
@@ -31,7 +31,7 @@ class Fts5Kind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """FTS5's BM25 scores: the keyword scores are not used, since the best ones are all close to 1."""
+        """Score with FTS5's BM25, since the best keyword scores are all close to 1."""
         table = _table(opening)
         return lambda lookup, keys: table.bm25(_words(lookup), keys)
 

@@ -1,4 +1,8 @@
-"""``grep``: the lines that hold the query's words, as passages of the files or as the chunks they overlap."""
+"""The branch kind ``grep``, which finds the lines that contain words of the query.
+
+The results are passages of the files (unit ``span``) or the chunks that overlap these passages (unit
+``chunk``).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ RANKINGS: tuple[Ranking, ...] = ("none", "bm25")
 
 
 class GrepKind(BranchKind):
-    """ripgrep over the indexed files. The option ``ranking`` replaces ``[grep] ranking``."""
+    """A search of the indexed files with ripgrep. The option ``ranking`` overrides ``[grep] ranking``."""
 
     name = "grep"
     units = ("chunk", "span")
@@ -24,14 +28,14 @@ class GrepKind(BranchKind):
     options = ("ranking",)
 
     def problems(self, branch: Branch) -> list[str]:
-        """The option ``ranking`` has few values."""
+        """Check the value of the option ``ranking``."""
         found = super().problems(branch)
         if branch.options.get("ranking", "none") not in RANKINGS:
-            found.append(f"grep's option ranking is one of {', '.join(RANKINGS)}")
+            found.append(f"the value of grep's option ranking is one of {', '.join(RANKINGS)}")
         return found
 
     def open(self, opening: Opening) -> Search:
-        """Return the search over the files of the index."""
+        """Return the function that searches the files of the index."""
         settings = opening.settings.part(GrepSettings)
         index = opening.index
         grep = Grep(
@@ -53,7 +57,7 @@ class GrepKind(BranchKind):
 
 
 class ChunksBySource(Mapping[str, Sequence[Chunk]]):
-    """The chunks of each source in the order of the file, read when they are asked for."""
+    """The chunks of each source, in the order of the file. Chunks are read from the index at each access."""
 
     def __init__(self, index: Index) -> None:
         self._chunks = index.chunks

@@ -1,11 +1,11 @@
-"""The interface of a branch kind, and the objects that it gets.
+"""The interface of a branch kind, with the records that it receives and returns.
 
-1. The engine opens a kind once, when a system that names it is first run: :meth:`BranchKind.open` gets the
-   index, the corpus's folder and the settings, and returns a search function. What it opens is closed with
-   the engine.
-2. For each query the engine calls that function with a :class:`Lookup`. It returns a :class:`BranchResult`
-   whose entries are best first, ties by key. It may return more than ``n`` entries, or entries that the
-   query excludes: the engine removes both.
+1. The engine opens a branch kind once, the first time that it runs a system with this kind.
+   :meth:`BranchKind.open` receives the index, the folder of the corpus and the settings, and returns a search
+   function. Resources that the kind opens are closed with the engine.
+2. The engine calls the search function with a :class:`Lookup` for each query. The function returns a
+   :class:`BranchResult`, sorted by score, ties by key. The result may have more than ``n`` entries, or
+   entries that the query excludes. The engine removes superfluous and excluded entries.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ T = TypeVar("T")
 class BranchResult(NamedTuple):
     """One branch's answer to one query.
 
-    ``matched`` maps keys to the line numbers that matched, ``notes`` to how the score came about.
-    ``found`` is the number of matches before any cut (``None``: the number of entries). ``notices`` are for
-    the reader of the answer; ``incomplete`` says why a part of the corpus was not searched, and is empty
-    otherwise.
+    ``matched`` maps keys to the line numbers that matched. ``notes`` maps keys to explanations of the score.
+    ``found`` is the number of matches before the list was cut, or ``None`` for an uncut list. ``notices`` are
+    messages for the user. ``incomplete`` is the reason why a part of the corpus was not searched, or empty.
     """
 
     ranking: Sequence[Scored]
@@ -47,7 +46,7 @@ class BranchResult(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """A query for one branch: with the number of entries requested, and the index's shared lookups."""
+    """A query for one branch, with the number ``n`` of requested entries and the lookups in the index."""
 
     query: Query
     branch: Branch
@@ -60,12 +59,13 @@ Search = Callable[[Lookup], BranchResult]
 
 
 Scores = Callable[[Lookup, Sequence[str]], Mapping[str, float]]
-#: MaxSim of a query's token vectors, float32 ``(tokens, d)``, with chunks; those without tokens are left out.
+#: A function from a query's token vectors, float32 ``(tokens, d)``, and chunks to the MaxSim of each chunk.
+#: Chunks without token vectors are missing in the result.
 MaxSim = Callable[[Vectors, Sequence[str]], Mapping[str, float]]
 
 
 class Opening:
-    """The objects that a kind uses to open its search. ``resources`` is closed with the engine."""
+    """The objects with which a branch kind opens its search. ``resources`` is closed with the engine."""
 
     def __init__(self, index: Index, corpus_root: Path, settings: Resolved, resources: ExitStack) -> None:
         self.index = index
@@ -75,7 +75,7 @@ class Opening:
         self._shared: dict[Hashable, Any] = {}
 
     def shared(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return an object that several kinds use; it is made once per engine."""
+        """Return an object that several branch kinds share. The object is made once per engine."""
         if key not in self._shared:
             self._shared[key] = make()
         made: T = self._shared[key]
@@ -83,17 +83,24 @@ class Opening:
 
 
 class BranchKind:
-    """A kind of branch. Subclass it, set the attributes, and define :meth:`open`.
+    """Base class of branch kinds. A subclass sets the attributes and defines :meth:`open`.
 
-    ``units`` are what its entries can be: chunk ids, node ids, or spans (``source:first-last``).
-    ``needs_vector``: it searches with the query's vector. ``waits``: it waits for a process or a server, so
-    it runs beside the other branches. ``ranks_by`` says which evidence selects the passage of a section that
-    the branch found. ``remembered``: equal queries have equal results, so a run computes each once.
-    ``own_depth``: its settings bound its list, not ``top_n``. ``fills``: it returns as many entries as it is
-    asked for while the index has them. ``options`` are the names of the options that it takes. ``scale`` says
-    how score fusion takes its scores: ``fixed`` ones (a cosine) as they are, ``open`` ones (at least 0,
-    without a maximum) as a share of the query's best, and ``none`` not at all. ``keeps_tokens``: its store
-    can hold token vectors, of spans too (:meth:`open_maxsim`).
+    - ``name`` is the name of the kind in a system.
+    - ``units`` are the possible units of the result, which are chunk ids, node ids or spans
+      (``source:first-last``).
+    - ``needs_vector`` is true if the branch searches with the query's vector.
+    - ``waits`` is true if the branch waits for a process or a server, so that the engine should run the
+      branches of a system in parallel.
+    - ``ranks_by`` is the evidence with which the best passage of a found section is chosen.
+    - ``remembered`` is true if equal queries always have equal results, so that the engine may reuse them.
+    - ``own_depth`` is true if the length of the list is limited by the kind's settings instead of ``top_n``.
+    - ``fills`` is true if the list always has the requested length, unless the index has fewer entries.
+    - ``scale`` is the kind of scores for score fusion. ``fixed`` scores, such as a cosine, are not scaled.
+      ``open`` scores have no maximum, and are divided by the best score of the query. Kinds with ``none``
+      can't be fused by score.
+    - ``keeps_tokens`` is true if the kind's store can contain token vectors (:meth:`open_maxsim`).
+    - ``shows_unit`` is true if the label includes the unit, as in ``dense(chunks)``.
+    - ``options`` are the names of the kind's options.
     """
 
     name: str = ""
@@ -110,30 +117,30 @@ class BranchKind:
     options: tuple[str, ...] = ()
 
     def label(self, unit: Unit) -> str:
-        """The name in traces and hits."""
+        """Return the name of a branch with this unit in traces and hits."""
         return f"{self.name}({unit}s)" if self.shows_unit else self.name
 
     def problems(self, branch: Branch) -> list[str]:
-        """Describe the problems of a branch of this kind, except a wrong unit."""
+        """Return a message for each problem of a branch of this kind, except a wrong unit."""
         found = []
         if branch.tree is not None:
             found.append(f"`tree` settings belong to a branch of kind tree, not {self.name}")
         if branch.threshold is not None and not self.needs_vector:
-            found.append(f"`threshold` is a distance between vectors; {self.name} has none")
+            found.append(f"`threshold` is a distance between vectors, which {self.name} does not use")
         unknown = [name for name in branch.options if name not in self.options]
         return found + [f"{self.name} has no option {name!r}" for name in unknown]
 
     def open(self, opening: Opening) -> Search:
-        """Open what the search needs and return the search."""
+        """Open the resources of the search and return the search function."""
         raise NotImplementedError
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Open a function that scores any candidate of score fusion, including those of other branches.
+        """Return a function that scores any candidate of score fusion, also candidates of other branches.
 
-        A key that the function leaves out keeps its score in the branch's list, or gets 0 if it is not in it.
+        A candidate that the function's result lacks has its score in the branch's list, or 0 without one.
         """
         return lambda lookup, keys: {}
 
     def open_maxsim(self, opening: Opening) -> MaxSim | None:
-        """Return the late interaction of the store that the branch searches, or ``None`` if it has none."""
+        """Return a function that computes MaxSim in the branch's store, or ``None`` if the store can't."""
         return None

@@ -1,8 +1,9 @@
-"""``qdrant-dense`` and ``qdrant-sparse``: both searches of one Qdrant collection.
+"""The branch kinds ``qdrant-dense`` and ``qdrant-sparse``, which search one Qdrant collection.
 
-The collection holds the index's chunks and vectors. Embedded, it is made in a temporary folder (about 0.1 ms
-a chunk); on a server it is named after its content and made once. An existing collection of the user
-(``qdrant.collection``) can be searched instead: see :mod:`branchrank.systems.branches.qdrant_placed`.
+The collection contains the chunks and vectors of the index. With embedded Qdrant, the collection is made in a
+temporary folder when the engine opens it. On a server, the collection is named after its content and made
+once. A collection of the user (``qdrant.collection``) can be searched instead (see
+:mod:`branchrank.systems.branches.qdrant_placed`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class QdrantDenseKind(BranchKind):
-    """Nearest vectors in the collection, by cosine."""
+    """A search for the nearest vectors in the collection, by cosine."""
 
     name = "qdrant-dense"
     units = ("chunk", "span")
@@ -47,7 +48,7 @@ class QdrantDenseKind(BranchKind):
     keeps_tokens = True
 
     def open(self, opening: Opening) -> Search:
-        """Open the collection, or share the one that is open."""
+        """Open the collection, unless the other Qdrant branch has opened it."""
         if opening.settings.part(QdrantSettings).is_existing:
             return placed_collection(opening).dense
         collection = _collection(opening)
@@ -60,18 +61,21 @@ class QdrantDenseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score with the index's vectors; an existing collection scores with its own."""
+        """Score by cosine with the vectors of the index or of the user's collection."""
         if opening.settings.part(QdrantSettings).is_existing:
             return placed_collection(opening).dense_scores
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
 
     def open_maxsim(self, opening: Opening) -> MaxSim | None:
-        """The collection's own MaxSim, if it has token vectors."""
+        """Return the collection's MaxSim, or ``None`` if the collection has no token vectors."""
         return _maxsim(opening)
 
 
 class QdrantSparseKind(BranchKind):
-    """Qdrant's BM25 over the same points; a collection without sparse vectors finds nothing and says so."""
+    """A search with Qdrant's BM25.
+
+    If the collection has no sparse vectors, the result is empty and has a notice.
+    """
 
     name = "qdrant-sparse"
     units = ("chunk", "span")
@@ -80,7 +84,7 @@ class QdrantSparseKind(BranchKind):
     keeps_tokens = True
 
     def open(self, opening: Opening) -> Search:
-        """Open the collection, or share the one that is open."""
+        """Open the collection, unless the other Qdrant branch has opened it."""
         from branchrank.stores.qdrant_points import Bm25Encoder
 
         if opening.settings.part(QdrantSettings).is_existing:
@@ -97,7 +101,7 @@ class QdrantSparseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score only the given points by the collection's BM25; no scores without sparse vectors."""
+        """Score the given points with the collection's BM25. Without sparse vectors there are no scores."""
         from branchrank.stores.qdrant_points import KEY, Bm25Encoder
 
         if opening.settings.part(QdrantSettings).is_existing:
@@ -111,12 +115,12 @@ class QdrantSparseKind(BranchKind):
         return scores
 
     def open_maxsim(self, opening: Opening) -> MaxSim | None:
-        """The collection's own MaxSim, if it has token vectors."""
+        """Return the collection's MaxSim, or ``None`` if the collection has no token vectors."""
         return _maxsim(opening)
 
 
 def _maxsim(opening: Opening) -> MaxSim | None:
-    """The collection's MaxSim, if it has a multivector of token vectors."""
+    """Return the collection's MaxSim, or ``None`` if the collection has no multivector of token vectors."""
     if opening.settings.part(QdrantSettings).is_existing:
         placed = placed_collection(opening)
         return placed.maxsim if placed.has_tokens else None
@@ -133,7 +137,7 @@ def _words(lookup: Lookup) -> str:
 
 
 def _filters(lookup: Lookup) -> Filters | None:
-    """Return the documents that pass the query's filters; Qdrant ranks only these."""
+    """Return a Qdrant filter for the documents that pass the query's filters."""
     if not lookup.query.filters:
         return None
     return {"file_path": sorted(lookup.sources.admitted_sources(lookup.query.filters))}
@@ -149,8 +153,8 @@ def _opened(opening: Opening) -> QdrantCollection:
     opening.resources.callback(collection.close)
     if collection.count() != len(index.chunks):
         raise ArtifactError(
-            f"the Qdrant collection holds {collection.count()} of {len(index.chunks)} chunks",
-            remedy="look at the server's log and run the command again",
+            f"the Qdrant collection contains only {collection.count()} of {len(index.chunks)} chunks",
+            remedy="read the log of the Qdrant server and run the command again",
         )
     return collection
 
@@ -171,7 +175,10 @@ def _embedded(opening: Opening, settings: QdrantSettings) -> QdrantCollection:
 
 
 def _served(index: Index, settings: QdrantSettings) -> QdrantCollection:
-    """The collection on the server, made or completed. Its name is a digest of its content and layout."""
+    """Open the collection on the server, and add missing points.
+
+    The collection's name is a digest of its content and layout.
+    """
     from branchrank.stores.qdrant_server import ServerCollection, Storage
 
     storage = Storage(
@@ -206,7 +213,7 @@ def _token_dimension(index: Index) -> int:
 
 
 def _points(index: Index, rows: Sequence[int]) -> list[Point]:
-    """The points of some chunks, by their numbers in the index."""
+    """Return the points of the chunks with these row numbers in the index."""
     from branchrank.stores.qdrant_points import chunk_points
 
     store, kept = index.exact_vectors, index.token_vectors

@@ -1,11 +1,12 @@
-"""An existing Qdrant collection as a branch: its points are passages of the index's documents.
+"""Search of a user's Qdrant collection, whose points are passages of the index's documents.
 
-1. Every point is placed by its payload (:mod:`branchrank.corpus.placing`): lines, else its text. Points that
-   are in no document are left out, and a notice says how many.
-2. A sample of the points is embedded again: the dense vectors must be those of the index's embedder. Sparse
-   vectors are searched if they have the terms of Qdrant's BM25; else the search is dense only, with a notice.
-   Points without text can't be checked, which is a notice as well.
-3. A result is the span of a point; of several points with the same span, the best one counts.
+1. The lines of a point are found with its payload, which has line numbers or a text
+   (:mod:`branchrank.corpus.placing`). Points that are in no document are ignored, and a notice gives their
+   number.
+2. A sample of the points is embedded again, and must agree with the stored dense vectors. Sparse vectors are
+   searched if they have the terms of Qdrant's BM25. Otherwise a notice reports that only dense search is
+   used. If no point has text, the vectors can't be checked, and a notice reports it.
+3. A result is the span of a point. If several points have the same span, the result has the best score.
 """
 
 from __future__ import annotations
@@ -30,18 +31,21 @@ if TYPE_CHECKING:
     from branchrank.stores.qdrant_layout import StoredVectors
     from branchrank.stores.qdrant_points import SparseWeights
 
-DENSE_ONLY = "the Qdrant collection has no sparse vectors: dense search only"
-FOREIGN_SPARSE = "the Qdrant collection's sparse vectors are not Qdrant's BM25: dense search only"
-UNCHECKED = "the Qdrant collection holds no texts: nothing shows that its vectors are the embedder's"
-#: The least share of terms that stored sparse vectors and Qdrant's BM25 have in common.
+DENSE_ONLY = "the Qdrant collection has no sparse vectors; only dense search is used"
+FOREIGN_SPARSE = (
+    "the sparse vectors of the Qdrant collection are not Qdrant's BM25; only dense search is used"
+)
+UNCHECKED = "the points of the Qdrant collection have no text, so its vectors could not be checked"
+#: The minimum share of terms that stored sparse vectors and Qdrant's BM25 must have in common.
 _LEAST_TERMS = 0.8
-#: The least mean cosine of a point's stored token vectors with those of its text, and share of such points.
+#: The minimum mean cosine of a point's stored token vectors with the token vectors of its text.
 _LEAST_COSINE = 0.99
+#: The minimum share of points whose mean cosine reaches _LEAST_COSINE.
 _LEAST_ALIKE = 0.9
 
 
 class _Points(NamedTuple):
-    """The points that were located: span and text by key, and the number of the others."""
+    """The spans and texts of the points found in documents, by key, and the number of other points."""
 
     spans: dict[str, Span]
     texts: dict[str, str]
@@ -49,7 +53,7 @@ class _Points(NamedTuple):
 
 
 class PlacedCollection:
-    """Both searches of an existing collection; the answers are spans."""
+    """The dense and the sparse search of a user's collection. The results are spans."""
 
     def __init__(
         self, collection: ExistingCollection, points: _Points, notices: tuple[str, ...], no_sparse: str
@@ -67,14 +71,17 @@ class PlacedCollection:
         self._encoder = Bm25Encoder()
 
     def dense(self, lookup: Lookup) -> BranchResult:
-        """The spans of the points nearest to the query's vector."""
+        """Return the spans of the points nearest to the query's vector."""
         check_unit(lookup, "span")
         vector = lookup.sources.embedding(lookup.query.text)
         found = self._collection.dense(vector, lookup.n + self._spare, self._admitted(lookup))
         return BranchResult(self._placed(found), notices=self._notices)
 
     def sparse(self, lookup: Lookup) -> BranchResult:
-        """The spans of the best points by BM25; empty, with a notice, if sparse search is not possible."""
+        """Return the spans of the best points by BM25.
+
+        If sparse search is not possible, the result is empty and has a notice.
+        """
         check_unit(lookup, "span")
         if self._no_sparse:
             return BranchResult([], notices=(self._no_sparse,))
@@ -82,21 +89,21 @@ class PlacedCollection:
         return BranchResult(self._placed(found))
 
     def dense_scores(self, lookup: Lookup, keys: Sequence[str]) -> dict[str, float]:
-        """The scores of spans by the query's vector."""
+        """Return the cosine of each span's vector with the query's vector."""
         points = [point for key in keys for point in self._points.get(key, ())]
         vector = lookup.sources.embedding(lookup.query.text)
         found = self._collection.dense(vector, len(points), points) if points else []
         return dict(self._placed(found))
 
     def sparse_scores(self, lookup: Lookup, keys: Sequence[str]) -> dict[str, float]:
-        """The scores of spans by BM25; empty if sparse search is not possible."""
+        """Return the BM25 scores of spans, or an empty dict if sparse search is not possible."""
         points = [point for key in keys for point in self._points.get(key, ())]
         if self._no_sparse or not points:
             return {}
         return dict(self._placed(self._collection.sparse(self._terms(lookup), len(points), points)))
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """MaxSim of a query's token vectors with spans; several points with one span give their best."""
+        """Return the MaxSim of each span with a query's token vectors, from the best point of the span."""
         points = [point for key in keys for point in self._points.get(key, ())]
         from branchrank.stores.qdrant_points import mean_of_sums
 
@@ -112,7 +119,7 @@ class PlacedCollection:
         return self._encoder.query(lookup.query.keywords.strip() or lookup.query.text)
 
     def _admitted(self, lookup: Lookup) -> list[str] | None:
-        """The points in documents that the query's filters admit, for Qdrant to filter by."""
+        """Return the ids of the points in documents that pass the filters, or ``None`` without filters."""
         if not lookup.query.filters:
             return None
         admitted = lookup.sources.admitted_sources(lookup.query.filters)
@@ -128,16 +135,19 @@ class PlacedCollection:
 
 
 def check_unit(lookup: Lookup, unit: Unit) -> None:
-    """Raise :class:`UsageError` for a branch whose unit is not that of the collection's passages."""
+    """Raise :class:`UsageError` if the branch's unit differs from the unit of the collection's passages."""
     if lookup.branch.unit != unit:
         raise UsageError(
-            f"the branch {lookup.branch.kind} has the unit {lookup.branch.unit}; the collection's is {unit}",
-            remedy=f'write unit = "{unit}" into the branch',
+            f"the branch {lookup.branch.kind} has the unit {lookup.branch.unit}, but must have {unit}",
+            remedy=f'set unit = "{unit}" in the branch',
         )
 
 
 def placed_collection(opening: Opening) -> PlacedCollection:
-    """The collection that the settings name, opened once. Raises :class:`ArtifactError`."""
+    """Return the collection of the settings, opened on first use.
+
+    Raises :class:`ArtifactError` if the collection does not exist or does not fit the index.
+    """
     return opening.shared("existing qdrant collection", lambda: _opened(opening))
 
 
@@ -159,7 +169,9 @@ def _opened(opening: Opening) -> PlacedCollection:
     notices: tuple[str, ...] = () if chosen else (UNCHECKED,)
     if points.left_out:
         total = points.left_out + len(points.spans)
-        notices += (f"{points.left_out} of {total} points of {collection.place} are in no document",)
+        notices += (
+            f"{points.left_out} of {total} points of {collection.place} are in no document and were ignored",
+        )
     no_sparse = _no_sparse(collection, [points.texts[key] for key in chosen], stored)
     return PlacedCollection(collection, points, notices, no_sparse)
 
@@ -170,7 +182,7 @@ def _span_key(span: Span) -> str:
 
 def _points(collection: ExistingCollection, places: Places) -> _Points:
     points = _Points({}, {}, 0)
-    reason = "it holds no points"
+    reason = "the collection is empty"
     left_out = 0
     for key, payload in collection.payloads():
         passage = passage_of(opened_up(payload))
@@ -183,7 +195,7 @@ def _points(collection: ExistingCollection, places: Places) -> _Points:
     if not points.spans:
         raise ArtifactError(
             f"no point of {collection.place} is in the documents of the index: {reason}",
-            remedy="index the documents that it was made from, or name another collection",
+            remedy="index the documents from which the collection was made, or choose another collection",
         )
     return points._replace(left_out=left_out)
 
@@ -199,16 +211,16 @@ def _check_dense(
         np.stack([vector for _, vector in pairs]),
         {"text": [text for text, _ in pairs]},
         place=collection.place,
-        remedy="index with the model that made the collection: branchrank index --embedder NAME",
+        remedy="index with the embedder of the collection: branchrank index --embedder NAME",
     )
 
 
 def _check_tokens(
     opening: Opening, collection: ExistingCollection, texts: Sequence[str], stored: Sequence[StoredVectors]
 ) -> None:
-    """Raise :class:`ArtifactError` where a sample of the token vectors is not that of the index's model."""
+    """Raise :class:`ArtifactError` if sampled token vectors were not made by the index's model."""
     pairs = [(text, each.tokens) for text, each in zip(texts, stored, strict=True) if each.tokens is not None]
-    if not pairs:  # points without tokens get no MaxSim
+    if not pairs:  # without token vectors MaxSim is not used
         return
     model = token_embedder(opening.index.embedder, opening.index.settings.embedder)
     made = model.embed_documents_and_tokens([text for text, _ in pairs]).tokens
@@ -219,14 +231,14 @@ def _check_tokens(
             alike += bool(np.mean(np.sum(theirs * ours, axis=1) / lengths) >= _LEAST_COSINE)
     if alike < _LEAST_ALIKE * len(pairs):
         raise ArtifactError(
-            f"the multivector {collection.layout.tokens!r} of {collection.place} is not made of the token "
-            f"vectors of the index's model: {alike} of {len(pairs)} points agree",
-            remedy="index with the model that made the collection: branchrank index --embedder NAME",
+            f"the multivector {collection.layout.tokens!r} of {collection.place} does not contain the "
+            f"token vectors of the index's model: only {alike} of {len(pairs)} sampled points agree",
+            remedy="index with the embedder of the collection: branchrank index --embedder NAME",
         )
 
 
 def _no_sparse(collection: ExistingCollection, texts: Sequence[str], stored: Sequence[StoredVectors]) -> str:
-    """Why the sparse vectors are not searched; empty when they are."""
+    """Return the reason why the sparse vectors are not searched, or an empty string if they are."""
     from branchrank.stores.qdrant_points import Bm25Encoder
 
     if collection.layout.sparse is None:

@@ -1,4 +1,4 @@
-"""``tree``: sections found by walking the PageIndex tree, by an LLM's choices or lexically."""
+"""The branch kind ``tree``, which searches sections from the root of the PageIndex tree downwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from branchrank.systems.tree_search import tree_search
 
 
 class TreeKind(BranchKind):
-    """The tree search. It is not memoised, because its LLM calls differ between repeats."""
+    """The tree search. Results are not memoised, because LLM calls differ between repeats."""
 
     name = "tree"
     units = ("node",)
@@ -20,13 +20,13 @@ class TreeKind(BranchKind):
     own_depth = True
 
     def problems(self, branch: Branch) -> list[str]:
-        """The ``tree`` settings are required."""
+        """Check that the branch has ``tree`` settings."""
         if branch.tree is None:
             return ["a branch of kind tree needs `tree` settings, such as tree = { beam = 4 }"]
         return super().problems(msgspec.structs.replace(branch, tree=None))
 
     def open(self, opening: Opening) -> Search:
-        """Read the tree and return its search function."""
+        """Read the tree and return the function that searches it."""
         _ = opening.index.tree
 
         def search(lookup: Lookup) -> BranchResult:

@@ -1,4 +1,4 @@
-"""``dense``: the chunks nearest to the query's vector, by cosine similarity."""
+"""The branch kind ``dense``, which finds the chunks nearest to the query's vector by cosine similarity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from branchrank.systems.branches.protocol import BranchKind, BranchResult, Looku
 
 
 class DenseKind(BranchKind):
-    """Vector search in the index's store. ``threshold`` drops chunks at or past that squared L2 distance."""
+    """Vector search in the index's store.
+
+    ``threshold`` is a squared L2 distance; chunks at this distance or farther are dropped.
+    """
 
     name = "dense"
     needs_vector = True
@@ -21,7 +24,7 @@ class DenseKind(BranchKind):
     fills = True
 
     def open(self, opening: Opening) -> Search:
-        """Open the vector store and the model of the queries."""
+        """Open the vector store and the embedding model."""
         index = opening.index
         vectors, _ = index.vectors, index.embedder
 
@@ -40,18 +43,18 @@ class DenseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score any chunk by its cosine, even beyond the threshold."""
+        """Score chunks by cosine, without the threshold."""
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
 
 
 def _calibrated(index: Index) -> tuple[str, ...]:
-    """The notice that the index's own threshold is used instead of the default."""
+    """Return the notice about the index's calibrated threshold, or nothing if the default is used."""
     words = index.manifest.distance.words
     return (words,) if words else ()
 
 
 def _dropped(found: Sequence[Scored], near: Sequence[Scored], threshold: float) -> tuple[str, ...]:
-    """The notice about the chunks that the threshold dropped."""
+    """Return a notice with the number of chunks that the threshold dropped, if any."""
     dropped = len(found) - len(near)
     if not dropped:
         return ()

@@ -1,4 +1,4 @@
-"""``bm25``: BM25 over the chunks, or over the sections' own texts."""
+"""The branch kind ``bm25``, which ranks the chunks or the sections' own texts by BM25."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Bm25Kind(BranchKind):
     shows_unit = True
 
     def open(self, opening: Opening) -> Search:
-        """Return the search; each of the two BM25 indexes is read on first use."""
+        """Return the search function. The BM25 indexes of chunks and of nodes are read on first use."""
         index = opening.index
 
         def search(lookup: Lookup) -> BranchResult:
@@ -27,7 +27,7 @@ class Bm25Kind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score any chunk or section by BM25: 0 if it contains no word of the query."""
+        """Score any chunk or section by BM25. Texts without a word of the query score 0."""
 
         def scores(lookup: Lookup, keys: Sequence[str]) -> Mapping[str, float]:
             text = lookup.query.text
