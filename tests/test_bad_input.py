@@ -430,7 +430,7 @@ def test_two_builds_at_once(tmp_path: Path) -> None:
             result = invoke(*words, "--data-dir", tmp_path / "data", *more)
             assert result.exit_code == 4, result.output
             assert "another process is building an index" in result.stderr
-            assert "wait until it is done" in result.stderr
+            assert "wait until the other process has finished" in result.stderr
     assert found(tmp_path, "tea")
 
 

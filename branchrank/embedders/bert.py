@@ -1,6 +1,6 @@
 """A BERT encoder with mean pooling as an ONNX graph (:mod:`branchrank.embedders.onnx_encoder`).
 
-Mean pooling is the mean over all tokens, including ``[CLS]`` and ``[SEP]``, as in all-MiniLM-L6-v2.
+Mean pooling returns the mean over all tokens, including ``[CLS]`` and ``[SEP]``, as in all-MiniLM-L6-v2.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def read_shape(config: Path) -> BertShape:
 
 
 def bert_graph(shape: BertShape) -> Graph:
-    """The graph of a BERT of this shape. ``shape.num_hidden_layers`` is at least 1."""
+    """Return the graph of a BERT model with this shape. ``shape.num_hidden_layers`` must be at least 1."""
     last = shape.num_hidden_layers - 1
     layers = (
         _LAYER.format(

@@ -1,9 +1,9 @@
-"""The embedding cache: an unchanged text is not embedded again.
+"""The embedding cache, which stores the vectors of texts, so that unchanged texts are not embedded again.
 
-1. A vector's key is the SHA-256 of the embedder's identity and the exact text, including the prefix.
-2. Each text that is not in the cache is embedded once, in batches. A batch is committed as soon as it is
-   done, so an interrupted build loses at most one batch.
-3. A cached vector with another dimension is a miss and is overwritten.
+1. The key of a vector is the SHA-256 of the embedder's identity and the exact text, including the prefix.
+2. Texts that are not in the cache are embedded in batches, each text once. A batch is written as soon as it
+   is complete, so an interrupted build loses at most one batch.
+3. A cached vector with another dimension is a cache miss and is overwritten.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors
 from branchrank.embedders.sqlite_blobs import BlobLayout, SqliteBlobs
 from branchrank.progress import Notify, Progress, no_progress
 
-#: Texts embedded between two commits, the most that an interrupted build can lose.
+#: The number of texts that are embedded between two writes to the cache.
 BATCH = 64
-#: Texts whose keys are looked up at once.
+#: The number of keys that are looked up at once.
 _BLOCK = 4096
 
 
@@ -38,20 +38,20 @@ _LAYOUT = BlobLayout(
 
 
 class EmbeddingCache(Protocol):
-    """Stores vectors by key. It never raises: a failed read is a miss, a failed write is skipped."""
+    """Stores vectors by key. A failed read is a cache miss, and a failed write is ignored."""
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the vectors that are in the cache, each float32 of shape ``(dimension,)``."""
+        """Return the vectors that are in the cache by key, each float32 with the shape ``(dimension,)``."""
 
     def put_many(self, vectors: Mapping[str, Vectors]) -> None:
-        """Store vectors under their keys, replacing existing ones."""
+        """Store vectors under their keys, and replace existing vectors."""
 
     def close(self) -> None:
-        """Release the connection."""
+        """Close the file or the connection."""
 
 
 def cache_keys(identity: EmbedderIdentity, prefix: str, texts: Sequence[str]) -> list[str]:
-    """The key of each text when ``identity`` embeds it after ``prefix``: 64 hexadecimal digits."""
+    """Return the key of each text, 64 hexadecimal digits, for an embedder and a prefix."""
     space = hashlib.sha256(digest_of(identity).encode("ascii"))
     keys = []
     for text in texts:
@@ -68,10 +68,11 @@ def cached_documents(
     progress: Progress = no_progress,
     embed_batches: EmbedBatches | None = None,
 ) -> Vectors:
-    """Return the documents' unit rows, float32 ``(len(texts), dimension)``; only cache misses are embedded.
+    """Return the unit vectors of documents, float32 ``(len(texts), dimension)``.
 
-    ``embed_batches`` turns batches of texts into their rows, in order, where not the embedder itself does.
-    ``progress`` counts texts; those from the cache are counted at the start.
+    Only texts that are not in the cache are embedded. ``embed_batches`` converts batches of texts to their
+    rows, in order; by default ``embedder`` does this. ``progress("embed", done, total)`` counts texts; texts
+    from the cache are counted at the start.
     """
     if cache is None:
         return embedder.embed_documents(texts, progress)
@@ -81,7 +82,7 @@ def cached_documents(
         block = texts[start : start + _BLOCK]
         keys[start : start + len(block)] = cache_keys(identity, identity.document_prefix, block)
     _, first, place = np.unique(keys, return_index=True, return_inverse=True)
-    #: The row of the first text with the same key, for each row.
+    #: For each row, the row of the first text with the same key.
     original = first[place]
     rows = np.sort(first)
     result = np.empty((len(texts), identity.dimension), dtype=np.float32)
@@ -110,7 +111,7 @@ def cached_documents(
 
 
 class _Batches(Sequence[list[str]]):
-    """The texts of some rows, batch by batch, read when they are asked for."""
+    """Batches of the texts in some rows. The texts of a batch are read only when the batch is used."""
 
     def __init__(self, texts: Sequence[str], rows: Sequence[list[int]]) -> None:
         self._texts = texts
@@ -132,11 +133,14 @@ class _Batches(Sequence[list[str]]):
 
 
 def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) -> Vectors:
-    """Return a query's unit vector, float32 ``(dimension,)``; pass ``None`` to time the embedding itself."""
+    """Return the vector of a query, which has unit length, float32 ``(dimension,)``.
+
+    Without a cache (``None``), the query is always embedded.
+    """
     if cache is None:
         return embedder.embed_query(text)
     identity = embedder.identity
-    # The leading NUL gives a query another key than a document with the same text and prefix.
+    # With the leading NUL, the key differs from the key of a document with the same text and prefix.
     (key,) = cache_keys(identity, f"\0{identity.query_prefix}", [text])
     known = cache.get_many([key], identity.dimension)
     if key not in known:
@@ -148,7 +152,10 @@ def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) ->
 def open_cache(
     path: Path, *, root: Path | None = None, redis_url: str = "", notify: Notify | None = None
 ) -> EmbeddingCache:
-    """Open the cache in the SQLite file ``path`` of the workspace ``root``, or in Redis at ``redis_url``."""
+    """Open the cache in Redis at ``redis_url`` or, without a URL, in the SQLite file ``path``.
+
+    ``root`` is the folder of the workspace. Links below ``root`` are not followed.
+    """
     if not redis_url:
         return SqliteEmbeddingCache(path, root=root, notify=notify)
     from branchrank.embedders.cache_redis import RedisEmbeddingCache
@@ -163,7 +170,7 @@ class SqliteEmbeddingCache:
         self._blobs = SqliteBlobs(path, _LAYOUT, root=root, notify=notify)
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the vectors that are in the cache and intact, each float32 of shape ``(dimension,)``."""
+        """Return the intact vectors in the cache by key, each float32 with the shape ``(dimension,)``."""
         return {
             key: np.frombuffer(vector, dtype="<f4")
             for key, vector in self._blobs.get_many(keys).items()

@@ -1,9 +1,10 @@
-"""A deterministic substitute for a model: texts are similar if they share words. It needs no download.
+"""A deterministic substitute for an embedding model, without a download. Texts with common words are similar.
 
-1. The text becomes lower-case words, each reduced to its stem.
-2. Each stem has the weight ``1 + ln(frequency)``, each of its character trigrams a quarter of that.
-3. A feature's hash picks a coordinate and a sign (Weinberger et al. 2009, "Feature hashing for large scale
-   multitask learning"); the sum is scaled to unit length.
+1. The text is split into lower-case words, and each word is reduced to its stem.
+2. The weight of a stem is ``1 + ln(frequency)``, and the weight of each character trigram of the stem is one
+   quarter of it.
+3. The hash of each stem or trigram determines a coordinate and a sign (Weinberger et al. 2009, "Feature
+   hashing for large scale multitask learning"). The sum of all signed weights is scaled to unit length.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ WORD = re.compile(r"[^\W_]+")
 
 
 class FakeEmbedder:
-    """Hashed stems and trigrams as unit vectors of any ``dimension`` from 2; for tests and demonstrations.
+    """An embedder for tests and demonstrations that hashes stems and trigrams.
 
-    No text is truncated. Raises :class:`~branchrank.errors.UsageError` for a smaller dimension.
+    ``dimension`` is 2 or more. Texts are not truncated. Raises :class:`~branchrank.errors.UsageError` if
+    ``dimension`` is less than 2.
     """
 
     def __init__(self, dimension: int = DEFAULT_DIMENSION) -> None:
@@ -45,7 +47,7 @@ class FakeEmbedder:
         )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """One unit row per text."""
+        """Return one row of unit length per text."""
         rows = np.zeros((len(texts), self.identity.dimension), dtype=np.float32)
         for number, text in enumerate(texts):
             rows[number] = self._raw(text)
@@ -53,14 +55,17 @@ class FakeEmbedder:
         return unit_rows(rows, origin="the fake embedder")
 
     def embed_query(self, text: str) -> Vectors:
-        """The unit vector of a query; a document with the same text has the same vector."""
+        """Return the vector of a query, which is also the vector of a document with the same text."""
         row: Vectors = self.embed_documents([text])[0]
         return row
 
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """Unit vectors of each text and of its words; a text without words has one token, the first axis."""
+        """Return the unit vectors of each text and of its words.
+
+        A text without words has one token, with the vector ``[1, 0, 0, ...]``.
+        """
         found = []
         for number, text in enumerate(texts):
             rows = self.embed_query_tokens(text)
@@ -69,11 +74,11 @@ class FakeEmbedder:
         return DocumentVectors(self.embed_documents(texts), found)
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """The unit vector of each word of a query."""
+        """Return the unit vector of each word of a query."""
         return self.embed_documents(WORD.findall(text.lower()))
 
     def _raw(self, text: str) -> Vectors:
-        """The sum of the hashed features; for a text without features, the first axis."""
+        """Return the sum of the signed weights, or ``[1, 0, 0, ...]`` if the sum is zero."""
         row = np.zeros(self.identity.dimension, dtype=np.float64)
         for stem, frequency in Counter(_stems(text)).items():
             weight = 1.0 + math.log(frequency)
@@ -86,20 +91,20 @@ class FakeEmbedder:
 
 
 def _stems(text: str) -> list[str]:
-    """The stem of each word, in order."""
+    """Return the stem of each word of a text, in order."""
     stems: list[str] = Stemmer.Stemmer("english").stemWords(WORD.findall(text.lower()))
     return stems
 
 
 @lru_cache(maxsize=65536)
 def _hashed(feature: str) -> int:
-    """A 64-bit hash that is the same in every process."""
+    """Return a 64-bit hash of a stem or trigram, which is the same in every process."""
     return int.from_bytes(
         hashlib.blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
     )
 
 
 def _add(row: np.ndarray[tuple[int, ...], np.dtype[np.float64]], feature: str, weight: float) -> None:
-    """Add a feature's signed weight to its coordinate."""
+    """Add the signed weight of a stem or trigram to its coordinate."""
     hashed = _hashed(feature)
     row[(hashed >> 1) % len(row)] += weight if hashed & 1 else -weight

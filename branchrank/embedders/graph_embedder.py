@@ -1,7 +1,7 @@
-"""An embedder that runs one text at a time through an ONNX graph.
+"""An embedder that runs an ONNX graph.
 
-Each text is tokenised, truncated, and encoded separately. Several threads share the texts, the longest first;
-the results are in the order of the texts.
+Each text is tokenised, truncated and encoded separately. Several threads share the texts and start with the
+longest texts. The results are in the order of the texts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ Made = TypeVar("Made")
 
 
 class GraphEmbedder:
-    """``encoder`` over the ids of ``tokenizer``, which truncates and doesn't pad, on ``threads`` threads."""
+    """An embedder that runs ``tokenizer`` and ``encoder`` on ``threads`` threads.
+
+    ``tokenizer`` must truncate long texts and must not pad short texts.
+    """
 
     def __init__(
         self, identity: EmbedderIdentity, tokenizer: Tokenizer, encoder: OnnxEncoder, threads: int
@@ -38,21 +41,21 @@ class GraphEmbedder:
         self._threads = threads
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """One unit row per text."""
+        """Return one row of unit length per text."""
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         for number, row in self._each(self._pooled, self._documents(texts), progress):
             rows[number] = row
         return self._unit(rows)
 
     def embed_query(self, text: str) -> Vectors:
-        """The unit vector of a query."""
+        """Return the vector of a query, which has unit length."""
         row: Vectors = self._unit(self._pooled(self.identity.query_prefix + text)[np.newaxis])[0]
         return row
 
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """The unit row of each text and of its tokens, including special tokens and those of the prefix."""
+        """Return the unit vectors of each text and of its tokens, including special tokens and the prefix."""
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens: list[Vectors] = [np.empty(0, dtype=np.float32)] * len(texts)
         for number, (row, rows) in self._each(self._pooled_and_rows, self._documents(texts), progress):
@@ -60,7 +63,7 @@ class GraphEmbedder:
         return DocumentVectors(self._unit(vectors), tokens)
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """The unit rows of a query's own tokens: without special tokens and those of the prefix."""
+        """Return the unit vectors of a query's tokens, without special tokens and without the prefix."""
         prefix = self.identity.query_prefix
         ids = self._ids(prefix + text)
         _, rows = self._encoder.pooled_and_rows(ids)
@@ -79,7 +82,7 @@ class GraphEmbedder:
     def _each(
         self, work: Callable[[str], Made], texts: Sequence[str], progress: Progress
     ) -> Iterator[tuple[int, Made]]:
-        """Yield the number of each text and the result of ``work`` for it, the longest texts first."""
+        """Yield the number of each text and the result of ``work`` for the text, the longest texts first."""
         longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
         with ThreadPoolExecutor(self._threads, thread_name_prefix="embed") as pool:
             results = pool.map(lambda number: work(texts[number]), longest_first)
@@ -101,14 +104,17 @@ class GraphEmbedder:
 
 
 def read_tokenizer(folder: Path, max_tokens: int, *, model: str, remedy: str) -> Tokenizer:
-    """The tokenizer of ``model`` in ``folder``, truncating at ``max_tokens``. Raises :class:`ModelError`."""
+    """Return the tokenizer of ``model`` in ``folder``, which truncates texts to ``max_tokens`` tokens.
+
+    Raises :class:`ModelError` if the tokenizer can't be read.
+    """
     from tokenizers import Tokenizer
 
     path = folder / "tokenizer.json"
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises plain ``Exception``
-        raise ModelError(f"{path} of {model} can't be read: {error}", remedy=remedy) from error
+    except Exception as error:  # The library raises plain ``Exception``.
+        raise ModelError(f"the tokenizer {path} of {model} can't be read: {error}", remedy=remedy) from error
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens)
     return tokenizer

@@ -1,8 +1,8 @@
 """Embedders provided by installed packages.
 
-A package registers its embedder in the entry-point group ``branchrank.embedders``. The entry's name is the
-route in ``--embedder NAME`` or ``--embedder NAME:MODEL``; its value is a callable
-``(model, notify) -> Embedder``.
+A package registers its embedder in the entry-point group ``branchrank.embedders``. The name of the entry
+point is ``NAME`` in ``--embedder NAME`` or ``--embedder NAME:MODEL``. The value of the entry point is a
+callable with the arguments ``model`` and ``notify`` that returns an :class:`Embedder`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ ENTRY_POINTS = "branchrank.embedders"
 
 
 class OpensEmbedder(Protocol):
-    """The callable of an entry point. ``model`` is the part after the colon, or empty."""
+    """The callable of an entry point. ``model`` is the part of ``--embedder`` after the colon, or empty."""
 
     def __call__(self, model: str, notify: Notify | None) -> Embedder:
-        """Open the embedder; call ``notify`` with one line before a download."""
+        """Open the embedder. ``notify`` must be called with one line before a download."""
         ...
 
 
 def installed_routes() -> tuple[str, ...]:
-    """The routes that installed packages provide."""
+    """Return the names of the embedders that installed packages provide."""
     return tuple(dict.fromkeys(entry.name for entry in entry_points(group=ENTRY_POINTS)))
 
 
 def open_installed(route: str, model: str, notify: Notify | None) -> Embedder | None:
-    """Open the embedder of an installed package; return ``None`` if no package provides the route.
+    """Open the embedder ``route`` of an installed package, or return ``None`` if no package provides it.
 
-    Raises :class:`UsageError` if it cannot be imported or is not an embedder.
+    Raises :class:`UsageError` if the embedder can't be imported or has no identity.
     """
     for entry in entry_points(group=ENTRY_POINTS, name=route):
         try:
@@ -41,13 +41,13 @@ def open_installed(route: str, model: str, notify: Notify | None) -> Embedder | 
         except Exception as error:
             raise UsageError(
                 f"the embedder {route!r} ({entry.value}) cannot be imported: {error}",
-                remedy="reinstall the package that provides it",
+                remedy="reinstall the package that provides this embedder",
             ) from error
         made = opens(model, notify)
         if not isinstance(getattr(made, "identity", None), EmbedderIdentity):
             raise UsageError(
                 f"the embedder {route!r} ({entry.value}) returned {made!r}, which has no identity",
-                remedy="give it the attribute identity, a branchrank.embedders.EmbedderIdentity",
+                remedy="add the attribute `identity`, a branchrank.embedders.EmbedderIdentity, to its class",
             )
         return made
     return None

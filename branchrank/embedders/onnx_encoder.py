@@ -1,14 +1,14 @@
-"""Run an encoder that is written as an ONNX graph over a checkpoint's own weights.
+"""Run an encoder that is written as an ONNX graph over the weights of a checkpoint.
 
-1. A graph is written in ONNX's textual syntax with standard operators. It takes a few kilobytes and refers to
-   the memory-mapped weights: nothing is exported or written to a cache.
-2. Each text gets its own forward pass without padding or mask, so a vector depends only on its text, not on
-   the batch, the order or the number of threads.
-3. ``float32`` and ``int8`` run in ONNX Runtime, ``bfloat16`` in OpenVINO: ONNX Runtime has no bfloat16
-   products for the CPU.
+1. A graph is written in ONNX's textual syntax with standard operators. A graph takes a few kilobytes and
+   refers to the memory-mapped weights of the checkpoint. No converted model is written to the disk.
+2. Each text gets a separate forward pass without padding or mask. A vector therefore depends only on its
+   text, not on the batch, the order or the number of threads.
+3. ``float32`` and ``int8`` run in ONNX Runtime. ``bfloat16`` runs in OpenVINO, because ONNX Runtime can't
+   multiply bfloat16 matrices on the CPU.
 
-Only ONNX Runtime's basic optimisations are enabled: its fused operators were not faster on the CPU, and using
-its fused skip-layer-norm explicitly was about 10% slower.
+Only the basic optimisations of ONNX Runtime are enabled. Its fused operators were not faster on the CPU, and
+its fused skip-layer-norm was about 10% slower.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from branchrank.environment import temporary_environment
 from branchrank.records import Record
 from branchrank.settings.parts import Precision
 
-#: The names of a graph's input and outputs.
+#: The names of the input and the two outputs of a graph.
 IDS, POOLED, ROWS = "ids", "pooled", "rows"
 
 
 class Graph(NamedTuple):
     """An encoder in ONNX's textual syntax, with its constants and the names of its weights.
 
-    Its input is ``ids``, int64 ``(tokens,)``. Its outputs are ``pooled``, float32 ``(size,)``, not
-    normalised, and ``rows``, the last layer, float32 ``(tokens, size)``. A weight's name is that of the
-    checkpoint with ``_`` for ``.``.
+    The input of the graph is ``ids``, int64 ``(tokens,)``. The output ``pooled`` is the vector of the text,
+    float32 ``(size,)``, not normalised. The output ``rows`` is the last layer, float32 ``(tokens, size)``.
+    The names of weights are the names in the checkpoint, with ``_`` instead of ``.``.
     """
 
     text: str
@@ -44,14 +44,14 @@ class Graph(NamedTuple):
 
 
 class Session(Protocol):
-    """Runs a model; several threads can call it at the same time."""
+    """Runs a model. Several threads can use a session at the same time."""
 
     def run(self, outputs: list[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
-        """The named outputs, in the order of the names."""
+        """Return the arrays of the outputs with the names ``outputs``, in this order."""
 
 
 class _Tensor(Record, frozen=True, kw_only=True):
-    """One entry of a safetensors header; offsets are relative to the end of the header."""
+    """One entry of a safetensors header. Offsets are in bytes, relative to the end of the header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -59,7 +59,10 @@ class _Tensor(Record, frozen=True, kw_only=True):
 
 
 def map_weights(content: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
-    """The float32 tensors of a safetensors file, as views of its bytes ``content`` (already verified)."""
+    """Return the float32 tensors of a safetensors file as views of ``content``, the bytes of the file.
+
+    The header of the file must be valid.
+    """
     header_end = 8 + int.from_bytes(content[:8].tobytes(), "little")
     header = msgspec.json.decode(content[8:header_end].tobytes(), type=dict[str, msgspec.Raw])
     header.pop("__metadata__", None)
@@ -73,10 +76,10 @@ def map_weights(content: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
 
 
 class OnnxEncoder:
-    """Runs ``graph`` on the CPU with one thread per call; at most ``threads`` threads call it at a time.
+    """Runs ``graph`` on the CPU with one thread per call. At most ``threads`` calls run at the same time.
 
     Raises :class:`~branchrank.errors.MissingDependencyError` if ``precision`` needs a package that is not
-    installed, and :class:`~branchrank.errors.ModelError` if this CPU lacks its instructions.
+    installed, and :class:`~branchrank.errors.ModelError` if the CPU does not support ``precision``.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class OnnxEncoder:
         precision: Precision = "float32",
         threads: int = 1,
     ) -> None:
-        used = set(re.findall(r"\w+", graph.text))  # not the weights of heads
+        used = set(re.findall(r"\w+", graph.text))  # The weights of heads are not used.
         renamed = {name.replace(".", "_"): array for name, array in weights.items()}
         named = {name: array for name, array in renamed.items() if name in used}
         self._session: Session
@@ -103,24 +106,27 @@ class OnnxEncoder:
             self._session = _Onnxruntime(_model(graph, named, inline=False), named)
 
     def pooled(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vector of one text's token ids: float32 ``(size,)``, not normalised."""
+        """Return the vector of one text from its token ids, float32 ``(size,)``, not normalised."""
         return self._session.run([POOLED], {IDS: ids})[0]
 
     def pooled_and_rows(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The same vector and the last layer's rows, float32 ``(len(ids), size)``, from one forward pass."""
+        """Return the vector of one text and the rows of the last layer, from one forward pass.
+
+        The vector is the same as from :meth:`pooled`. The rows are float32 ``(len(ids), size)``.
+        """
         pooled, rows = self._session.run([POOLED, ROWS], {IDS: ids})
         return pooled, rows
 
 
 class _Onnxruntime:
-    """A session of ONNX Runtime. ``external`` are the weights that the model names but does not contain."""
+    """A session of ONNX Runtime. ``external`` contains the weights that are not stored in the model."""
 
     def __init__(self, model: Any, external: Mapping[str, NDArray[np.float32]]) -> None:
         onnxruntime = _onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        # Keep the values as long as the session, which uses the memory of their arrays.
+        # The session uses the memory of the weights, so they must exist until the session is deleted.
         self._values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in external.values()]
         self._arrays = external
         if external:
@@ -135,11 +141,11 @@ class _Onnxruntime:
 
 
 def _onnxruntime() -> Any:
-    """Import ONNX Runtime with its telemetry turned off.
+    """Import ONNX Runtime with telemetry turned off.
 
-    Unless ``ORT_DISABLE_TELEMETRY`` is set, version 1.31 and later report usage to the vendor and store a
-    device id and a database in the user's cache. The variable is read once, on import. If the program has
-    already imported ONNX Runtime, or has set the variable, its choice is kept.
+    Without the variable ``ORT_DISABLE_TELEMETRY``, version 1.31 and later versions report usage to the
+    vendor, and store a device id and a database in the user's cache. ONNX Runtime reads the variable once,
+    during the import. A variable that the user has set is not changed.
     """
     if "onnxruntime" not in sys.modules and "ORT_DISABLE_TELEMETRY" not in os.environ:
         with temporary_environment(ORT_DISABLE_TELEMETRY="1"):
@@ -150,7 +156,10 @@ def _onnxruntime() -> Any:
 
 
 def _model(graph: Graph, weights: Mapping[str, NDArray[np.float32]], *, inline: bool) -> Any:
-    """The graph as a model. It contains ``weights``, or (not ``inline``) refers to them by name."""
+    """Return the graph as an ONNX model.
+
+    If ``inline`` is true, the model contains ``weights``, else the model refers to them by name.
+    """
     import onnx
 
     model = onnx.parser.parse_model(graph.text)

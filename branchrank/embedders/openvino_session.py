@@ -1,4 +1,4 @@
-"""Run an ONNX model in bfloat16 with OpenVINO, on CPUs that have instructions for it (AVX512-BF16 or AMX)."""
+"""Run an ONNX model in bfloat16 with OpenVINO, on CPUs with the instructions AVX512-BF16 or AMX."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _REMEDY = "use --embedder-precision float32"
 
 
 class OpenVinoSession:
-    """``model`` compiled for the CPU; at most ``threads`` texts are computed at a time, one thread each.
+    """``model`` compiled for the CPU. At most ``threads`` texts are encoded at a time, with one thread each.
 
-    Raises :class:`MissingDependencyError` if OpenVINO is not installed, :class:`ModelError` if this CPU would
-    compute in another precision.
+    Raises :class:`MissingDependencyError` if OpenVINO is not installed, and :class:`ModelError` if the CPU
+    has no bfloat16 instructions.
     """
 
     def __init__(self, model: Any, threads: int) -> None:
@@ -42,7 +42,10 @@ class OpenVinoSession:
         self._own = local()
 
     def run(self, outputs: list[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
-        """The named outputs; each thread has a request of its own."""
+        """Return the arrays of the outputs with the names ``outputs``.
+
+        Each thread uses a separate request.
+        """
         request = getattr(self._own, "request", None)
         if request is None:
             request = self._own.request = self._compiled.create_infer_request()

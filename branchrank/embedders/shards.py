@@ -1,4 +1,4 @@
-"""Embedding as a task over shards: batches of texts, which any worker embeds to the same vectors."""
+"""Embedding as a task for workers. A shard is a batch of texts, and all workers compute the same vectors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Texts = Sequence[str]
 
 
 class EmbeddingTask:
-    """Embeds batches of texts: for each shard, one array of unit rows, float32 ``(len(texts), dimension)``.
+    """Embeds batches of texts. The result for a batch is float32 ``(len(texts), dimension)`` with unit rows.
 
-    The process that made the task uses its open ``embedder``. A worker opens the one that ``settings`` name,
-    and raises :class:`WorkerError` when that is another model.
+    The process that created the task uses the open ``embedder``. A worker opens the embedder in ``settings``,
+    and raises :class:`WorkerError` if the identity of its embedder is different.
     """
 
-    #: A model is read from its package, the hub's cache or its folder on each node.
+    #: No files are sent to workers, because every node has its own copy of the model.
     needs: tuple[Path, ...] = ()
 
     def __init__(self, settings: IndexSettings, embedder: Embedder) -> None:
@@ -47,11 +47,11 @@ class EmbeddingTask:
 
 
 class TokenTask(EmbeddingTask):
-    """Embeds batches of texts with a vector for each token: for each shard, one ``DocumentVectors``."""
+    """Embeds batches of texts and their tokens. The result for a batch is one ``DocumentVectors``."""
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Texts], Iterator[DocumentVectors]]]:  # type: ignore[override]
-        """Yield a function from a batch of texts to their vectors and those of their tokens."""
+        """Yield a function from a batch of texts to the vectors of the texts and of their tokens."""
         embedder = token_embedder(self._opened(), self._settings.embedder)
 
         def work(texts: Texts) -> Iterator[DocumentVectors]:
@@ -63,7 +63,7 @@ class TokenTask(EmbeddingTask):
 def _same(embedder: Embedder, wanted: EmbedderIdentity) -> Embedder:
     if embedder.identity != wanted:
         raise WorkerError(
-            f"a worker has another model than the command: {embedder.identity}, not {wanted}",
+            f"a worker has a different model than the command: {embedder.identity}, not {wanted}",
             remedy="install the same model on every node",
         )
     return embedder

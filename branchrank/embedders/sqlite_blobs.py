@@ -1,8 +1,9 @@
 """A key-value store of bytes in one SQLite file, used by the caches of vectors.
 
-1. Each row has a checksum of its key and bytes. A row that does not match it is a miss and is overwritten.
-2. A file that is damaged or is not such a cache is renamed, and a new cache is created. If the disk can't be
-   written, no cache is used. Both cases are reported once and neither is an error.
+1. Each row has a checksum of its key and bytes. A row that does not match its checksum is a cache miss and is
+   overwritten.
+2. A damaged file, or a file that is not a cache of BranchRank, is renamed, and a new cache is created. If the
+   disk can't be written, no cache is used. Both cases are reported once, and do not stop the command.
 3. If the file has a size limit, the oldest rows are deleted to make room.
 """
 
@@ -29,9 +30,11 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class BlobLayout(NamedTuple):
-    """One kind of cache file; ``what`` names its contents. ``schema`` creates its table ``embeddings``.
+    """A kind of cache file.
 
-    ``limit_bytes`` is the maximum size of the file, for a table with row ids; 0 means no limit.
+    ``what`` describes the contents in messages. ``schema`` is the SQL statement that creates the table
+    ``embeddings``. ``limit_bytes`` is the maximum size of the file, and 0 means no limit. A limit needs a
+    table with row ids.
     """
 
     what: str
@@ -41,10 +44,10 @@ class BlobLayout(NamedTuple):
 
 
 class SqliteBlobs:
-    """Bytes by key in the file ``path``. Safe for several threads and processes.
+    """Bytes by key in the file ``path``. Several threads and processes can use the file at the same time.
 
-    No link is followed below the folder ``root`` (default: the file's folder). ``notify`` is called with one
-    line if the file was renamed or can't be used.
+    Links below the folder ``root`` (by default the file's folder) are not followed. ``notify`` is called with
+    one line if the file was renamed or can't be used.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class SqliteBlobs:
         self._guarded(lambda connection: None)
 
     def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """Return the entries that exist and are intact."""
+        """Return the bytes of the keys that are in the file and intact."""
 
         def select(connection: sqlite3.Connection) -> list[tuple[object, object, object]]:
             return connection.execute(
@@ -92,7 +95,7 @@ class SqliteBlobs:
             self._off = True
 
     def _make_room(self, connection: sqlite3.Connection, coming: int) -> None:
-        """Delete the oldest rows, an eighth of them at a time, until ``coming`` more bytes fit."""
+        """Delete the oldest rows, one eighth of all rows at a time, until ``coming`` more bytes fit."""
         limit = self._layout.limit_bytes
         while limit and _used(connection) + coming > limit:
             count = connection.execute("SELECT count(*) FROM embeddings").fetchone()[0]
@@ -104,7 +107,10 @@ class SqliteBlobs:
             )
 
     def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Return the result of ``work``, or ``None`` if the cache is off. A damaged file is replaced once."""
+        """Return the result of ``work``, or ``None`` if the cache can't be used.
+
+        A damaged file is replaced by a new file once.
+        """
         with self._lock:
             for may_replace in (True, False):
                 if self._off:
@@ -116,11 +122,13 @@ class SqliteBlobs:
                     self._close()
                     if not (may_replace and _is_damage(error) and self._set_aside(error)):
                         self._off = True
-                        self._notify(f"{self._layout.what} are not cached: {self._path}: {error}")
+                        self._notify(
+                            f"{self._layout.what} are not cached, because {self._path} can't be used: {error}"
+                        )
         return None
 
     def _set_aside(self, error: Exception) -> bool:
-        """Rename the file, so that a new one can be created; false if the rename fails."""
+        """Rename the file, so that a new file can be created. Return whether the rename succeeded."""
         number = 1
         while (aside := self._path.with_name(f"{self._path.name}.set-aside-{number}")).exists():
             number += 1
@@ -133,13 +141,14 @@ class SqliteBlobs:
         except OSError:
             return False
         self._notify(
-            f"{self._path} is not an intact cache of {self._layout.what} ({error}); it is now {aside.name}"
+            f"{self._path} is not an intact cache of {self._layout.what} ({error}) and was renamed to "
+            f"{aside.name}"
         )
         return True
 
     def _open(self) -> sqlite3.Connection:
         connection = _connect(self._path, self._root, self._layout)
-        weakref.finalize(self, connection.close)  # Python 3.13 warns of a connection that nobody closes
+        weakref.finalize(self, connection.close)  # Python 3.13 warns about connections that are not closed.
         return connection
 
     def _close(self) -> None:
@@ -149,16 +158,19 @@ class SqliteBlobs:
 
 
 class _ForeignFileError(sqlite3.DatabaseError):
-    """The file is another program's database, or has another version."""
+    """The file is the database of another program, or has another version."""
 
 
 def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
-    """Open or create the cache. Raises ``sqlite3.Error`` or ``OSError``."""
+    """Open the cache file, or create it.
+
+    Raises ``sqlite3.Error`` or ``OSError`` if the file can't be used.
+    """
     root.mkdir(parents=True, exist_ok=True)
     relative = path.relative_to(root).as_posix()
     create_beneath(root, relative)
     connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
-    # A damaged key must not raise an error; it just does not match any requested key.
+    # A damaged key must not raise an error. It does not match any requested key.
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
         check_opened(root, relative)
@@ -175,7 +187,7 @@ def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
                 connection.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL").fetchall(),
             )
             if found != (layout.application_id, _VERSION, [(layout.schema,)]):
-                raise _ForeignFileError("another program's database")
+                raise _ForeignFileError("it is the database of another program")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
     except BaseException:
@@ -185,7 +197,7 @@ def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
 
 
 def _used(connection: sqlite3.Connection) -> int:
-    """The number of bytes of the file that are in use."""
+    """Return how many bytes of the file are in use."""
     size, pages, free = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("page_size", "page_count", "freelist_count")
@@ -194,6 +206,6 @@ def _used(connection: sqlite3.Connection) -> int:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether the error comes from the file itself, not from the disk or another process."""
+    """Return whether an error comes from the content of the file, not from the disk or another process."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return isinstance(error, _ForeignFileError | UnicodeDecodeError) or code in _DAMAGE

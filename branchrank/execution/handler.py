@@ -1,7 +1,7 @@
-"""The side of a worker: open a task once, and answer one shard after the other.
+"""The code that a worker runs, which opens a task once and then processes one shard after the other.
 
-A worker is a process of this machine or an actor of a Ray cluster. It gets the same :class:`Setup` and the
-same messages in both.
+A worker is a process of this machine or an actor of a Ray cluster. Both kinds of workers get the same
+:class:`Setup` and the same messages.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from branchrank.execution.threads import use_threads
 
 
 class Setup(NamedTuple):
-    """What every worker of a task gets, once.
+    """The data that every worker of a task gets at its start.
 
-    ``task`` is the pickled task, ``threads`` the number of threads to use, ``folder`` the working directory,
-    ``path`` the import path, ``environment`` the variables of BranchRank and the keys of endpoints.
-    ``needs`` are the files and folders that the task reads, relative to ``folder``.
+    ``task`` is the pickled task, ``threads`` is the number of threads to use, ``folder`` is the working
+    directory, and ``path`` is the import path. ``environment`` contains BranchRank's variables and the API
+    keys. ``needs`` are the files and folders that the task reads, relative to ``folder``.
     """
 
     task: bytes
@@ -40,21 +40,22 @@ class Setup(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The results of a shard."""
+    """A message with the results of a shard."""
 
     results: list[Any]
 
 
 class Raised(NamedTuple):
-    """The exception of a shard."""
+    """A message with the exception that a shard raised."""
 
     error: Exception
 
 
 class Handler:
-    """Opens the task of a ``setup`` when the first shard arrives, and keeps it open until closed.
+    """Opens the task of ``setup`` when the first shard arrives, and keeps the task open until closed.
 
-    ``shipped`` is an archive of what the task needs; without it the worker reads the paths of the command.
+    ``shipped`` is an archive of the files that the task needs. Without ``shipped``, the worker reads the
+    same paths as the command.
     """
 
     def __init__(self, setup: Setup, shipped: bytes | None = None) -> None:
@@ -66,7 +67,7 @@ class Handler:
         use_threads(setup.threads)
 
     def handle(self, shard: bytes) -> bytes:
-        """Return a pickled :class:`Done` or :class:`Raised`."""
+        """Process a pickled shard and return a pickled :class:`Done` or :class:`Raised`."""
         try:
             if self._work is None:
                 self._work = self._open()
@@ -81,8 +82,9 @@ class Handler:
     def _open(self) -> Callable[[Any], Iterable[Any]]:
         if self._setup.version != __version__:
             raise WorkerError(
-                f"{os.uname().nodename} has BranchRank {__version__}, and the command {self._setup.version}",
-                remedy="install the same version on every node",
+                f"{os.uname().nodename} has BranchRank {__version__}, but the command has "
+                f"{self._setup.version}",
+                remedy="install the same version of BranchRank on every node",
             )
         self._enter_folder()
         task = pickle.loads(self._setup.task)  # noqa: S301 - from our parent
@@ -90,7 +92,7 @@ class Handler:
         return work
 
     def _enter_folder(self) -> None:
-        """Change to the working directory of the command, or to that of the shipped copy."""
+        """Change to the working directory of the command, or to its copy in the shipped archive."""
         place = Path(self._setup.folder)
         if self._shipped is not None:
             root = self._opened.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-"))
@@ -101,14 +103,15 @@ class Handler:
         missing = [need for need in (".", *self._setup.needs) if not (place / need).exists()]
         if missing:
             raise WorkerError(
-                f"{os.uname().nodename} has no {os.path.normpath(place / missing[0])}, which the work reads",
-                remedy="put it on a path that every node has, or add --ray-ship",
+                f"the node {os.uname().nodename} has no {os.path.normpath(place / missing[0])}, which the "
+                "worker needs",
+                remedy="put it on a disk that all nodes share, or add --ray-ship",
             )
         enter_folder(place)
 
 
 def _raised(error: Exception) -> bytes:
-    """Pickle an exception with its type; one that can't be pickled becomes a :class:`WorkerError`."""
+    """Pickle an exception; if that is not possible, pickle a :class:`WorkerError` with its message."""
     error.add_note("in a worker:\n" + "".join(traceback.format_exception(error)))
     try:
         content = pickle.dumps(Raised(error))

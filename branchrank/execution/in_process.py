@@ -1,4 +1,4 @@
-"""The executor of one process: one shard after the other, each result as soon as it is available."""
+"""The executor that runs all shards one after the other in this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from branchrank.execution.threads import limited_threads
 
 
 class InProcess:
-    """Runs a task in this process, on ``threads`` threads (0: as the process is set)."""
+    """Runs a task in this process, on ``threads`` threads (0 does not change the number)."""
 
     workers = 1
     in_process = True

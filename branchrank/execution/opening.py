@@ -17,24 +17,22 @@ _REACHES_OUT = ("flag", "environment")
 
 
 def is_distributed(settings: Resolved) -> bool:
-    """Whether the settings ask for more than this process."""
+    """Whether the settings ask for several processes or for a Ray cluster."""
     engine = settings.part(EngineSettings)
     return engine.kind == "ray" or engine.jobs > 1
 
 
 def check_engine(settings: Resolved, *, asks_llm: bool = False) -> None:
-    """Raise an error for an engine that can't work, before any work starts.
+    """Check the settings of the engine before any work starts.
 
-    ``asks_llm`` says that the work makes LLM calls. Raises :class:`UsageError` for settings that contradict
-    each other, and :class:`MissingDependencyError` when Ray is not installed.
+    ``asks_llm`` is true if the work makes LLM calls. Raises :class:`UsageError` for settings that contradict
+    each other, and :class:`MissingDependencyError` if Ray is not installed.
     """
     engine = settings.part(EngineSettings)
     if engine.kind != "ray":
         for flag, value in (("--ray-address", engine.ray_address), ("--ray-ship", engine.ray_ship)):
             if value:
-                raise UsageError(
-                    f"{flag} needs --engine ray", remedy=f"add --engine ray, or leave out {flag}"
-                )
+                raise UsageError(f"{flag} needs --engine ray", remedy=f"add --engine ray, or remove {flag}")
     elif find_spec("ray") is None:
         raise MissingDependencyError("ray", extra="ray", purpose="--engine ray")
     _check_address(settings, engine.ray_address)
@@ -43,17 +41,20 @@ def check_engine(settings: Resolved, *, asks_llm: bool = False) -> None:
 
 
 def _check_address(settings: Resolved, address: str) -> None:
-    """Refuse Ray Client, and a remote cluster that only a file names: it would run code in this process."""
+    """Raise UsageError for Ray Client, and for a remote cluster that is not given by flag or environment.
+
+    A cluster can run code in this process, so a file in a downloaded folder must not choose it.
+    """
     if address.startswith("ray://"):
         raise UsageError(
-            f"{address} is an address of Ray Client, which is not supported",
+            f"{address} is an address for Ray Client, which is not supported",
             remedy="run the command on a node of the cluster, with --ray-address HOST:6379",
         )
     origin = settings.origins.get("engine.ray_address", "")
     if address and not origin.startswith(_REACHES_OUT) and not _is_loopback(address):
         raise UsageError(
-            f"{origin} names the Ray cluster {address}; a file may name one of this machine only",
-            remedy=f"if you trust it: --ray-address {address}",
+            f"{origin} sets the Ray cluster {address}, but a file can only set a cluster of this machine",
+            remedy=f"if you trust the cluster, add --ray-address {address}",
         )
 
 
@@ -66,21 +67,22 @@ def _is_loopback(address: str) -> bool:
 
 
 def _check_llm(llm: LLMSettings) -> None:
-    """Refuse what counts or records the calls of one process."""
+    """Raise UsageError for limits and recordings of LLM calls, which work within one process only."""
     given = {"--max-calls": llm.max_calls, "--max-tokens": llm.max_tokens, "--llm-record": llm.record}
     for flag, value in given.items():
         if value:
             raise UsageError(
-                f"{flag} covers the LLM calls of one process, and this work is divided among several",
-                remedy=f"leave out {flag}, or --jobs and --engine",
+                f"{flag} works within one process only, but --jobs or --engine divides the LLM calls among "
+                "several",
+                remedy=f"remove {flag}, or remove --jobs and --engine",
             )
 
 
 @contextmanager
 def open_executor(settings: Resolved, notify: Notify = no_notice) -> Iterator[Executor]:
-    """Open the executor of ``[engine]``. Nothing is started before its first shard.
+    """Open the executor that the settings of ``[engine]`` choose. Workers start with the first shard.
 
-    Raises what :func:`check_engine` raises.
+    Raises the errors of :func:`check_engine`.
     """
     check_engine(settings)
     engine = settings.part(EngineSettings)

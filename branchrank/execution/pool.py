@@ -1,12 +1,12 @@
-"""The executor over several workers: who gets which shard, and what happens when a worker ends.
+"""The executor that divides shards among several workers, and replaces workers that end.
 
-1. Each worker has one shard at a time. Workers are started when there are shards for them, and kept for the
+1. Each worker has one shard at a time. Workers are started when there are shards for them, and reused by the
    next call with the same task.
-2. Results are handed out in the order of the shards. At most :data:`AHEAD` shards per worker are ahead of the
-   oldest unfinished one, which bounds the memory used and the work that an interruption loses.
-3. When a worker ends, its shard is the next one to be given out, and a new worker is started in its place.
-4. A shard that ended :data:`MOST_DEATHS` workers is an error, and so are that many workers in a row that end
-   before they are ready.
+2. Results are returned in the order of the shards. At most :data:`AHEAD` shards per worker are started after
+   the oldest unfinished shard, which limits the memory used and the work that an interruption loses.
+3. If a worker ends, a new worker is started, and the shard of the ended worker is the next to be given out.
+4. The executor raises an error if :data:`MOST_DEATHS` workers end during the same shard, or if so many
+   workers in a row end before they are ready.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ W = TypeVar("W")
 
 AHEAD = 4
 MOST_DEATHS = 3
-#: Seconds within which one of the workers must be ready.
+#: The number of seconds within which at least one worker must be ready.
 STARTS_WITHIN_S = 300.0
 _WAIT_S = 1.0
-#: The name of a script's module in a pickle. A worker does not run the script, so it can't find it there.
+#: The module name in a pickle of something that a script defines, which a worker can't import.
 _IN_SCRIPT = b"\x8c\x08__main__"
-#: Variables that a worker needs besides those of BranchRank: keys and places of models.
+#: Environment variables with API keys and model folders, which a worker needs in addition to BranchRank's.
 _KEYS = ("OPENAI_API_KEY", "HF_HOME", "HF_HUB_OFFLINE", "HF_TOKEN")
 
 
@@ -44,7 +44,7 @@ class Ready(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A worker has finished its shard: a pickled ``Done`` or ``Raised``."""
+    """A worker has finished its shard; ``content`` is a pickled ``Done`` or ``Raised``."""
 
     content: bytes
 
@@ -70,20 +70,20 @@ class Backend(Protocol[W]):
         """Give a ready worker a shard; :class:`Answered` or :class:`Lost` follows."""
 
     def wait(self, workers: Collection[W], timeout: float) -> list[tuple[W, Event]]:
-        """Return the events of these workers, after ``timeout`` seconds possibly none."""
+        """Return the events of these workers; after ``timeout`` seconds the list may be empty."""
 
     def stop(self, workers: Collection[W], *, at_once: bool) -> None:
-        """End workers: when they have closed their task, or ``at_once``."""
+        """End workers, either after they have closed their task or ``at_once``."""
 
     def close(self) -> None:
-        """Release what the backend has open."""
+        """Close the connections of the backend."""
 
 
 class Pool(Generic[W]):
-    """An executor over the workers of a backend. Close it.
+    """An executor that uses the workers of a backend. Must be closed.
 
-    ``threads`` is the number of threads of each worker; 0 means as many as this process uses. ``notify`` is
-    called when a worker ended and its shard is given to another one.
+    ``threads`` is the number of threads of each worker; 0 means the number that this process uses. ``notify``
+    is called when a worker ends and its shard is given to another worker.
     """
 
     in_process = False
@@ -130,7 +130,7 @@ class Pool(Generic[W]):
 
 
 class _Crew(Generic[W]):
-    """The workers that have one task."""
+    """The workers of one task."""
 
     def __init__(self, backend: Backend[W], setup: Setup) -> None:
         self.backend = backend
@@ -155,7 +155,7 @@ class _Crew(Generic[W]):
         self.backend.submit(worker, shard)
 
     def events(self) -> list[tuple[int | None, Event]]:
-        """Wait for events; each comes with the number of the shard that it concerns."""
+        """Wait for events, and return each with the number of its shard (``None`` if it has none)."""
         found: list[tuple[int | None, Event]] = []
         for worker, event in self.backend.wait([*self.starting, *self.busy, *self.idle], _WAIT_S):
             number = self.busy.pop(worker, None)
@@ -173,13 +173,13 @@ class _Crew(Generic[W]):
         return found
 
     def _check(self) -> None:
-        """Raise :class:`WorkerError` when no worker is ready for too long."""
+        """Raise :class:`WorkerError` if no worker becomes ready in time."""
         if self.idle or self.busy:
             self._waiting_since = time.monotonic()
         elif self.starting and time.monotonic() - self._waiting_since > STARTS_WITHIN_S:
             raise WorkerError(
                 f"no worker was ready within {STARTS_WITHIN_S:.0f} seconds",
-                remedy="check that the cluster has free CPUs (`ray status`), or use fewer with --jobs",
+                remedy="check that the cluster has free CPUs (`ray status`), or lower --jobs",
             )
 
     def stop(self, *, at_once: bool) -> None:
@@ -188,7 +188,7 @@ class _Crew(Generic[W]):
 
 
 class _Round(Generic[W]):
-    """One call of ``map``: gives out the shards and iterates over the results in order."""
+    """One call of ``map``, which gives out the shards and yields the results in order."""
 
     def __init__(self, crew: _Crew[W], shards: Sequence[Any], notify: Notify) -> None:
         self.crew = crew
@@ -226,34 +226,38 @@ class _Round(Generic[W]):
                 self._lost(concerned, event.reason)
 
     def _lost(self, number: int | None, reason: str) -> None:
-        """Give the shard of a worker that ended to another one."""
+        """Put the shard of a worker that ended back into the queue."""
         if number is None:
             if self.crew.failed_starts >= MOST_DEATHS:
-                raise WorkerError(f"workers end before they are ready: {reason}")
+                raise WorkerError(
+                    f"{MOST_DEATHS} workers in a row ended before they were ready: {reason}",
+                    remedy="run the command without --jobs and --engine to see the error itself",
+                )
             return
         self.deaths[number] += 1
         if self.deaths[number] >= MOST_DEATHS:
             raise WorkerError(
-                f"shard {number + 1} of {len(self.shards)} ended {MOST_DEATHS} workers: {reason}",
-                remedy="look at the memory that a worker needs; --jobs 1 runs everything in one process",
+                f"{MOST_DEATHS} workers ended while they processed shard {number + 1} of "
+                f"{len(self.shards)}: {reason}",
+                remedy="check the free memory, or use one process with --jobs 1",
             )
         self.again.append(number)
-        self.notify(f"a worker ended ({reason}); its work is done again by another one")
+        self.notify(f"a worker ended ({reason}); another worker repeats its work")
 
 
 def _setup(task: Task[Any, Any], threads: int) -> Setup:
-    """What the workers of a task get. Raises :class:`UsageError` for a task that can't be pickled."""
+    """Return the setup for the workers of a task. Raises UsageError if the task can't be pickled."""
     try:
         content = pickle.dumps(task)
     except Exception as error:  # a user's object can raise anything here
         raise UsageError(
             f"the work can't be sent to other processes: {type(error).__name__}: {error}",
-            remedy="name a predictor as module:Class, or leave out --jobs and --engine",
+            remedy="give the predictor as module:Class, or remove --jobs and --engine",
         ) from error
     if _IN_SCRIPT in content:
         raise UsageError(
             "the work can't be sent to other processes: it uses a class or function of the script itself",
-            remedy="move it to a module, and name a predictor as module:Class",
+            remedy="move the class or function to a module, and give the predictor as module:Class",
         )
     return Setup(
         task=content,

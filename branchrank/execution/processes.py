@@ -1,9 +1,9 @@
 """Workers that are processes of this machine.
 
-1. A worker is a new Python interpreter, connected by a socket. It is not a fork, and not one of
-   ``multiprocessing``, which would import the caller's script again.
-2. It is in a process group of its own, so that Ctrl-C reaches only the command, which then ends its workers.
-3. It ends by itself when the command's end of the socket is closed, whatever happened to the command.
+1. A worker is a new Python interpreter, connected by a socket. The module ``multiprocessing`` is not used,
+   because it would import the caller's script again.
+2. A worker has its own process group, so that Ctrl-C reaches only the command, which then ends its workers.
+3. A worker ends when the command closes its end of the socket, or when the command itself ends.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class ProcessWorker(NamedTuple):
 
 
 class Processes:
-    """At most ``workers`` processes."""
+    """A backend of the pool with at most ``workers`` processes."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
     def start(self, setup: Setup) -> ProcessWorker:
-        """Start a process; it gets the setup through its socket."""
+        """Start a process and send it the setup through its socket."""
         ours, theirs = Pipe()
         with theirs:
             process = subprocess.Popen(
@@ -58,11 +58,11 @@ class Processes:
         return worker
 
     def submit(self, worker: ProcessWorker, shard: bytes) -> None:
-        """Send a shard. If the process has ended, :meth:`wait` reports it."""
+        """Send a shard to a process. If the process has ended, :meth:`wait` reports this."""
         _send(worker, shard)
 
     def wait(self, workers: Collection[ProcessWorker], timeout: float) -> list[tuple[ProcessWorker, Event]]:
-        """Receive from every process that has sent something or ended."""
+        """Return an event for every process that has sent a message or ended."""
         by_connection = {worker.connection: worker for worker in workers}
         found: list[tuple[ProcessWorker, Event]] = []
         for connection in wait(list(by_connection), timeout):
@@ -77,7 +77,7 @@ class Processes:
         return found
 
     def stop(self, workers: Collection[ProcessWorker], *, at_once: bool) -> None:
-        """Close the sockets, at which idle processes end, and wait for the processes."""
+        """Close the sockets, which ends idle processes, and wait for the processes."""
         for worker in workers:
             worker.connection.close()
             if at_once:
@@ -90,7 +90,7 @@ class Processes:
                 worker.process.wait()
 
     def close(self) -> None:
-        """Nothing is open besides the workers."""
+        """Do nothing, because only the workers have open connections."""
 
 
 def serve(descriptor: int) -> None:
@@ -107,7 +107,7 @@ def serve(descriptor: int) -> None:
 
 
 def _send(worker: ProcessWorker, message: Setup | bytes) -> None:
-    """Send a message; a process that has ended is reported by its closed socket instead."""
+    """Send a message. If the process has ended, do nothing, because its closed socket reports this."""
     try:
         if isinstance(message, bytes):
             worker.connection.send_bytes(message)

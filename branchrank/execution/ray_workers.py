@@ -1,12 +1,12 @@
 """Workers that are actors of a Ray cluster.
 
-1. Without an address, a cluster of one node is started in this process's name: it listens on 127.0.0.1 only,
-   has no dashboard, and its files are removed at the end. With an address, the command joins that cluster as
-   a driver, so it must run on one of its nodes.
-2. Ray sends no usage statistics, and its logs stay in its own files.
-3. Each actor takes one CPU of the cluster. It is not restarted by Ray: the pool starts another one, and gives
-   it the shard, so that processes and actors behave alike.
-4. With ``ship``, the files that the task needs go into Ray's object store, and each actor unpacks a copy.
+1. Without an address, a cluster of one node is started. This cluster listens on 127.0.0.1 only and has no
+   dashboard, and its files are removed at the end. With an address, the command joins that cluster as a
+   driver, so the command must run on one of its nodes.
+2. Ray sends no usage statistics, and writes its logs only to its own files.
+3. Each actor uses one CPU of the cluster. If an actor ends, the pool starts another one (Ray does not restart
+   it), so that processes and actors behave in the same way.
+4. With ``ship``, the files that the task needs are put into Ray's object store. Each actor unpacks a copy.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
 }
-#: With this variable Ray keeps to the loopback address on Linux too, as it does elsewhere.
+#: With this variable Ray uses only the loopback address on Linux, as it does on other systems.
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _STORE_BYTES = 256 * 1024 * 1024
 _ANSWERS_WITHIN_S = 5.0
 
 
 class RayActor:
-    """An actor: what it was last asked for, and the pending reference."""
+    """An actor with the reference of its pending result."""
 
     def __init__(self, handle: Any, pending: Any) -> None:
         self.handle = handle
@@ -56,10 +56,10 @@ class _Worker:
         self._handler = Handler(setup, shipped)
 
     def ready(self) -> None:
-        """Return when the actor runs."""
+        """Do nothing, so that the call returns as soon as the actor runs."""
 
     def handle(self, shard: bytes) -> bytes:
-        """Answer a shard."""
+        """Process a shard; see :meth:`Handler.handle`."""
         return self._handler.handle(shard)
 
     def close(self) -> None:
@@ -68,11 +68,11 @@ class _Worker:
 
 
 class RayWorkers:
-    """Actors of the cluster at ``address`` (empty: a cluster of this machine alone).
+    """A backend of the pool with actors of the cluster at ``address``, or of a new local cluster.
 
     ``jobs`` is the number of actors; 0 means one for each CPU of the cluster. Raises
-    :class:`MissingDependencyError` without the package, and :class:`WorkerError` when nothing answers at the
-    address.
+    :class:`MissingDependencyError` if Ray is not installed, and :class:`WorkerError` if the address does not
+    answer.
     """
 
     def __init__(self, *, address: str, jobs: int, ship: bool) -> None:
@@ -81,17 +81,17 @@ class RayWorkers:
         self._ray = self._opened.enter_context(connected(address, jobs))
         cpus = int(self._ray.cluster_resources().get("CPU", 0))
         self.workers = jobs or max(1, cpus)
-        # Ray's own retries stay off: an actor that ends is reported, and the pool decides.
+        # Ray's own retries are off, because the pool handles actors that end.
         self._actor = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Worker)
         self._shipped: tuple[Setup, Any] | None = None
 
     def start(self, setup: Setup) -> RayActor:
-        """Ask the cluster for an actor."""
+        """Start an actor on the cluster."""
         handle = self._actor.remote(setup, self._archive(setup))
         return RayActor(handle, handle.ready.remote())
 
     def submit(self, worker: RayActor, shard: bytes) -> None:
-        """Give an actor a shard."""
+        """Send a shard to an actor."""
         worker.pending = worker.handle.handle.remote(shard)
 
     def wait(self, workers: Collection[RayActor], timeout: float) -> list[tuple[RayActor, Event]]:
@@ -112,20 +112,20 @@ class RayWorkers:
         return found
 
     def stop(self, workers: Collection[RayActor], *, at_once: bool) -> None:
-        """End actors; those that are not ended at once close their task first."""
+        """End actors. Unless ``at_once`` is true, the actors close their task first."""
         if not at_once and workers:
             closing = [worker.handle.close.remote() for worker in workers]
             self._ray.wait(closing, num_returns=len(closing), timeout=_ANSWERS_WITHIN_S)
         for worker in workers:
-            with contextlib.suppress(Exception):  # it has ended, or its node has
+            with contextlib.suppress(Exception):  # the actor or its node has ended already
                 self._ray.kill(worker.handle)
 
     def close(self) -> None:
-        """Leave the cluster; one that was started for this command ends."""
+        """Leave the cluster, and end it if it was started for this command."""
         self._opened.close()
 
     def _archive(self, setup: Setup) -> Any:
-        """The reference of the shipped files, packed once for all actors of a task."""
+        """Return the reference of the shipped files, which are packed once for all actors of a task."""
         if not self._ship:
             return None
         if self._shipped is None or self._shipped[0] is not setup:
@@ -144,7 +144,7 @@ def connected(address: str, jobs: int) -> Iterator[Any]:
                 import ray
             except ImportError:
                 raise MissingDependencyError("ray", extra="ray", purpose="--engine ray") from None
-            if ray.is_initialized():  # by the program that uses the library
+            if ray.is_initialized():  # the program that uses the library is connected already
                 yield ray
                 return
             quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -153,7 +153,7 @@ def connected(address: str, jobs: int) -> Iterator[Any]:
                 _check_answers(address)
                 _start(ray, address, quiet)
             else:
-                # Ray's sockets lie below this folder, and their paths must be short.
+                # Ray puts its sockets below this folder, and the paths of sockets must be short.
                 folder = tempfile.mkdtemp(prefix="branchrank-ray-", dir="/tmp")
                 opened.callback(shutil.rmtree, folder, ignore_errors=True)
                 opened.callback(ray.shutdown)
@@ -167,13 +167,13 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
         ray.init(address=address, **options)
     except Exception as error:  # Ray raises errors of many kinds here
         raise WorkerError(
-            f"the Ray cluster {address} can't be used: {str(error).strip().splitlines()[0]}",
+            f"can't connect to the Ray cluster {address}: {str(error).strip().splitlines()[0]}",
             remedy="run the command on a node of the cluster, with the cluster's versions of Python and Ray",
         ) from error
 
 
 def _check_answers(address: str) -> None:
-    """Raise :class:`WorkerError` at once where Ray would retry for a minute."""
+    """Raise :class:`WorkerError` at once if the address does not answer; Ray would retry for a minute."""
     host, _, port = address.rpartition(":")
     if address == "auto":
         return
@@ -181,25 +181,27 @@ def _check_answers(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWERS_WITHIN_S).close()
     except (OSError, ValueError, OverflowError) as error:
         raise WorkerError(
-            f"nothing answers at the Ray address {address}: {error}",
-            remedy="start a cluster with `ray start --head --port 6379`, and give --ray-address HOST:6379; "
-            "or leave --ray-address out",
+            f"the Ray address {address} does not answer: {error}",
+            remedy="start a cluster with `ray start --head --port 6379` and give --ray-address HOST:6379, "
+            "or remove --ray-address",
         ) from None
 
 
 @contextlib.contextmanager
 def _kept_handlers() -> Iterator[None]:
-    """Restore what Ray changes in the process: the handler of SIGTERM and the hook for exceptions."""
+    """Restore the handler of SIGTERM and the exception hook of the process, which Ray changes."""
     hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
     try:
         yield
     finally:
         sys.excepthook = hook
-        with contextlib.suppress(ValueError, TypeError):  # not the main thread, or a handler not of Python
+        with contextlib.suppress(
+            ValueError, TypeError
+        ):  # not in the main thread, or the handler was not set by Python
             signal.signal(signal.SIGTERM, handler)
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what Ray says about an actor that ended."""
+    """Return the first line of Ray's message that explains why an actor ended."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if "node" in line.lower() or "exit" in line.lower()), lines[0])

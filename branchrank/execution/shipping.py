@@ -1,8 +1,8 @@
 """Copies of files and folders for workers that don't share a disk with the command.
 
-1. The files keep their absolute paths below the root of the copy, so that relative paths between them hold.
-2. Caches are left out; links are kept as links.
-3. A worker unpacks the copy into a temporary folder of its own and works there.
+1. The files have their absolute paths below the root of the copy, so that relative paths between files work.
+2. Caches are left out, and symbolic links are copied as links.
+3. Each worker unpacks the copy into its own temporary folder and works there.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-#: Folders of a workspace that are not shipped: each worker starts with empty caches.
+#: Folders of a workspace that are not shipped, so that each worker starts with empty caches.
 _LEFT_OUT = ("hybrid/cache",)
 
 
 def pack(paths: Iterable[Path]) -> bytes:
-    """Return an archive of files and folders, uncompressed, with absolute paths relative to the root."""
+    """Return an uncompressed tar archive of files and folders, with their absolute paths."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for path in dict.fromkeys(Path(os.path.abspath(path)) for path in paths):
@@ -27,13 +27,13 @@ def pack(paths: Iterable[Path]) -> bytes:
 
 
 def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out caches, special files and links that would lead out of the copy."""
+    """Leave out caches, special files and absolute links, which would point outside the copy."""
     if member.name.endswith(_LEFT_OUT) or member.linkname.startswith("/"):
         return None
     return member if member.isfile() or member.isdir() or member.issym() else None
 
 
 def unpack(content: bytes, root: Path) -> None:
-    """Unpack an archive below ``root``; a member that leads out of it is refused."""
+    """Unpack an archive below ``root``; a member with a path outside ``root`` is an error."""
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         archive.extractall(root, filter="data")

@@ -1,9 +1,10 @@
 """The number of threads that computations of this process use.
 
-1. Without a choice nothing is changed: PyTorch, BLAS and the embedders use their own defaults.
-2. A worker is told the number of the process that started it, because the last digits of a PyTorch model's
-   vectors can depend on it. A cluster may set another default: Ray allows an actor one OpenMP thread.
-3. PyTorch takes the number when it is loaded (:func:`limit_torch`), or at once if it is loaded already.
+1. If no number is chosen, PyTorch, BLAS and the embedders use their own defaults.
+2. A worker uses the same number of threads as the process that started it, because the last digits of a
+   PyTorch model's vectors can depend on the number. A cluster can have another default. For example, Ray
+   gives an actor one OpenMP thread.
+3. :func:`limit_torch` sets the number for PyTorch, after PyTorch is loaded.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from collections.abc import Iterator
 
 from branchrank.environment import set_torch_threads, set_up_worker, torch_threads
 
-#: The variables from which numeric libraries read their number of threads when they are loaded.
+#: Variables from which numeric libraries read the number of threads when they are loaded.
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 _chosen = 0
 
 
 def usable_cpus() -> int:
-    """The number of CPUs that this process may use, at least 1."""
+    """Return the number of CPUs that this process may use, at least 1."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def thread_count() -> int:
-    """The number of threads chosen for this process; without a choice, one per usable CPU."""
+    """Return the number of threads chosen for this process, or if none is chosen, one per usable CPU."""
     return _chosen or usable_cpus()
 
 
 def default_threads() -> int:
-    """The number of threads that this process uses for PyTorch without a choice."""
+    """Return the number of threads that PyTorch uses in this process, or would use if it were loaded."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     wanted = int(given) if given.isdecimal() else 0
     return _chosen or torch_threads() or wanted or usable_cpus()
@@ -63,5 +64,5 @@ def limited_threads(count: int) -> Iterator[None]:
 
 
 def limit_torch() -> None:
-    """Give PyTorch the chosen number of threads, if it is loaded. Call it after a model's first import."""
+    """Set PyTorch's number of threads, if PyTorch is loaded. Call this after the import of a model."""
     set_torch_threads(_chosen)

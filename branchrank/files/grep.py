@@ -1,17 +1,18 @@
-"""Grep: find the lines that contain a query's terms; return them as passages with context, ranked by BM25.
+"""Find the lines that contain a query's terms, and return them as passages with context, ranked by BM25.
 
-1. The query is split into terms (:mod:`branchrank.files.terms`); it is never used as a regular expression.
+1. The query is split into terms (:mod:`branchrank.files.terms`), and never used as a regular expression.
 2. ripgrep finds every line that contains any of the terms.
-3. A match joins the passage of the previous match if they are at most twice the context apart. The distance
-   is measured between matched lines, not between context windows; that would chain passages through a file.
-4. Passages are scored and sorted; ties keep the order of paths and lines. ``ranking="bm25"`` drops passages
-   with a score below the 25th percentile. The best ``limit`` passages are returned.
-5. The text is read only for the returned passages: the context on both sides, clipped at the file's ends.
+3. A match is added to the passage of the previous match if both lines are at most twice the context apart.
+   The distance is measured between matched lines. (With the distance between context windows, a series of
+   matches could make a passage of a whole file.)
+4. Passages are sorted by score, and passages with equal scores by path and line. ``ranking="bm25"`` drops
+   passages with a score below the 25th percentile. The best ``limit`` passages are returned.
+5. Only the text of the returned passages is read, with the context before and after the matches.
 
-BM25 takes its statistics from all searched files, not from the passages: a term's document frequency ``n`` is
-the number of files that contain it, ``N`` is the number of searched files, and the IDF
+The statistics of BM25 come from all searched files, not from the passages. The document frequency ``n`` of a
+term is the number of files that contain the term, and ``N`` is the number of searched files. The IDF
 ``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. (Every passage contains a term, so the classic IDF
-over the passages alone is negative for an exact match.) A passage's length is counted in lines.
+over the passages alone would be negative for an exact match.) A passage's length is counted in lines.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ Scores = NDArray[np.float64]
 
 
 class Passage(Record, frozen=True, kw_only=True):
-    """Matches with their context. ``text`` is exactly the lines ``line_start..line_end`` of the file.
+    """Matched lines with their context. ``text`` is exactly the lines ``line_start..line_end`` of the file.
 
-    ``matched`` are the numbers of the matched lines. ``score`` is BM25, at least 0.
+    ``matched`` are the numbers of the matched lines. ``score`` is the BM25 score, at least 0.
     """
 
     source: str
@@ -62,7 +63,7 @@ class Passage(Record, frozen=True, kw_only=True):
 
     @property
     def citation(self) -> str:
-        """The location of the passage: ``path:first-last``."""
+        """The location of the passage, as ``path:first-last``."""
         return f"{self.source}:{self.line_start}-{self.line_end}"
 
     @property
@@ -72,10 +73,10 @@ class Passage(Record, frozen=True, kw_only=True):
 
 
 class GrepResult(Record, frozen=True, kw_only=True):
-    """Passages, best first, and the terms that were searched for.
+    """The result of a grep search, with passages, best first, and the terms of the query.
 
-    ``weights`` are the terms' IDF values. ``matches`` is the number of passages before any were dropped,
-    ``files`` the number of files with a passage.
+    ``weights`` are the IDF values of the terms. ``matches`` is the number of passages before any were
+    dropped, and ``files`` is the number of files with a passage.
     """
 
     passages: tuple[Passage, ...]
@@ -86,7 +87,7 @@ class GrepResult(Record, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
     def relevance(self, text: str) -> float:
-        """BM25 of a text for the query without length normalisation: at least 0; 0 if it contains no term."""
+        """Return the BM25 score of a text without length normalisation; 0 if the text contains no term."""
         counts = counts_of(self.terms, text)
         return sum(
             weight * count * (K1 + 1) / (count + K1)
@@ -95,7 +96,7 @@ class GrepResult(Record, frozen=True, kw_only=True):
 
 
 class _Cluster(Record, frozen=True, kw_only=True):
-    """Matched lines of one file that share a passage."""
+    """Matched lines of one file that belong to the same passage."""
 
     source: str
     lines: tuple[MatchedLine, ...]
@@ -103,7 +104,7 @@ class _Cluster(Record, frozen=True, kw_only=True):
 
 
 def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
-    """A notice about the files that are now larger than the limit, if there are any."""
+    """Return a notice about files that are larger than the limit, if there are any."""
     large = []
     for source in sorted(sources):
         with contextlib.suppress(OSError):
@@ -116,7 +117,7 @@ def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
 
 
 class Grep:
-    """Searches the files below ``root``; ``sources`` limits it to these paths relative to ``root``."""
+    """Searches the files below ``root``, or only ``sources``, which are paths relative to ``root``."""
 
     def __init__(
         self,
@@ -142,7 +143,7 @@ class Grep:
     ) -> GrepResult:
         """Return the passages that contain the query's terms; ``limit=None`` returns all.
 
-        ``sources`` limits this search: other files are neither searched nor counted. Raises
+        With ``sources``, other files are neither searched nor counted in this search. Raises
         :class:`~branchrank.errors.CorpusError` if the root is not a folder.
         """
         terms = extract_terms(query)
@@ -177,7 +178,7 @@ class Grep:
     def _ranked(
         self, clusters: list[_Cluster], terms: Sequence[Term], files: int, percentile: float
     ) -> tuple[list[_Cluster], list[float]]:
-        """Rank the clusters, drop those below the percentile, and return them with the terms' IDF."""
+        """Return the clusters at or above the percentile, sorted by score, and the IDF of each term."""
         scores, weights = _bm25(clusters, terms, files, self._context)
         floor = np.percentile(scores, percentile)
         order = np.lexsort((np.arange(len(clusters)), -scores))
@@ -189,7 +190,7 @@ class Grep:
         return kept, weights
 
     def lines(self, source: str) -> list[str]:
-        """A file's lines without line ends; empty if the file does not exist or is reached through a link."""
+        """Return a file's lines without line ends; empty if the file does not exist or is behind a link."""
         try:
             text = read_beneath(self._root, source).decode("utf-8", "replace")
         except OSError:
@@ -197,7 +198,7 @@ class Grep:
         return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
     def _passage(self, cluster: _Cluster, lines: list[str]) -> Passage | None:
-        """A cluster with its context; ``None`` if the file has become shorter since the search."""
+        """Return the passage of a cluster; ``None`` if the file has become shorter since the search."""
         if cluster.lines[-1].number > len(lines):
             return None
         first = max(1, cluster.lines[0].number - self._context)
@@ -213,7 +214,7 @@ class Grep:
 
 
 def _clusters(source: str, lines: Sequence[MatchedLine], reach: int) -> list[_Cluster]:
-    """Split a file's matched lines between neighbours that are more than ``reach`` lines apart."""
+    """Group a file's matched lines; lines more than ``reach`` lines apart are in different clusters."""
     groups: list[list[MatchedLine]] = []
     for line in lines:
         if groups and line.number - groups[-1][-1].number <= reach:
@@ -226,9 +227,9 @@ def _clusters(source: str, lines: Sequence[MatchedLine], reach: int) -> list[_Cl
 def _bm25(
     clusters: Sequence[_Cluster], terms: Sequence[Term], files: int, context: int
 ) -> tuple[Scores, list[float]]:
-    """BM25 of each cluster, shape (clusters,), at least 0, and each term's IDF.
+    """Return the BM25 score of each cluster, shape (clusters,), at least 0, and the IDF of each term.
 
-    Every line that contains a term is a matched line, so counting needs no other text.
+    Every line that contains a term is a matched line, so terms are counted in matched lines only.
     """
     texts = ["\n".join(line.text for line in cluster.lines).lower() for cluster in clusters]
     ends = np.cumsum([len(text) + 1 for text in texts])
@@ -248,13 +249,13 @@ def _bm25(
 
 
 def counts_of(terms: Sequence[Term], text: str) -> list[int]:
-    """The number of matches of each term in a text."""
+    """Return the number of matches of each term in a text."""
     lowered = text.lower()
     return [len(_occurrences(term, lowered)) for term in terms]
 
 
 def _occurrences(term: Term, lowered: str) -> list[int]:
-    """The offsets of a term's non-overlapping matches in a lower-case text, ascending."""
+    """Return the offsets of a term's non-overlapping matches in a lower-case text, ascending."""
     literal = term.text.lower()
     found = []
     at = lowered.find(literal)
@@ -267,7 +268,7 @@ def _occurrences(term: Term, lowered: str) -> list[int]:
 
 
 def marked_lines(text: str, first: int, matched: Collection[int]) -> str:
-    """``text`` with its line numbers, which begin at ``first``, and ``>`` before each matched line."""
+    """Return ``text`` with line numbers, starting at ``first``, and ``>`` before each matched line."""
     lines = text.split("\n")
     width = len(str(first + len(lines) - 1))
     return "\n".join(

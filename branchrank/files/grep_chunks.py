@@ -1,14 +1,15 @@
-"""Map grep passages to the chunks they overlap, so that grep and vector search rank the same items.
+"""Map grep passages to the chunks that they overlap, so that grep and vector search rank the same items.
 
 The functions are pure.
 
-1. Of the chunks that a passage overlaps, those that contain one of its matched lines are used. If no chunk
-   does (the match lies between chunks), all overlapping chunks are used. A passage that overlaps no chunk is
-   dropped.
-2. Passages are processed in order. The chunks of a passage are sorted by the relevance of the lines that they
-   share with it, then by line. A chunk that occurs again is ignored.
-3. All places are then sorted by that relevance, because a passage with common terms can cover dozens of
-   chunks, and its weakest chunk should not rank above the best chunk of the next passage.
+1. A passage is mapped to the chunks that overlap it and contain one of its matched lines. If its matched
+   lines are between chunks, the passage is mapped to all chunks that overlap it. A passage that overlaps no
+   chunk is dropped.
+2. Passages are processed in order. The chunks of a passage are sorted by the relevance of the lines that the
+   chunk and the passage share, then by line. If several passages map to a chunk, the highest relevance
+   counts.
+3. Finally, all chunks are sorted by relevance. A passage with common terms can overlap dozens of chunks, and
+   its weakest chunk should not rank above the best chunk of the next passage.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from branchrank.records import Chunk, Record, Scored
 
 
 class Place(Record, frozen=True, kw_only=True):
-    """A chunk with the matched lines that it contains, and its relevance."""
+    """A chunk (``key`` is its id) with the matched lines that it contains, and its relevance."""
 
     key: str
     matched: tuple[int, ...]
@@ -28,7 +29,7 @@ class Place(Record, frozen=True, kw_only=True):
 
 
 def placed(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> list[Place]:
-    """The places of a result's passages, best first; ``chunks`` maps a source to its chunks."""
+    """Map the passages of a result to chunks, best first. ``chunks`` maps a source to its chunks."""
     places: dict[str, Place] = {}
     for passage in result.passages:
         overlapping = [c for c in chunks.get(passage.source, ()) if c.span.overlap(passage.span)]
@@ -47,7 +48,7 @@ def placed(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> list[Pl
 
 
 def ranking_of(places: Sequence[Place]) -> list[Scored]:
-    """The places as a ranked list with the scores 1, 1/2, 1/3, ..."""
+    """Return the places as a ranked list with the scores 1, 1/2, 1/3, ..."""
     return [Scored(place.key, 1.0 / rank) for rank, place in enumerate(places, start=1)]
 
 
@@ -56,7 +57,7 @@ def _held(chunk: Chunk, passage: Passage) -> tuple[int, ...]:
 
 
 def _shared(chunk: Chunk, passage: Passage, lines: Sequence[str]) -> str:
-    """The text of a passage's lines that are inside a chunk."""
+    """Return the lines of a passage that are inside a chunk."""
     first = max(chunk.line_start, passage.line_start) - passage.line_start
     last = min(chunk.line_end, passage.line_end) - passage.line_start
     return "\n".join(lines[first : last + 1])

@@ -12,9 +12,9 @@
 1. In the corpus's folder only indexed sources can be read. Files that the workspace excludes and hidden files
    (``.env``, ``.git/config``) are denied, whether they exist or not.
 2. In other folders that the user allows, every file that is not hidden can be read.
-3. A path is absolute, or relative to one of the folders, which are tried in order. ``..`` is resolved on the
-   names alone; a path that is then outside the folders is denied, whether it exists or not. Links are never
-   followed.
+3. A path is absolute, or relative to one of the folders, which are tried in order. ``..`` is resolved in the
+   text of the path. If the resolved path is outside the folders, it is denied, whether it exists or not.
+   Links are never followed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIZE_LIMIT = 4 * 1024 * 1024
 
 
 class FileRefused(InputError):
-    """A file can't be read; ``code`` is one of the codes above."""
+    """A file can't be read. ``code`` is one of the error codes of this module, without ``ERROR:``."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(f"[ERROR: {code}] {reason}")
@@ -67,7 +67,7 @@ class FileReader:
         return tuple(dict.fromkeys(root for _, root in self._spellings))
 
     def text(self, path: str) -> str:
-        """The UTF-8 text of ``path``. Raises :class:`FileRefused`."""
+        """Return the UTF-8 text of ``path``. Raises :class:`FileRefused` if it can't be read."""
         places = self._places(path)
         if not places:
             raise self._denied(path, "it is outside the allowed folders")
@@ -93,7 +93,7 @@ class FileReader:
         raise FileRefused("NOT_FOUND", f"there is no file {path!r}")
 
     def _places(self, path: str) -> list[tuple[Path, str]]:
-        """Each allowed folder that may contain ``path``, with the path relative to it."""
+        """Return each allowed folder that may contain ``path``, with the path relative to the folder."""
         places: dict[tuple[Path, str], None] = {}
         for spelling, root in self._spellings:
             for start in (spelling, root):
@@ -119,5 +119,5 @@ class FileReader:
         except UnicodeDecodeError:
             raise FileRefused("NOT_TEXT", f"{path!r} is not UTF-8 text") from None
         if "\0" in text:
-            raise FileRefused("NOT_TEXT", f"{path!r} holds NUL bytes")
+            raise FileRefused("NOT_TEXT", f"{path!r} contains NUL bytes")
         return text

@@ -1,11 +1,11 @@
 """Run ripgrep as a child process with linear-time patterns and return the matched lines.
 
-1. The binary is the one that the package ``ripgrep`` installed, never another ``rg`` on the PATH.
-2. It runs in its own session, without a configuration file, without following links, and with ripgrep's own
-   engine (no backtracking). Each pattern is the argument of ``--regexp=`` and the path follows ``--``, so
-   the text of a query can't become a flag.
-3. Its maximum file size is the same as that of an index.
-4. After the deadline, or past the output limit, the whole process group is killed, and the output so far is
+1. Only the ``rg`` that the package ``ripgrep`` installed is used, never another ``rg`` on the PATH.
+2. ripgrep runs in its own session, without a configuration file, without following links, and with its own
+   regex engine, which does not backtrack. Each pattern is the argument of ``--regexp=`` and the path follows
+   ``--``, so the text of a query can't become a flag.
+3. The maximum size of a searched file is the maximum size of an indexed file.
+4. After the deadline, or beyond the output limit, the whole process group is killed. The output so far is
    returned with a notice.
 """
 
@@ -30,21 +30,21 @@ from branchrank.records import Record
 
 DEADLINE_S = 2.0
 OUTPUT_LIMIT = 64 * 1024 * 1024
-#: One line per match: path, NUL, line number, colon, text.
+#: Flags for an output line ``path NUL number:text`` per match.
 _PLAIN = ("--no-heading", "--with-filename", "--line-number", "--null", "--color=never")
 
 
 class MatchedLine(NamedTuple):
-    """A line with a match: its 1-based number and its text without the end of line."""
+    """A line with a match, with its 1-based number and its text without the end of line."""
 
     number: int
     text: str
 
 
 class Matches(Record, frozen=True, kw_only=True):
-    """The result of one run: the matched lines of each file, files sorted by path.
+    """The matched lines of each file, with files sorted by path.
 
-    ``notices`` says why the search is incomplete, if it is.
+    If the search is incomplete, ``notices`` contains the reason.
     """
 
     files: dict[str, list[MatchedLine]]
@@ -53,7 +53,10 @@ class Matches(Record, frozen=True, kw_only=True):
 
 @cache
 def ripgrep_binary() -> Path:
-    """The ``rg`` that the package ``ripgrep`` installed. Raises :class:`MissingDependencyError`."""
+    """Return the path of the ``rg`` that the package ``ripgrep`` installed.
+
+    Raises :class:`MissingDependencyError` if the package is not installed.
+    """
     candidates = [Path(sysconfig.get_path("scripts")) / "rg"]
     with contextlib.suppress(metadata.PackageNotFoundError):
         distribution = metadata.distribution("ripgrep")
@@ -86,7 +89,7 @@ def search_files(
     for raw in output.split(b"\n"):
         path, separator, rest = raw.partition(b"\0")
         number, colon, text = rest.partition(b":")
-        # Ignore lines that are not matches: a truncated last line, or a remark about a binary file.
+        # Other lines are a truncated last line or a remark about a binary file.
         if separator and colon and number.isdigit():
             line = MatchedLine(int(number), text.decode("utf-8", "replace").removesuffix("\r"))
             found.setdefault(_source(path), []).append(line)
@@ -95,7 +98,7 @@ def search_files(
 
 
 def count_files(root: Path, *, deadline_s: float = DEADLINE_S) -> int:
-    """The number of files below ``root`` that :func:`search_files` searches without ``sources``."""
+    """Return the number of files below ``root`` that :func:`search_files` searches without ``sources``."""
     output, _ = _run(["--files", "--null", *_limits(None)], root, deadline_s)
     return output.count(b"\0")
 
@@ -118,9 +121,9 @@ def _limits(sources: Collection[str] | None) -> list[str]:
 
 
 def _run(flags: list[str], root: Path, deadline_s: float) -> tuple[bytes, tuple[str, ...]]:
-    """The child's output up to the deadline or the output limit, and a notice if it is incomplete."""
+    """Run ripgrep, and return its output and, if the output is incomplete, a notice."""
     if not root.is_dir():
-        raise CorpusError(f"{root} is not a folder", remedy="check `corpus` in branchrank.toml")
+        raise CorpusError(f"{root} is not a folder", remedy="correct `corpus` in branchrank.toml")
     notices: list[str] = []
     with subprocess.Popen(
         [str(ripgrep_binary()), "--no-config", *flags, "--", "."],
@@ -151,7 +154,10 @@ def _run(flags: list[str], root: Path, deadline_s: float) -> tuple[bytes, tuple[
         finally:
             timer.cancel()
             timer.join()
-    # 0: matches, 1: no matches, 2: a file could not be read, negative: killed.
+    # ripgrep's exit codes: 0 matches, 1 no matches, 2 a file could not be read, negative killed.
     if process.returncode == 2 and not output:
-        raise BranchRankError("ripgrep failed", remedy=f"run it by hand: {ripgrep_binary()} --version")
+        raise BranchRankError(
+            f"ripgrep failed in {root} with exit code 2",
+            remedy=f"check that this command works: {ripgrep_binary()} --version",
+        )
     return output, tuple(notices)

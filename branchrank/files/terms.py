@@ -1,13 +1,13 @@
-"""Extract from a question the terms that grep searches for. The functions are pure.
+"""Extract the terms that grep searches for from a question. The functions are pure.
 
 1. A quoted string (in double quotes, backticks, or single quotes that are not apostrophes) is one term.
-2. In the rest, tokens that don't look like English words (``camelCase``, ``snake_case``, ``a.b``, ``A::b``,
-   ``a->b``, ``--flag``, ``@name``, ``path/to``, ``v2``) are identifiers.
-3. Other words are kept unless they are stop words. If no other terms are left, the stop words are kept.
-4. Each term is listed once, ignoring case, in the order of the question; at most :data:`TERM_LIMIT` terms.
+2. Other tokens that don't look like English words (``camelCase``, ``snake_case``, ``a.b``, ``A::b``,
+   ``a->b``, ``--flag``, ``@name``, ``path/to``, ``v2``) are terms, called identifiers.
+3. Other words are terms unless they are stop words. If there are no other terms, the stop words are terms.
+4. Each term is listed once, ignoring case, in the order of the question, up to :data:`TERM_LIMIT` terms.
 
-Quoted strings and identifiers match anywhere in a line, words only where a word starts (``form`` finds
-``forms`` but not ``platform``); both ignore case.
+Quoted strings and identifiers match anywhere in a line. Words match only at the start of a word (``form``
+finds ``forms`` but not ``platform``). All terms ignore case.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Term(Record, frozen=True, kw_only=True):
 
     @property
     def pattern(self) -> str:
-        """A linear-time regular expression that means the same in :mod:`re` and in ripgrep's own engine."""
+        """A regular expression for ripgrep and :mod:`re`, matched in linear time."""
         literal = re.escape(self.text)
         return rf"\b{literal}" if self.kind == "word" else literal
 
 
 def extract_terms(query: str) -> tuple[Term, ...]:
-    """The terms of a question or of keywords; empty only if the text is blank."""
+    """Return the terms of a question or of keywords; empty only if the text is blank."""
     readable = query.encode("utf-8", "ignore").decode("utf-8")
     text = "".join(character if character >= " " else "\n" for character in readable)
     found: list[tuple[int, Term]] = []

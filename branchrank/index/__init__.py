@@ -1,4 +1,4 @@
-"""The index of a workspace: build it, open it, query it."""
+"""Build, open and query the index of a workspace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Index", "build_index", "open_index", "open_or_build"]
 
 
 def __getattr__(name: str) -> object:
-    # A query needs nothing of what builds an index, and importing it takes longer than the query.
+    # Importing the code that builds an index takes longer than a query, which does not need it.
     if name == "build_index":
         from branchrank.index.build import build_index
 

@@ -1,11 +1,12 @@
-"""Read a folder of another program's artefacts: chunks, a Chroma collection, nodes.
+"""Read a folder with the chunks, the Chroma collection and the nodes of another program.
 
-1. ``chunks.jsonl``: an object a line with ``text`` (or ``page_content``, ``content``, ``document``); the
-   document under ``file_path``, ``path`` or ``source``; lines under ``line_start`` and ``line_end`` (or
-   ``start_line``, ``end_line``), which may be missing. Each field may be at the top level or in ``metadata``.
-2. Without that file the records of the Chroma collection are the chunks: document, id and metadata.
-3. A chunk's vector is that of the record with its id, else of the record whose document is its text.
-4. Files are read through descriptors without following links, up to a maximum size.
+1. ``chunks.jsonl`` has one JSON object per line. The text is in ``text`` (or ``page_content``, ``content``,
+   ``document``), the document in ``file_path``, ``path`` or ``source``, and the lines in ``line_start`` and
+   ``line_end`` (or ``start_line``, ``end_line``). The lines may be missing. Each field may be at the top
+   level or in ``metadata``.
+2. If there is no ``chunks.jsonl``, each record of the Chroma collection is a chunk.
+3. The vector of a chunk is in the record with the chunk's id, or else in the record with the chunk's text.
+4. Files are read without following links, up to a maximum size.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 CHUNKS = "chunks.jsonl"
 CHROMA = "chroma"
 NODES = "pageindex/nodes.jsonl"
-#: Maximum size of a file, and of a line, in bytes.
+#: Maximum sizes of a file and of a line, in bytes.
 MOST_BYTES = 4 << 30
 MOST_LINE_BYTES = 16 << 20
 
 
 class FoundChunk(NamedTuple):
-    """A chunk of the folder: its passage, and the row of its vector in the collection, if there is one."""
+    """A chunk of the folder. ``row`` is the row of its vector in the collection, if it has one."""
 
     id: str
     passage: Passage
@@ -43,16 +44,17 @@ class FoundChunk(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A folder's chunks, and the records of its collection, if it has one."""
+    """The chunks of a folder, and the records of its Chroma collection, if it has one."""
 
     chunks: list[FoundChunk]
     records: ChromaRecords | None
 
 
 def read_found(folder: Path, collection: str, *, remedy: str) -> Found:
-    """The chunks of ``folder`` with their vectors.
+    """Read the chunks of ``folder`` and their vectors.
 
-    Raises :class:`InputError` naming the file and line, or what reading Chroma raises.
+    Raises :class:`InputError` with the file and line if a chunk can't be read, and the errors of
+    :func:`~branchrank.stores.chroma_reading.read_chroma`.
     """
     from branchrank.stores.chroma_reading import read_chroma
 
@@ -70,9 +72,10 @@ def read_found(folder: Path, collection: str, *, remedy: str) -> Found:
 
 
 def json_objects(folder: Path, name: str, *, remedy: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSON Lines file below ``folder`` with their line numbers; ``metadata`` is opened up.
+    """Yield the line number and the object of each line of a JSON Lines file below ``folder``.
 
-    Raises :class:`InputError` naming the line.
+    The fields in ``metadata`` are moved to the top level. Raises :class:`InputError` with the line number if
+    a line is not a JSON object or is too long.
     """
     decoder = msgspec.json.Decoder(dict[str, Any])
     path, number, done = folder / name, 0, 0
@@ -81,7 +84,7 @@ def json_objects(folder: Path, name: str, *, remedy: str) -> Iterator[tuple[int,
             while line := stream.readline(MOST_LINE_BYTES + 1):
                 number, done = number + 1, done + len(line)
                 if len(line) > MOST_LINE_BYTES or done > MOST_BYTES:
-                    raise InputError(f"{path}:{number}: too long", remedy=remedy)
+                    raise InputError(f"{path}:{number}: the line or the file is too long", remedy=remedy)
                 if not line.strip():
                     continue
                 try:

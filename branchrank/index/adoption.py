@@ -1,15 +1,15 @@
-"""Adopting a folder of chunks, vectors and nodes that another program made.
+"""Adopt the chunks, vectors and nodes of another program.
 
-1. The documents are read, and every chunk is placed in them (:mod:`branchrank.corpus.placing`). A chunk that
+1. The documents are read, and every chunk is located in them (:mod:`branchrank.corpus.placing`). A chunk that
    is not found in any document is left out and counted.
-2. The collection's vectors are reused when a sample embedded again agrees
-   (:mod:`branchrank.embedders.agreement`). Chunks without a vector are embedded now.
-3. A ``nodes.jsonl`` that is a valid tree of the documents is used unchanged. Of any other one only the
-   summaries are used: a new tree of the documents is built, and each summary is assigned to the section with
-   its lines, its text or its title.
-4. All of it is written below ``adopted/`` of the workspace; the folder is only read. The record of it,
-   ``adoption.json``, names the state of the documents and the model, so that a later build can check whether
-   chunks and vectors are still valid.
+2. A sample of the chunks is embedded again and compared with the vectors of the collection
+   (:mod:`branchrank.embedders.agreement`). If they agree, the vectors are reused. Chunks without a vector are
+   embedded.
+3. If ``nodes.jsonl`` is a valid tree of the documents, it is used unchanged. Otherwise a new tree is built,
+   and each summary of ``nodes.jsonl`` is assigned to the section with the same lines, text or title.
+4. The results are written to ``adopted/`` of the workspace, and the folder of the other program is not
+   changed. The record ``adoption.json`` contains the digest of the documents and the model, so that a later
+   build can check whether the chunks and vectors are still valid.
 """
 
 from __future__ import annotations
@@ -60,14 +60,15 @@ _VECTORS = "vectors.npy"
 
 
 class Adoption(Record, frozen=True, kw_only=True):
-    """What was adopted from ``folder``, and from which state of the documents.
+    """The record of an adoption from ``folder``.
 
-    Counts of chunks by how their lines were determined: ``by_lines`` (given, and they contain the text),
-    ``anchored`` (the text was found elsewhere) and ``unconfirmed`` (given, but the text is not there);
-    ``left_out`` names the others with the reason. ``reused`` vectors are the collection's, ``embedded`` ones
-    were missing there; ``least_cosine`` is the smallest cosine of the ``sampled`` ones, embedded again from
-    the ``form`` of the text. ``tree`` is ``own``, ``summaries`` or empty, when the folder had no nodes;
-    ``nodes`` were found in the documents, ``nodes_left_out`` were not.
+    ``by_lines`` counts the chunks whose given lines contain their text, ``anchored`` the chunks whose text
+    was found elsewhere, and ``unconfirmed`` the chunks whose given lines do not contain their text.
+    ``left_out`` lists the other chunks with the reason. ``reused`` counts the vectors from the collection,
+    and ``embedded`` the vectors that the collection did not have. ``sampled`` vectors were checked, with the
+    text in the form ``form``, and ``least_cosine`` is the smallest cosine among them. ``tree`` is ``own``,
+    ``summaries``, or empty if the folder had no nodes. ``nodes`` counts the nodes that were found in the
+    documents, and ``nodes_left_out`` the nodes that were not.
     """
 
     folder: str
@@ -94,10 +95,11 @@ class Adoption(Record, frozen=True, kw_only=True):
 def adopt_folder(
     workspace: WorkspaceFolder, folder: Path, corpus_root: Path, collection: str = ""
 ) -> Adoption:
-    """Write the contents of ``folder`` below ``adopted/`` of the workspace; nothing else is changed.
+    """Write the contents of ``folder`` to ``adopted/`` of the workspace, and change no other file.
 
-    Raises :class:`InputError`, :class:`ArtifactError`, :class:`~branchrank.errors.UsageError` or
-    :class:`~branchrank.errors.ModelError`; nothing was written then.
+    Raises :class:`InputError` or :class:`ArtifactError` if the folder's files can't be used, and
+    :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.ModelError` if the model can't be
+    used. After an error, no file has been written.
     """
     remedy = (
         f"branchrank index {shlex.quote(str(corpus_root))} --data-dir {shlex.quote(str(workspace.data_dir))} "
@@ -109,7 +111,7 @@ def adopt_folder(
     placed, left_out = _placed(found.chunks, _places(corpus))
     if not placed:
         raise InputError(
-            f"none of the {len(found.chunks)} chunks of {folder} is in the corpus {corpus_root}"
+            f"none of the {len(found.chunks)} chunks of {folder} was found in the corpus {corpus_root}"
             + "".join(f": {reason}" for reason in left_out[:1]),
             remedy=remedy,
         )
@@ -145,24 +147,25 @@ def adopt_folder(
 
 
 def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLike[str] | None) -> Path:
-    """The folder of the documents: ``corpus``, else the one named by a ``branchrank.toml`` of either folder.
+    """Return the folder of the documents.
 
-    Raises :class:`~branchrank.errors.UsageError` when none is named, or when the workspace is inside
-    ``folder``, and :class:`ArtifactError` when the workspace contains files that BranchRank did not make.
+    The folder is ``corpus``, or else the corpus in ``branchrank.toml`` of the workspace or of ``folder``.
+    Raises :class:`~branchrank.errors.UsageError` if there is no corpus, or if the workspace is inside
+    ``folder``, and :class:`ArtifactError` if the workspace contains files that BranchRank did not make.
     """
     here, data_dir = folder.resolve(), workspace.data_dir.resolve()
     words = ["branchrank", "adopt", str(folder), "--embedder", workspace.index_settings.embedder]
     if not here.is_dir():
-        raise InputError(f"there is no folder {folder}", remedy="correct its name")
+        raise InputError(f"the folder {folder} does not exist", remedy="correct the name of the folder")
     if (here / "indexes").is_dir() and (here / "branchrank.toml").is_file():
         raise UsageError(
-            f"{folder} is a workspace already",
+            f"{folder} is already a workspace of BranchRank, so it can be searched",
             remedy=shlex.join(["branchrank", "retrieve", "QUERY", "--data-dir", str(folder)]),
         )
     if data_dir == here or data_dir.is_relative_to(here):
         beside = here.with_name(f"{here.name}-branchrank")
         raise UsageError(
-            f"the workspace {workspace.data_dir} is in {folder}, which is never changed",
+            f"the workspace {workspace.data_dir} is inside {folder}, but `adopt` must not change {folder}",
             remedy=shlex.join([*words, "--data-dir", str(beside), "--corpus", str(corpus or "DOCUMENTS")]),
         )
     workspace.check_links()
@@ -173,21 +176,21 @@ def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLik
         if named:
             return locate_corpus(place / named if (place / named).is_dir() else named)
     raise UsageError(
-        f"nothing names the documents that the chunks of {folder} were cut from",
+        f"the documents of the chunks in {folder} are not known",
         remedy=shlex.join([*words, "--data-dir", str(workspace.data_dir), "--corpus", "DOCUMENTS"]),
     )
 
 
 def read_adoption(path: Path | None) -> Adoption | None:
-    """The record that ``branchrank.toml`` names, ``None`` without one. Raises :class:`ArtifactError`."""
+    """Read the record of an adoption; ``None`` without a path. Raises ArtifactError if it is damaged."""
     return None if path is None else read_record(path, Adoption)
 
 
 def check_adoption(adoption: Adoption, workspace: WorkspaceFolder, corpus: Corpus | CorpusOutline) -> None:
-    """Raise :class:`ArtifactError` when the documents are not those that the chunks were placed in."""
+    """Raise :class:`ArtifactError` if the documents have changed since the adoption."""
     if adoption.corpus_digest != corpus.digest:
         raise ArtifactError(
-            f"the chunks that {workspace.data_dir} adopted were placed in another state of {corpus.root}",
+            f"the documents in {corpus.root} have changed since {workspace.data_dir} adopted its chunks",
             remedy=_again(adoption, workspace),
         )
 
@@ -195,9 +198,9 @@ def check_adoption(adoption: Adoption, workspace: WorkspaceFolder, corpus: Corpu
 def adopted_vectors(
     adoption: Adoption, workspace: WorkspaceFolder, identity: EmbedderIdentity
 ) -> Vectors | None:
-    """The adopted vectors as unit rows; ``None`` if they are from another model or of other chunks.
+    """Return the adopted vectors as unit rows; ``None`` if the model or the chunks have changed.
 
-    Raises :class:`ArtifactError` when the file is not the one that was written.
+    Raises :class:`ArtifactError` if the file of the vectors is missing or damaged.
     """
     record, chunks = workspace.adoption_file, workspace.chunks_file
     if adoption.embedder != identity or record is None or chunks is None:
@@ -211,7 +214,7 @@ def adopted_vectors(
 
 
 def _again(adoption: Adoption, workspace: WorkspaceFolder) -> str:
-    """The command that adopts the folder again; corpus and embedder are in ``branchrank.toml``."""
+    """Return the command that adopts the folder again, with corpus and embedder from ``branchrank.toml``."""
     words = ["branchrank", "adopt", adoption.folder, "--data-dir", str(workspace.data_dir)]
     return shlex.join([*words, *(["--collection", adoption.collection] if adoption.collection else [])])
 
@@ -221,7 +224,7 @@ def _places(corpus: Corpus) -> Places:
 
 
 def _placed(chunks: Sequence[FoundChunk], places: Places) -> tuple[list[tuple[FoundChunk, Place]], list[str]]:
-    """The chunks with their places, and the ids of chunks that were not found, each with the reason."""
+    """Return the chunks with their places, and the ids of chunks that were not found, with the reason."""
     placed: list[tuple[FoundChunk, Place]] = []
     left_out: list[str] = []
     for each in chunks:
@@ -257,14 +260,14 @@ def _vectors(
     folder: Path,
     remedy: str,
 ) -> tuple[Vectors, Agreement]:
-    """The chunks' unit rows, from the collection if it has them, and the result of the sample check."""
+    """Return the chunks' unit rows, from the collection if possible, and the result of the sample check."""
     records = found.records
     assert records is not None
     place = f"the collection {records.collection!r} in {folder / CHROMA}"
     known = [(row, chunk) for row, chunk in zip(rows, chunks, strict=True) if row is not None]
     if not known:
         raise ArtifactError(
-            f"{place} has no record of any chunk in {folder / CHUNKS}, neither by id nor by text",
+            f"{place} has no record with the id or the text of a chunk in {folder / CHUNKS}",
             remedy=remedy,
         )
     stored = records.vectors[[row for row, _ in known]]
@@ -285,7 +288,7 @@ def _vectors(
 
 
 def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, int]:
-    """The tree, how much of it is the folder's, and how many of its nodes were found and not found."""
+    """Return the tree, its kind (see :class:`Adoption`), and the numbers of nodes found and not found."""
     nodes, _ = build_nodes(corpus.documents, Path(corpus.root).name or "corpus")
     built = Tree(nodes)
     if not (folder / NODES).exists():
@@ -314,7 +317,7 @@ def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, in
 
 
 def _section(fields: Mapping[str, Any], tree: Tree, places: Places) -> Node | None:
-    """The section of the built tree that a node of another tree is about."""
+    """Return the section of the built tree that corresponds to a node of another tree."""
     passage = passage_of(fields)
     place = places.place(passage)
     if isinstance(place, Place):

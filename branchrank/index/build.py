@@ -1,18 +1,20 @@
-"""Building an index.
+"""Build an index.
 
-1. The build holds the workspace's lock. If the index is up to date, it is only opened.
-2. The corpus is read, its nodes are built and its chunks are cut (or the user's own files are used).
-3. If the settings ask for token vectors, those of unchanged chunks are copied from the current generation and
-   the others are computed.
-4. The chunks are embedded, each with its breadcrumb above it, unless adopted vectors are used. Texts that
-   step 3 embedded or that are in the cache are not embedded again. So unchanged documents cost nothing, and
-   an interrupted build is resumed.
-5. Probe queries measure which distance threshold suits the model (:mod:`branchrank.index.calibration`).
-6. Vectors, Chroma collection and BM25 indexes are written into a new generation, then the manifest.
-7. The workspace's links are made; the generation is flushed to the disk and published by one rename; older
-   ones are deleted.
+1. The build locks the workspace. If the index is up to date, it is only opened.
+2. The corpus is read, its tree of nodes is built and its documents are divided into chunks. If the user
+   supplies chunks or nodes, these are used instead.
+3. If the settings ask for token vectors, those of unchanged chunks are copied from the current generation,
+   and the others are computed.
+4. The chunks are embedded, each with its breadcrumb as the first line, unless adopted vectors are used. Texts
+   that were embedded in step 3 or are in the cache are not embedded again. So an interrupted build can be
+   resumed, and a later build embeds only changed documents.
+5. Probe queries determine the distance threshold for the model (:mod:`branchrank.index.calibration`).
+6. The vectors, the Chroma collection, the BM25 indexes and the manifest are written to a new generation.
+7. The workspace's links are made, and the generation is flushed to the disk. One rename makes it the current
+   generation. Older generations are deleted.
 
-For the same corpus and settings, all files except ``build.json`` and Chroma's are identical byte for byte.
+For the same corpus and settings, two builds write the same bytes, except in ``build.json`` and Chroma's
+files.
 """
 
 from __future__ import annotations
@@ -79,13 +81,14 @@ def build_index(
 ) -> Index:
     """Build the index that the workspace's settings ask for, unless it is up to date, and open it.
 
-    ``force`` builds it even if it is up to date. ``progress`` counts documents (``read``), texts (``embed``)
-    and steps (``store``). Raises :class:`~branchrank.errors.BusyError` when another process is building,
-    :class:`CorpusError`, :class:`~branchrank.errors.ModelError`, :class:`~branchrank.errors.StorageError`;
-    after an error the previous index is unchanged.
+    With ``force``, the index is built even if it is up to date. ``progress`` counts documents (``read``),
+    texts (``embed``) and steps (``store``). Raises :class:`~branchrank.errors.BusyError` if another process
+    is building, :class:`CorpusError` if the corpus can't be read, :class:`~branchrank.errors.ModelError` if
+    the model can't be used, and :class:`~branchrank.errors.StorageError` if the disk can't be written. After
+    an error the previous index is unchanged.
     """
     workspace.check_links()
-    _ = workspace.corpus_root  # a workspace without a corpus is refused before anything is written
+    _ = workspace.corpus_root  # raises an error for a missing corpus before any file is written
     with build_lock(workspace.data_dir):
         index = None if force else _up_to_date(workspace)
         if index is not None:
@@ -108,13 +111,13 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
         _ = index.embedder, index.vectors, index.token_vectors
         if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:
             raise ArtifactError(
-                "it keeps token vectors that the settings do not ask for", remedy="rebuild it"
+                "the index has token vectors that the settings do not ask for", remedy="branchrank index"
             )
     except ArtifactError:
         index.close()
         return None
     asks_probes = index.manifest.embedder.name != NONE
-    if asks_probes and not index.manifest.distance.probes:  # of a version that asked none
+    if asks_probes and not index.manifest.distance.probes:  # built by a version without probe queries
         index.close()
         return None
     return index
@@ -124,13 +127,15 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
     seconds: dict[str, float] = {}
     timed = _timer(seconds)
     with timed("discover"):
-        discover(workspace.corpus_root, workspace.exclude)  # find an empty corpus before loading a model
+        discover(
+            workspace.corpus_root, workspace.exclude
+        )  # reports an empty corpus before the model is loaded
     with timed("model"):
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
         if workspace.index_settings.token_precision is not None:
             token_embedder(
                 embedder, workspace.index_settings.embedder
-            )  # a model without them is refused before any work
+            )  # raises an error for a model without token vectors before any work
     with open_executor(workspace.settings, workspace.notify) as executor:
         _publish(workspace, embedder, executor, seconds, progress)
 
@@ -156,7 +161,7 @@ def _publish(
         raise
     failpoint("manifest written")
     if workspace.is_default_index:
-        workspace.install_links()  # first, so that no reader finds an index without them
+        workspace.install_links()  # before publishing, so that every published index has its links
     failpoint("linked")
     generations.publish(generation)
     failpoint("published")
@@ -172,7 +177,7 @@ def _write(
     seconds: dict[str, float],
     progress: Progress,
 ) -> None:
-    """Fill the directory of a new generation."""
+    """Write all files of a new generation."""
     timed = _timer(seconds)
     with timed("write"):
         write_records(generation, CHUNKS, contents.chunks)
@@ -180,7 +185,7 @@ def _write(
         write_records(generation, NODES, contents.nodes.lines)
         write_links(generation, RecordsFile(generation, NODES, Node), contents.nodes.depths)
         failpoint("nodes written")
-        # They are on the disk, and read from there.
+        # Frees memory: from here on, chunks and nodes are read from the disk.
         contents.chunks.clear()
         contents.nodes.lines.clear()
         chunks = RecordsFile(generation, CHUNKS, Chunk)
@@ -228,7 +233,7 @@ def _store(
     progress: Progress,
     timed: Callable[[str], contextlib.AbstractContextManager[None]],
 ) -> str:
-    """Write vectors, Chroma collection and BM25 indexes; return the collection's name."""
+    """Write the vectors, the Chroma collection and the BM25 indexes; return the collection's name."""
     ids = exact.ids
     with timed("vectors"):
         save_vectors(generation / VECTORS, exact.matrix)
@@ -268,12 +273,12 @@ def _save_bm25(
 
 
 def _server_collection(generation: Path) -> str:
-    """A name that no other generation, workspace or machine uses on the same server."""
+    """Return a collection name that is unique on a server shared by workspaces and machines."""
     return f"branchrank-{digest_of([socket.gethostname(), str(generation.resolve())])[:32]}"
 
 
 def _discard_collection(url: str, generation: Path) -> None:
-    """Delete the collection that a generation has on the server ``url``, if the server can be reached."""
+    """Delete a generation's collection from the Chroma server ``url``, if the server can be reached."""
     with contextlib.suppress(ArtifactError):
         manifest = read_record(generation / MANIFEST, Manifest)
         if url and manifest.chroma == url:
@@ -321,7 +326,7 @@ def _manifest(
 
 
 def _chroma_digests(generation: Path) -> dict[str, str]:
-    """Digests of the collection's own files; the database file changes whenever it is opened."""
+    """Return the digests of Chroma's files, except the database file, which changes on every opening."""
     digests = file_digests(generation / CHROMA)
     return {name: digest for name, digest in digests.items() if "/" in name}
 

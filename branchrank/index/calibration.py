@@ -1,11 +1,11 @@
-"""The distance threshold that suits a model, measured with queries.
+"""Measure a model's distances with queries, and suggest a distance threshold for the model.
 
-1. The distance of a query is that of its nearest chunk: squared L2 between unit vectors, 0 to 4.
+1. The distance of a query is the squared L2 distance (unit vectors, 0 to 4) to its nearest chunk.
 2. A query whose distance is at or above the threshold gets no chunk. The suggested threshold keeps the
-   nearest chunk of 95 in 100 queries.
-3. A build uses titles of sections, drawn from the corpus by a seed, as probe queries. Their distances are
-   distributed like those of people's questions. If over half of the probes get no chunk at the default
-   threshold, the index stores the suggested one for systems with a ``calibrated`` threshold.
+   nearest chunk of 95% of the queries.
+3. A build uses a seeded sample of section titles as probe queries. The distances of titles are distributed
+   like the distances of users' questions. If more than half of the probes get no chunk at the default
+   threshold, the index stores the suggested threshold for systems with a ``calibrated`` threshold.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SEED = 42
 
 
 class Calibration(Record, frozen=True, kw_only=True):
-    """The distance threshold for one model, measured with a set of queries.
+    """The suggested distance threshold for a model, measured with a set of queries.
 
-    ``best`` are the queries' nearest distances, ascending. ``suggested`` keeps the nearest chunk of 95 in
-    100 queries; ``losing`` counts the queries that lose every chunk at ``threshold``.
+    ``best`` are the distances of the queries, ascending. The threshold ``suggested`` keeps the nearest chunk
+    of 95% of the queries. ``losing`` is the number of queries without any chunk at ``threshold``.
     """
 
     threshold: float
@@ -39,12 +39,12 @@ class Calibration(Record, frozen=True, kw_only=True):
 
     @property
     def empties(self) -> bool:
-        """Whether over half of the queries lose every chunk at ``threshold``."""
+        """Whether more than half of the queries have no chunk at ``threshold``."""
         return 2 * self.losing > len(self.best)
 
 
 def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD) -> Calibration:
-    """Suggest a threshold from queries' nearest distances. Raises ``ValueError`` when there are none.
+    """Suggest a threshold from the distances of queries. Raises ``ValueError`` if there are no distances.
 
     >>> found = calibrate([0.9, 1.1, 1.234])
     >>> found.suggested, found.losing
@@ -52,7 +52,7 @@ def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD)
     """
     best = sorted(distances)
     if not best:
-        raise ValueError("calibration needs queries")
+        raise ValueError("calibration needs at least one query")
     covering = best[math.ceil(COVERAGE * len(best)) - 1]
     # A chunk at the threshold is dropped, so the suggestion is above the last distance to keep.
     suggested = min(LARGEST_DISTANCE, math.floor(covering * 100 + 1) / 100)
@@ -67,23 +67,23 @@ def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD)
 def nearest_distances(
     vectors: VectorStore, embed: Callable[[str], Vectors], queries: Iterable[str]
 ) -> list[float]:
-    """The distance of each query's nearest chunk. ``vectors`` is not empty."""
+    """Return the distance of each query to its nearest chunk. ``vectors`` must not be empty."""
     return [squared_distance(vectors.search(embed(query), 1)[0].score) for query in queries]
 
 
 def probe_title(node: Node) -> str:
-    """What a probe asks for a section: its title, or its id if that is empty."""
+    """Return the probe query for a section, which is its title, or its id if the title is empty."""
     return node.title.strip() or node.id
 
 
 def probe_queries(titles: Collection[str]) -> list[str]:
-    """At most 100 distinct titles of sections, drawn by a fixed seed; the same for the same titles."""
+    """Return a sample of at most 100 titles, made with a fixed seed."""
     draw = random.Random(SEED)  # noqa: S311 - a seeded draw
     return draw.sample(sorted(titles), min(PROBES, len(titles)))
 
 
 def distance_calibration(distances: Iterable[float]) -> DistanceCalibration:
-    """The record that a build stores about its probes' distances."""
+    """Return the record about the probes' distances that a build stores."""
     found = calibrate(distances)
     return DistanceCalibration(
         probes=len(found.best),

@@ -1,4 +1,4 @@
-"""``branchrank.toml``: what a workspace indexes, and how the commands change it."""
+"""Read and update ``branchrank.toml``, the configuration file of a workspace."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ _SECTIONS = frozenset(part.section for part in PARTS)
 
 
 class WorkspaceConfig(Record, frozen=True, kw_only=True):
-    """The keys of ``branchrank.toml`` outside its tables of settings.
+    """The top-level keys of ``branchrank.toml``. Paths are relative to the folder of ``branchrank.toml``.
 
-    ``corpus`` is a folder (relative to the file's own) or a corpus's name; ``exclude`` are glob patterns of
-    sources left out; ``questions`` is the question file (default ``benchmark/questions.jsonl``); ``chunks``
-    and ``nodes`` are the user's own files, used instead of those that the index would make; ``adoption`` is
-    the record that ``branchrank adopt`` wrote about them.
+    ``corpus`` is a folder or a corpus name. ``exclude`` are glob patterns of sources to leave out.
+    ``questions`` is the question file. ``chunks`` and ``nodes`` are files of the user that replace the chunks
+    and nodes of the index. ``adoption`` is the record that ``branchrank adopt`` wrote about these files.
     """
 
     corpus: str = ""
@@ -34,7 +33,7 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
 
 
 def read_config(path: Path) -> tuple[WorkspaceConfig, dict[str, Any]]:
-    """The workspace's own keys, and the tables of settings. Raises :class:`UsageError` for unknown keys."""
+    """Read the top-level keys and the tables of settings. Raises :class:`UsageError` for unknown keys."""
     content = read_toml(path)
     own = {key: value for key, value in content.items() if key not in _SECTIONS}
     remedy = f"correct {path}"
@@ -52,10 +51,10 @@ def read_config(path: Path) -> tuple[WorkspaceConfig, dict[str, Any]]:
 
 
 def update_config(path: Path, changes: Mapping[str, object]) -> None:
-    """Set keys of the file, atomically: ``corpus``, ``index.embedder`` and so on.
+    """Set keys such as ``corpus`` or ``index.embedder`` in the file, atomically.
 
-    Comments, order and other keys are kept. Raises :class:`UsageError` when the file is not TOML or a key's
-    table is another value, and :class:`~branchrank.errors.StorageError` when the disk refuses.
+    Comments, order and other keys are kept. Raises :class:`UsageError` if the file is not TOML or the section
+    of a key is not a table, and :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
     import tomlkit
 

@@ -1,7 +1,7 @@
-"""The contents of an index before the embedding: chunks, nodes and their tokens, joined from shards.
+"""Read the corpus in shards, and join the shards to the chunks, nodes and tokens of an index.
 
-Everything that grows with the corpus is bytes or arrays. The user's own chunks or nodes replace those that a
-build makes (:mod:`branchrank.index.user_files`).
+To save memory, all data whose size depends on the corpus are bytes or arrays. Chunks or nodes that the user
+supplies replace those that a build makes (:mod:`branchrank.index.user_files`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from branchrank.stores.indexed_text import chunk_terms, node_terms
 from branchrank.tree.build import Outline, Page
 from branchrank.tree.navigate import Tree
 
-#: Nodes that are encoded at once.
+#: The number of nodes to encode at once.
 _BATCH = 4096
 
 
@@ -43,8 +43,8 @@ _BATCH = 4096
 class Nodes:
     """The nodes of an index in pre-order, as encoded lines.
 
-    ``depths`` are their levels below the root. ``tokens`` are the tokens of those with lines of their own.
-    ``titles`` are the distinct titles of files and sections; an empty one is replaced by the id.
+    ``depths`` are the levels of the nodes below the root. ``tokens`` are the tokens of the nodes that have
+    lines. ``titles`` are the distinct titles of files and sections, or their ids if the title is empty.
     """
 
     lines: list[RecordLines]
@@ -69,12 +69,13 @@ class Contents:
 def read_contents(
     workspace: WorkspaceFolder, embedder: Embedder, executor: Executor, progress: Progress
 ) -> Contents:
-    """Read the corpus; ``progress`` counts documents.
+    """Read the contents of an index from the corpus. ``progress`` counts documents.
 
-    Raises :class:`CorpusError` when it holds no text, and what the user's own chunks and nodes raise.
+    Raises :class:`CorpusError` if the corpus contains no text, and :class:`InputError` if the chunks or nodes
+    of the user do not match the corpus.
     """
     root = workspace.corpus_root
-    # Taken before reading: a file that changes during the read makes the index stale, not wrong.
+    # File times are taken before reading, so that a file that changes meanwhile makes the index stale.
     found = discover(root, workspace.exclude)
     settings = workspace.index_settings
     task = ReadTask(
@@ -90,7 +91,7 @@ def read_contents(
     parts = _read_shards(executor, task, [file.source for file in found.files], progress)
     if not parts.documents:
         raise CorpusError(
-            f"no document of the corpus {root} can be read", remedy="look at the permissions of its files"
+            f"the documents of the corpus {root} can't be read", remedy="check the permissions of its files"
         )
     corpus = CorpusOutline(
         root=str(root),
@@ -104,15 +105,17 @@ def read_contents(
     nodes, tree_notes = _nodes(workspace, corpus, parts)
     chunks, chunk_tokens = _chunks(workspace, corpus, parts, nodes)
     if not any(map(len, chunks)):
-        raise CorpusError(f"no document of the corpus {root} holds any text", remedy="add text to index")
+        raise CorpusError(
+            f"the documents of the corpus {root} contain no text", remedy="add a document with text"
+        )
     return Contents(found.files, corpus, chunks, chunk_tokens, nodes, (*corpus.notes, *tree_notes), adoption)
 
 
 @dataclass
 class _Parts:
-    """What the shards contain, joined; parts are taken out when they are used, so that memory is free again.
+    """The joined contents of the shards. To free memory, parts are removed when they are used.
 
-    ``pages`` are the encoded nodes by source, the other fields those of
+    ``pages`` are the encoded nodes by source. The other fields are described at
     :class:`~branchrank.index.shards.Shard`.
     """
 
@@ -145,7 +148,7 @@ def _read_shards(executor: Executor, task: ReadTask, sources: Sequence[str], pro
 
 
 def _nodes(workspace: WorkspaceFolder, corpus: CorpusOutline, parts: _Parts) -> tuple[Nodes, list[str]]:
-    """The nodes, and notes about toctree entries that were ignored."""
+    """Return the nodes, and notes about toctree entries that were ignored."""
     titles: set[str] = set()
     depths = array("i")
     if workspace.nodes_file is not None:
@@ -169,14 +172,14 @@ def _nodes(workspace: WorkspaceFolder, corpus: CorpusOutline, parts: _Parts) -> 
 
 
 def _taken(parts: list[TokenCounts]) -> Iterator[TokenCounts]:
-    """Yield the parts in order; each is removed from the list."""
+    """Yield the parts in order, and remove each part from the list."""
     parts.reverse()
     while parts:
         yield parts.pop()
 
 
 def _noted(nodes: Iterable[Node], titles: set[str], depths: array[int]) -> Iterator[Node]:
-    """Yield the nodes; their depths are added to ``depths``, the titles of those with lines to ``titles``."""
+    """Yield the nodes; add their depths to ``depths``, and the titles of nodes with lines to ``titles``."""
     for node in nodes:
         depths.append(node.depth)
         if node.line_start is not None:

@@ -1,7 +1,7 @@
-"""How a corpus differs from the one that was indexed.
+"""Compare a corpus with the corpus that was indexed.
 
-One ``stat`` per document is enough if the corpus is unchanged: a document is opened only if its size or its
-modification time differs from that of the build.
+If the corpus is unchanged, the comparison needs one ``stat`` per document. A document is opened only if its
+size or modification time has changed since the build.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 
 
 def corpus_change(workspace: WorkspaceFolder, manifest: Manifest, report: BuildReport) -> str:
-    """Return how the corpus differs from the one that was indexed; empty when it doesn't.
+    """Describe how the corpus has changed since it was indexed; empty if it has not.
 
-    Raises :class:`CorpusError` when it is missing or contains no documents.
+    Raises :class:`CorpusError` if the corpus is missing or contains no documents.
     """
     if manifest.exclude != workspace.exclude:
         return f"was built with exclude = {list(manifest.exclude)}, not {list(workspace.exclude)}"
@@ -63,7 +63,7 @@ def _has_state(found: os.DirEntry[str], size: int, mtime_ns: int | None) -> bool
 
 
 def _differs(file: CorpusFile, entry: CorpusEntry, mtime_ns: int | None) -> bool:
-    """Whether the content of a file differs from that of the build; it is read only if its time differs."""
+    """Whether a file has changed since the build; reads the file only if its modification time changed."""
     if file.size != entry.size:
         return True
     return file.mtime_ns != mtime_ns and digest_file(Path(file.path)) != entry.digest

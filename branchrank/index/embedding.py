@@ -1,4 +1,4 @@
-"""The vectors of an index's chunks, and the distance threshold that suits their model."""
+"""Compute the vectors of an index's chunks, and the distance threshold for their model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from branchrank.stores.vectors_exact import ExactVectors
 
 
 class ChunkTexts(Sequence[str]):
-    """The texts that are embedded, one per chunk, read when they are asked for."""
+    """The texts to embed, one per chunk, which are read from the file when they are used."""
 
     def __init__(self, chunks: RecordsFile[Chunk]) -> None:
         self._chunks = chunks
@@ -56,7 +56,7 @@ def embed_chunks(
     chunks: RecordsFile[Chunk],
     progress: Progress,
 ) -> tuple[Vectors, int]:
-    """The chunks' unit rows, and the number of texts that were embedded, not adopted or cached."""
+    """Return the chunks' unit rows, and the number of texts that were neither adopted nor in the cache."""
     identity = embedding.embedder.identity
     if adoption is not None:
         adopted = adopted_vectors(adoption, workspace, identity)
@@ -73,7 +73,7 @@ def embed_chunks(
 def measure_distance(
     workspace: WorkspaceFolder, embedder: Embedder, exact: ExactVectors, titles: Collection[str]
 ) -> DistanceCalibration:
-    """The distances of probe queries to their nearest chunks; the probes' vectors are cached."""
+    """Measure the distances of probe queries to their nearest chunks. The probes' vectors are cached."""
     if embedder.identity.name == NONE:
         return DistanceCalibration()
     with contextlib.closing(workspace.open_cache()) as cache:
@@ -82,7 +82,7 @@ def measure_distance(
 
 
 class ChunkEmbedding:
-    """Embeds batches of documents and counts them; those in ``vectors`` are not embedded again."""
+    """Embeds batches of texts and counts the texts. Texts in ``vectors`` are not embedded again."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class ChunkEmbedding:
         self._vectors = vectors
 
     def embed_batches(self, batches: Sequence[Sequence[str]]) -> Iterator[Vectors]:
-        """Yield the rows of each batch."""
+        """Yield the vectors of each batch, one row per text."""
         if not self._vectors:
             for batch, vectors in zip(batches, self._executor.map(self._task, batches), strict=True):
                 self._count(batch)

@@ -1,7 +1,7 @@
-"""Named places at which a test can kill the process, as a power cut would.
+"""Failpoints, which are named places where a test can kill the process to simulate a power cut.
 
-``BRANCHRANK_FAILPOINT=published`` ends the process with SIGKILL when it reaches that place; nothing is
-flushed and no handler runs. Without the variable a failpoint does nothing.
+``BRANCHRANK_FAILPOINT=published`` kills the process with SIGKILL at the failpoint ``published``, without
+flushing files or running handlers. If the variable is not set, failpoints do nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ VARIABLE = "BRANCHRANK_FAILPOINT"
 
 
 def failpoint(name: str) -> None:
-    """Kill the process here if the environment asks for it."""
+    """Kill the process if ``BRANCHRANK_FAILPOINT`` is ``name``."""
     if os.environ.get(VARIABLE) == name:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,14 +1,15 @@
-"""Generations: a new index is built next to the current one, and replaces it by one rename.
+"""Generations of an index. A new generation is built next to the current one and replaces it by one rename.
 
 1. Each build writes a new directory, ``000001``, ``000002``, ..., below the index's directory.
-2. When everything in it is on the disk, the symbolic link ``current`` is replaced by one that names it: the
-   only step that is visible to readers. A directory that a killed build left has a higher number than
-   ``current`` and is deleted by the next build.
-3. A reader follows ``current`` once and then holds a shared lock on the generation it found.
-4. A build deletes generations older than the previous one, except those that a reader has locked.
-5. A lock per workspace prevents two builds at the same time; it is released when its process ends.
-6. No symbolic link below the workspace is followed except ``current``, which can only name a generation
-   beside it: an index with a link in it is refused, and deletions go through descriptors.
+2. When all files of the directory are on the disk, the symbolic link ``current`` is replaced by a link to the
+   new directory. Only this step is visible to readers. If a build is killed, its directory has a higher
+   number than ``current``, and the next build deletes it.
+3. A reader follows ``current`` once and then locks the generation with a shared lock.
+4. A build deletes generations older than the previous one, except generations that a reader has locked.
+5. A lock per workspace prevents two builds at the same time. The lock is released when its process ends.
+6. The only symbolic link below the workspace that is followed is ``current``, which can only point to a
+   generation in the same directory. An index that contains a link is refused, and deletions do not follow
+   links.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _CURRENT = "current"
 
 @contextlib.contextmanager
 def build_lock(data_dir: Path) -> Iterator[None]:
-    """Hold the workspace's build lock. Raises :class:`BusyError` at once when another process has it."""
+    """Hold the workspace's build lock. Raises :class:`BusyError` if another process has the lock."""
     from filelock import FileLock, Timeout
 
     with storage_errors(data_dir):
@@ -43,7 +44,7 @@ def build_lock(data_dir: Path) -> Iterator[None]:
         except Timeout:
             raise BusyError(
                 f"another process is building an index in {data_dir}",
-                remedy="wait until it is done and run the command again",
+                remedy="wait until the other process has finished, and run the command again",
             ) from None
     try:
         yield
@@ -52,12 +53,12 @@ def build_lock(data_dir: Path) -> Iterator[None]:
 
 
 class Pin:
-    """A reader's lock on one generation; ``directory`` is its real path."""
+    """A reader's lock on a generation. ``directory`` is the real path of the generation."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._descriptor: int | None = os.open(directory / MANIFEST, os.O_RDONLY)
-        # On a file system without locks a build may delete the generation while it is read.
+        # Some file systems have no locks; then a build may delete a generation that is being read.
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
 
@@ -69,7 +70,7 @@ class Pin:
 
 
 class Generations:
-    """The generations of the index in the folder ``name`` (with ``/``) of a workspace."""
+    """The generations of an index. ``name`` is the index's folder, relative to the workspace."""
 
     def __init__(self, data_dir: Path, name: str) -> None:
         self.directory = data_dir / name
@@ -77,12 +78,12 @@ class Generations:
         self._name = name
 
     def pin(self) -> Pin:
-        """Hold the current generation. Raises :class:`ArtifactError` when there is none."""
+        """Lock the current generation for reading. Raises :class:`ArtifactError` if there is no index."""
         missing = ArtifactError(
             f"there is no index in {self.directory}",
-            remedy="build it: branchrank index CORPUS --data-dir DIR",
+            remedy=f"branchrank index CORPUS --data-dir {self._data_dir}",
         )
-        # A build may delete the generation before it is locked; then there is a newer one.
+        # If a build deletes the generation before it is locked, there is a newer generation to try.
         for _ in range(10):
             number = self._current()
             if number is None:
@@ -94,7 +95,8 @@ class Generations:
                 continue
             except OSError as error:
                 raise ArtifactError(
-                    f"cannot read {directory}: {error.strerror}", remedy="make the index readable"
+                    f"cannot read {directory}: {error.strerror}",
+                    remedy=f"make the files in {directory} readable",
                 ) from error
             if (directory / MANIFEST).exists():
                 return pin
@@ -102,7 +104,7 @@ class Generations:
         raise missing
 
     def begin(self) -> Path:
-        """Delete what a killed build left and make the next generation's directory. Needs the build lock."""
+        """Delete the files of killed builds and make a new generation's directory. Needs the build lock."""
         refuse_links(self._data_dir, self._name)
         with storage_errors(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -123,7 +125,10 @@ class Generations:
             replace_link(self.directory / _CURRENT, Path(generation.name))
 
     def sweep(self, discard: Callable[[Path], None] = lambda generation: None) -> None:
-        """Delete generations older than the previous one that no reader holds, after ``discard``."""
+        """Delete generations older than the previous one, unless a reader has locked them.
+
+        ``discard`` is called with each generation before it is deleted.
+        """
         current = self._current() or 0
         for number in self._numbers():
             path = self._path(number)
@@ -133,7 +138,7 @@ class Generations:
                     self.remove(path)
 
     def remove(self, generation: Path) -> None:
-        """Delete a generation. Raises ``OSError``."""
+        """Delete a generation. Raises ``OSError`` if that fails."""
         remove_beneath(self._data_dir, f"{self._name}/{generation.name}")
 
     def refuse_links(self, generation: Path) -> None:
@@ -180,19 +185,19 @@ def refuse_links(data_dir: Path, name: str) -> None:
 
 
 def linked(link: Path) -> ArtifactError:
-    """The error for a symbolic link below a workspace."""
+    """Return the error for a symbolic link below a workspace."""
     return ArtifactError(
-        f"{link} is a symbolic link; BranchRank follows none below a workspace",
-        remedy=f"rm {shlex.quote(str(link))}, and put what it leads to in its place",
+        f"{link} is a symbolic link, and BranchRank does not follow links in a workspace",
+        remedy=f"rm {shlex.quote(str(link))}, and copy the target of the link to this place",
     )
 
 
 def replace_link(link: Path, target: Path) -> None:
-    """Make ``link`` a symbolic link to ``target``, in one step and durably, under the build lock.
+    """Make ``link`` a symbolic link to ``target``, atomically and durably. Needs the build lock.
 
-    Raises ``OSError``.
+    Raises ``OSError`` if the link can't be written.
     """
-    # The temporary name is fixed, so this removes the one that a killed build left.
+    # A killed build may have left a link with this fixed temporary name.
     temporary = link.with_name(f".{link.name}.tmp")
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
@@ -201,7 +206,7 @@ def replace_link(link: Path, target: Path) -> None:
 
 
 def sync_tree(directory: Path) -> None:
-    """Flush every file and directory below ``directory``. Raises ``OSError``."""
+    """Flush every file and directory below ``directory`` to the disk. Raises ``OSError`` if that fails."""
     for folder, _, files in os.walk(directory, topdown=False):
         for name in files:
             descriptor = os.open(os.path.join(folder, name), os.O_RDONLY)

@@ -1,7 +1,8 @@
-"""The manifest of an index, by which a reader detects a stale, foreign or damaged one.
+"""The manifest of an index, with which a reader detects a stale, foreign or damaged index.
 
-``manifest.json`` depends only on the corpus and the settings: two builds write the same bytes. Data that
-differ between builds (times, the state of files on the disk, a server's collection) are in ``build.json``.
+``manifest.json`` depends only on the corpus and the settings, so that two builds write the same bytes. Data
+that differ between builds (times, the state of files on the disk, a server's collection) are in
+``build.json``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ R = TypeVar("R", bound=Record)
 
 
 class CorpusEntry(Record, frozen=True, kw_only=True):
-    """One file of the corpus: its size in bytes and its SHA-256."""
+    """One file of the corpus, with its size in bytes and its SHA-256."""
 
     source: str
     size: int
@@ -33,8 +34,8 @@ class CorpusEntry(Record, frozen=True, kw_only=True):
 class DistanceCalibration(Record, frozen=True, kw_only=True):
     """The distance threshold that a build measured for its model.
 
-    ``losing`` of ``probes`` queries lose every chunk at the default threshold. ``threshold`` is what
-    ``calibrated`` means for this index: the default, unless over half of the probes lose every chunk.
+    With the default threshold, ``losing`` of ``probes`` queries have no chunk. ``threshold`` is the value of
+    ``calibrated`` for this index, which is the default unless more than half of the probes have no chunk.
     """
 
     probes: int = 0
@@ -43,7 +44,7 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """One line of text about it; empty if the default threshold is used."""
+        """A line of text about the threshold; empty if the default threshold is used."""
         if self.threshold == DISTANCE_THRESHOLD:
             return ""
         return (
@@ -53,13 +54,14 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
 
 
 class Manifest(Record, frozen=True, kw_only=True):
-    """The contents of an index and what it was built from.
+    """The manifest of an index, with its corpus, its settings and the digests of its files.
 
-    ``settings`` are those of the build; ``chunks_digest`` and ``nodes_digest`` are the SHA-256 of the
-    user's own chunks and nodes files, empty where the index made its own, ``adoption_digest`` that of the
-    record of an adoption. ``chroma`` says where the Chroma collection is: ``embedded``, a server's URL, or
-    empty for nowhere. ``digests`` maps the index's files to their SHA-256. An index of a version that did not
-    measure ``distance`` has no probes and the default threshold.
+    ``settings`` are the settings of the build. ``chunks_digest`` and ``nodes_digest`` are the SHA-256 of the
+    user's chunks and nodes files, and empty if the user supplied no such file. ``adoption_digest`` is the
+    SHA-256 of the record of an adoption. ``chroma`` is the place of the Chroma collection, which is
+    ``embedded``, a server's URL, or empty if there is no collection. ``digests`` maps the index's files to
+    their SHA-256. Older versions did not measure ``distance``; it then has no probes and the default
+    threshold.
     """
 
     schema_version: int
@@ -85,11 +87,12 @@ class Manifest(Record, frozen=True, kw_only=True):
 class BuildReport(Record, frozen=True, kw_only=True):
     """The report of one build.
 
-    ``seconds`` is wall time by stage, ``bytes`` the size of the generation. ``embedded`` texts were
-    computed, ``reused`` ones came from the cache; the token vectors of ``token_texts`` were computed.
-    ``modified_ns`` is each file's modification time when it was read. ``collection`` names the Chroma
-    collection; ``chroma_digests`` are the digests of those of its files that Chroma does not change when it
-    only reads. ``manifest_digest`` is the SHA-256 of the manifest, empty in indexes of older versions.
+    ``seconds`` is the wall time by stage, and ``bytes`` is the size of the generation. ``embedded`` counts
+    the texts whose vectors were computed, ``reused`` the texts whose vectors came from the cache, and
+    ``token_texts`` the texts whose token vectors were computed. ``modified_ns`` is each file's modification
+    time when the file was read. ``collection`` is the name of the Chroma collection. ``chroma_digests`` are
+    the digests of Chroma's files, without the database file. ``manifest_digest`` is the SHA-256 of the
+    manifest, and is empty in indexes of older versions.
     """
 
     created_at: str
@@ -111,7 +114,7 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def read_record(path: Path, record_type: type[R]) -> R:
-    """Read a record. Raises :class:`ArtifactError` when it is missing or another version's."""
+    """Read a record. Raises :class:`ArtifactError` if it is missing, damaged or of another version."""
     remedy = "rebuild the index: branchrank index"
     try:
         content = read_file(path)
@@ -124,6 +127,6 @@ def read_record(path: Path, record_type: type[R]) -> R:
 
 
 def file_digests(directory: Path) -> dict[str, str]:
-    """SHA-256 of every file below ``directory`` by its relative path, sorted."""
+    """Return the SHA-256 of every file below ``directory``, by relative path, sorted."""
     files = (path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): digest_file(path) for path in sorted(files)}

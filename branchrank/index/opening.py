@@ -1,4 +1,4 @@
-"""Open a workspace's index, and build it first if needed."""
+"""Open a workspace's index, and build the index first if it is missing or stale."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 
 
 def open_or_build(workspace: WorkspaceFolder, build: Callable[[], Index]) -> Index:
-    """Open the workspace's index, or ``build`` it with a notice if it is missing or stale.
+    """Open the workspace's index. If the index is missing or stale, print a notice and call ``build``.
 
-    A misspelt embedder is refused before the notice.
-
-    Raises what ``build`` raises, :class:`~branchrank.errors.BusyError` while another process builds it, and
-    :class:`~branchrank.errors.LostCollectionError` when its Chroma collection was moved away.
+    Raises the errors of ``build``, an error for an unknown embedder, :class:`~branchrank.errors.BusyError` if
+    another process builds the index, and :class:`~branchrank.errors.LostCollectionError` if the index's
+    Chroma collection was removed.
     """
     try:
         return open_index(workspace)

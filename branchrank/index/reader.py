@@ -1,14 +1,15 @@
-"""An opened index: one generation, checked before it is used.
+"""Open an index, after checking that it is complete and up to date.
 
-1. The current generation is pinned, so that a build can't delete it.
-2. It must have the current schema, the requested settings, and the current state of the corpus: each file's
-   size and modification time, and where these differ its digest, are compared with the manifest.
-3. Every file of the index must have the digest it was built with, or the stamp that it got when it was last
-   compared (:mod:`branchrank.index.stamps`); those of the token vectors are checked on first use. Chroma's
-   database file changes whenever it is opened; it is checked by a probe query before its first answer.
-4. Parts are mapped into memory when they are first used, and records are decoded one by one: opening takes
-   the same time whatever the size, and a BM25 query loads neither vectors nor a model.
-5. BM25 weights for settings other than those of the build are computed on first use and stored next to them.
+1. The current generation is locked, so that a build can't delete it.
+2. The index must have the current schema, the requested settings and the current state of the corpus. To
+   check the corpus, the size and modification time of each file are compared with the manifest. If one of
+   them differs, the digest of the file is compared.
+3. Every file of the index must have its digest from the build, or its stamp from the last comparison
+   (:mod:`branchrank.index.stamps`). The files of the token vectors are checked on first use. Chroma's
+   database file changes whenever it is opened, so it is checked by a probe query before the first search.
+4. Files are mapped into memory on first use, and records are decoded one by one. So the time to open an index
+   does not depend on its size, and a BM25 query loads neither vectors nor a model.
+5. BM25 weights for settings other than the settings of the build are computed on first use and stored.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ VECTORS = "vectors.npy"
 TOKENS = "tokens"
 CHROMA = "chroma"
 COLLECTION = "vectors"
-#: Nodes whose chunks are remembered; when it is full, the memory is cleared.
+#: The maximum number of nodes whose chunks are cached; a full cache is cleared.
 _KNOWN_NODES = 1 << 14
 
 
 class CheckedIndex(Record, frozen=True, kw_only=True):
-    """The files of a generation that have the digests they were built with, and their size together."""
+    """The number of undamaged files of an index, and their total size in bytes."""
 
     directory: str
     files: int
@@ -64,14 +65,14 @@ class CheckedIndex(Record, frozen=True, kw_only=True):
 
 
 class Index:
-    """One pinned generation of an index. Close it, or use it as a context manager.
+    """An open index, which is a locked generation. Must be closed, or used as a context manager.
 
     ``is_new`` is true if the call that opened the index also built it.
     """
 
     def __init__(self, pin: Pin, manifest: Manifest, report: BuildReport, workspace: WorkspaceFolder) -> None:
         self.directory = pin.directory
-        #: The real path of the workspace; no link below it is followed.
+        #: The real path of the workspace. Links below this path are not followed.
         self.root = pin.directory.parents[2]
         self.manifest = manifest
         self.report = report
@@ -81,7 +82,7 @@ class Index:
         self._pin = pin
         self._notify = workspace.notify
         self._opened: list[VectorStore] = []
-        #: Chunks by node. Not ``lru_cache``: it would keep a closed index, and its mapped files, alive.
+        #: Cached chunks by node. (``lru_cache`` would prevent a closed index from being freed.)
         self._known_chunks: dict[str, tuple[Chunk, ...]] = {}
 
     def __enter__(self) -> Index:
@@ -108,14 +109,14 @@ class Index:
 
     @cached_property
     def tree(self) -> Tree:
-        """The PageIndex tree; its nodes are decoded one by one."""
+        """The PageIndex tree, whose nodes are decoded when they are used."""
         return open_tree(self.directory, self.nodes)
 
     @property
     def vector_store(self) -> str:
-        """The name of the vector store in reports:
+        """The name of the vector store in reports, which is ``exact``, ``chroma`` or ``chroma server``.
 
-        ``exact``, ``chroma`` or ``chroma server``. Opens nothing.
+        The vector store is not opened.
         """
         if searches_exactly(self.settings, self.manifest.chunks):
             return "exact"
@@ -123,7 +124,7 @@ class Index:
 
     @cached_property
     def vectors(self) -> VectorStore:
-        """The vector store that ``--vector-store`` selects. Raises :class:`ArtifactError`."""
+        """The vector store that ``--vector-store`` selects. Raises ArtifactError if it is damaged."""
         ids = self.chunks.ids
         matrix = load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
         store: VectorStore
@@ -142,7 +143,7 @@ class Index:
 
     @cached_property
     def exact_vectors(self) -> ExactVectors:
-        """Exact search over the same vectors, the reference for the recall of an approximate store."""
+        """Exact search over the index's vectors, used to measure the recall of an approximate store."""
         ids = self.chunks.ids
         return ExactVectors(
             ids, load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
@@ -150,9 +151,9 @@ class Index:
 
     @cached_property
     def token_vectors(self) -> TokenFile | None:
-        """The token vectors of the chunks; ``None`` if the index or the settings do not have them.
+        """The token vectors of the chunks; ``None`` if the settings ask for none.
 
-        Raises :class:`ArtifactError` when they are damaged.
+        Raises :class:`ArtifactError` if the files of the token vectors are damaged.
         """
         precision = self.settings.token_precision
         if precision is None:
@@ -167,7 +168,7 @@ class Index:
 
     @cached_property
     def bm25_nodes(self) -> Bm25Index:
-        """BM25 over the nodes that have lines of their own, with the workspace's settings."""
+        """BM25 over the nodes that have their own lines, with the workspace's settings."""
         return self._bm25("nodes", NODES, self._section_ids, self._node_texts)
 
     def _chunk_texts(self) -> Iterator[str]:
@@ -182,10 +183,7 @@ class Index:
     def _bm25(
         self, kind: str, file: str, ids: Callable[[], Iterable[str]], texts: Callable[[], Iterable[str]]
     ) -> Bm25Index:
-        """Load the BM25 index of this generation for these settings; build it if it is missing or damaged.
-
-        A new index is saved if the disk allows it.
-        """
+        """Load the BM25 index for the current settings. If it is missing or damaged, build and save it."""
         path = bm25_path(self.directory, kind, self.bm25_settings)
         digest = self.manifest.digests.get(file, "")
         with contextlib.suppress(ArtifactError):
@@ -193,24 +191,25 @@ class Index:
             if index.settings == self.bm25_settings and index.built_from == digest:
                 return index
         index = Bm25Index.build(ids(), texts(), self.bm25_settings, digest)
-        # On a read-only or full disk the index stays in memory.
+        # If the disk is full or read-only, the index is only in memory.
         with contextlib.suppress(StorageError):
             index.save(path, root=self.directory)
         return index
 
     @cached_property
     def embedder(self) -> Embedder:
-        """The model that made the vectors. Raises :class:`ArtifactError` when the model has changed."""
+        """The model that made the vectors. Raises :class:`ArtifactError` if the model has changed."""
         embedder = open_embedder(self.settings, notify=self._notify)
         if embedder.identity != self.manifest.embedder:
             raise ArtifactError(
-                f"the index was embedded by {self.manifest.embedder}, the model is now {embedder.identity}",
+                f"the index was embedded by {self.manifest.embedder}, but the model is now "
+                f"{embedder.identity}",
                 remedy="rebuild the index: branchrank index",
             )
         return embedder
 
     def chunks_of(self, node_id: str) -> tuple[Chunk, ...]:
-        """The chunks that are inside or overlap a node's own span, in line order; empty for a folder."""
+        """Return the chunks that overlap a node's own lines, in line order; empty for a folder."""
         known = self._known_chunks.get(node_id)
         if known is None:
             if len(self._known_chunks) >= _KNOWN_NODES:
@@ -223,19 +222,19 @@ class Index:
 
 
 def vectors_content(digests: Mapping[str, str]) -> str:
-    """What identifies an index's chunks and vectors, by the digests of its files."""
+    """Return a digest that identifies an index's chunks and vectors, from the digests of its files."""
     return digest_of([digests.get(name, "") for name in (CHUNKS, VECTORS)])
 
 
 def searches_exactly(settings: IndexSettings, count: int) -> bool:
-    """Whether ``settings`` ask for exact search over ``count`` vectors, or for no vectors."""
+    """Whether ``settings`` ask for exact search with ``count`` vectors, or for an index without vectors."""
     if settings.embedder == NONE:
         return True
     return settings.vector_store == "exact" or (settings.vector_store == "auto" and count <= EXACT_UP_TO)
 
 
 def bm25_path(directory: Path, kind: str, settings: Bm25Settings) -> Path:
-    """The path of a generation's BM25 index over ``kind`` (chunks or nodes) with these settings."""
+    """Return the path of a generation's BM25 index over ``kind`` (chunks or nodes) for some settings."""
     return directory / "bm25" / digest_of(settings)[:12] / kind
 
 
@@ -246,9 +245,9 @@ def _check_file(root: Path, name: str, digest: str) -> None:
 def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Index:
     """Open the index that the workspace's settings ask for.
 
-    Raises :class:`ArtifactError` with the reason when the index is missing, damaged, from another model or
-    other settings, or (unless ``check_corpus`` is false) from another state of the corpus. Raises
-    :class:`CorpusError` when the corpus is missing.
+    Raises :class:`ArtifactError` if the index is missing or damaged, has another model or other settings, or
+    (unless ``check_corpus`` is false) is older than the corpus. Raises :class:`CorpusError` if the corpus is
+    missing.
     """
     remedy = (
         f"branchrank index --data-dir {workspace.data_dir} --embedder {workspace.index_settings.embedder}"
@@ -261,7 +260,7 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
     except ArtifactError as error:
         workspace.check_exists()
         others = ", ".join(workspace.index_names)
-        held = f"; it holds {others}" if others else ""
+        held = f" (its indexes: {others})" if others else ""
         raise ArtifactError(
             f"{workspace.data_dir} has no index for the embedder {workspace.index_settings.embedder}{held}",
             remedy=remedy,
@@ -289,9 +288,9 @@ def _of_manifest(report: BuildReport) -> dict[str, str]:
 
 
 def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
-    """Read every file of the index and compare it with its digest, even if it has a stamp.
+    """Read every file of the index and compare it with its digest, even if its stamp is current.
 
-    Raises what :func:`open_index` raises.
+    Raises the errors of :func:`open_index`.
     """
     with open_index(workspace) as index:
         digests = _of_manifest(index.report) | index.manifest.digests
@@ -303,13 +302,15 @@ def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
 
 
 def _tokens(digests: Mapping[str, str], *, of_tokens: bool) -> dict[str, str]:
-    """The digests of the token vectors, which few queries read, or of the other files."""
+    """Return the digests of the token vectors' files, or of all other files."""
     return {name: digest for name, digest in digests.items() if name.startswith(f"{TOKENS}/") == of_tokens}
 
 
 def _check_collection(workspace: WorkspaceFolder, directory: Path, report: BuildReport, remedy: str) -> None:
-    """Raise :class:`LostCollectionError` where Chroma's folder or the link to it was moved away, and
-    :class:`ArtifactError` for a file that has changed since the build.
+    """Check the folder of the embedded Chroma collection.
+
+    Raises :class:`LostCollectionError` if the folder or the link to it is missing, and
+    :class:`ArtifactError` if a file has changed since the build.
     """
     places = [directory / "chroma.sqlite3"]
     if workspace.is_default_index:
@@ -317,7 +318,7 @@ def _check_collection(workspace: WorkspaceFolder, directory: Path, report: Build
     for place in places:
         if not place.exists():
             raise LostCollectionError(
-                f"{place} is missing: the index in {workspace.data_dir} searches its vectors in Chroma",
+                f"{place} is missing, but the index in {workspace.data_dir} has its vectors in Chroma",
                 remedy=remedy,
             )
     digests = {f"{CHROMA}/{name}": digest for name, digest in report.chroma_digests.items()}
@@ -325,7 +326,7 @@ def _check_collection(workspace: WorkspaceFolder, directory: Path, report: Build
 
 
 def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
-    """The distance threshold of the workspace's index, read without opening it; else the default."""
+    """Read the distance threshold of the workspace's index from its manifest; default if there is none."""
     try:
         pin = workspace.generations.pin()
     except ArtifactError:
@@ -339,10 +340,10 @@ def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
 
 
 def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
-    """How an index differs from the workspace's settings; empty when it matches them."""
+    """Describe how an index differs from the workspace's settings; empty if it does not."""
     wanted, built = (without_credentials(each) for each in (workspace.index_settings, manifest.settings))
     if manifest.schema_version != SCHEMA_VERSION:
-        return f"has schema {manifest.schema_version}, this version reads {SCHEMA_VERSION}"
+        return f"has schema {manifest.schema_version}, but this version of BranchRank needs {SCHEMA_VERSION}"
     for name in (
         "embedder",
         "embedder_precision",
@@ -357,31 +358,31 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
         return f"was built with token_vectors {built.token_vectors!r}, not {wanted.token_vectors!r}"
     place = chroma_place(wanted)
     if place != manifest.chroma and not searches_exactly(wanted, manifest.chunks):
-        return f"has its vectors in Chroma ({manifest.chroma or 'nowhere'}), not ({place})"
+        return f"has its vectors in Chroma at {manifest.chroma or 'no place'}, not at {place}"
     for key, path, digest in (
         ("chunks", workspace.chunks_file, manifest.chunks_digest),
         ("nodes", workspace.nodes_file, manifest.nodes_digest),
         ("adoption", workspace.adoption_file, manifest.adoption_digest),
     ):
         if given_digest(path) != digest:
-            return f"was built from other {key} than {path or 'its own'}"
+            return f"was built with other {key} than {path or 'its own'}"
     return ""
 
 
 def chroma_place(settings: IndexSettings) -> str:
-    """The place of the Chroma collection by the settings: ``embedded``, a URL, or empty for no collection."""
+    """Return the place of the Chroma collection (``embedded`` or a URL); empty if there is no collection."""
     if settings.embedder == NONE or settings.vector_store == "exact":
         return ""
     return without_credentials(settings).chroma_url or "embedded"
 
 
 def given_digest(path: Path | None) -> str:
-    """SHA-256 of a file that the user supplied; empty for ``None``. Raises :class:`CorpusError`."""
+    """Return the SHA-256 of a file of the user; empty for ``None``. Raises CorpusError if that fails."""
     if path is None:
         return ""
     try:
         return digest_file(path)
     except OSError as error:
         raise CorpusError(
-            f"cannot read {path}: {error.strerror}", remedy="correct its name in branchrank.toml"
+            f"cannot read {path}: {error.strerror}", remedy="correct the name of the file in branchrank.toml"
         ) from error

@@ -1,9 +1,10 @@
-"""Records of an index, read one by one from its JSON Lines file, which is mapped into memory.
+"""Records of an index, read one by one from a JSON Lines file that is mapped into memory.
 
-1. A second file, ``lookup/<name>.npy``, contains arrays that a build writes: the ids and sources
-   (:class:`~branchrank.stores.strings.Strings`), the byte at which each line starts, and each record's lines.
-2. A record is decoded when it is asked for; the latest ones are kept. Opening reads nothing, whatever the
-   size.
+1. A build also writes the file ``lookup/<name>.npy`` with arrays of the ids and sources
+   (:class:`~branchrank.stores.strings.Strings`), the byte at which each line starts, and the line numbers of
+   each record.
+2. A record is decoded when it is first used, and then cached. The time to open the file does not depend on
+   its size.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 LOOKUP = "lookup"
 _REMEDY = "rebuild the index: branchrank index"
-#: Decoded records that are kept, about 1.5 KB each.
+#: The maximum number of decoded records that are cached, about 1.5 KB each.
 _KEPT = 1 << 14
-#: Rows whose bounds are read at once.
+#: The number of rows whose bounds are read at once.
 _BLOCK = 1 << 12
 
 
 def lookup_of(name: str) -> str:
-    """The file of arrays that belongs to a JSON Lines file of a generation."""
+    """Return the name of the file with the arrays of a JSON Lines file."""
     return f"{LOOKUP}/{Path(name).stem}.npy"
 
 
@@ -60,22 +61,22 @@ class RecordsFile(Mapping[str, R], Generic[R]):
             self.sources = Strings(StringArrays(source_starts, source_order, source_ties, source_text))
             count = len(self.ids)
             if spans.shape != (3, count) or by_span.shape != (count,) or starts.shape != (count + 1,):
-                raise ValueError("the arrays do not fit together")
+                raise ValueError("the arrays have different lengths")
             if starts[-1] != len(self._content):
-                raise ValueError(f"the lines are not where {lookup_of(name)} says")
+                raise ValueError(f"the file does not have the size that {lookup_of(name)} expects")
         except (OSError, ValueError) as error:
             raise ArtifactError(f"cannot read {self.path}: {error}", remedy=_REMEDY) from error
-        #: Of each row: the number of its source in :attr:`sources`, or -1; its first and last line.
+        #: For each row, the number of its source in :attr:`sources` (or -1), its first and its last line.
         self.source_rows, self.line_starts, self.line_ends = spans
         self._by_span: NDArray[np.int32] = by_span
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(record_type)
-        #: Decoded records by row, and by id. Not ``lru_cache``: it would keep the mapped files alive.
+        #: Cached records by row and by id. (``lru_cache`` would prevent the mapped files from being freed.)
         self._kept: dict[int, R] = {}
         self._known: dict[str, R] = {}
 
     @property
     def ties(self) -> NDArray[np.int32]:
-        """The place of each record in the order of the ids."""
+        """The position of each record in the sorted ids."""
         return self.ids.ties
 
     @property
@@ -84,22 +85,22 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         return self
 
     def row(self, key: str) -> int:
-        """The row of a record. Raises ``KeyError`` if the id is unknown."""
+        """Return the row of a record. Raises ``KeyError`` if the id is unknown."""
         return self.ids.row(key)
 
     def span(self, row: int) -> Span:
-        """The lines of a record, without decoding it."""
+        """Return the lines of a record, without decoding the record."""
         source = self.sources[int(self.source_rows[row])]
         return Span(source=source, line_start=int(self.line_starts[row]), line_end=int(self.line_ends[row]))
 
     @property
     def has_lines(self) -> NDArray[np.bool_]:
-        """Whether each record has own lines; a folder and an empty section of the tree have none."""
+        """Whether each record has its own lines, which folders and empty sections do not have."""
         found: NDArray[np.bool_] = (self.line_starts > 0) & (self.line_ends >= self.line_starts)
         return found
 
     def at(self, row: int) -> R:
-        """The record in a row."""
+        """Return the record in a row."""
         record = self._kept.get(row)
         if record is None:
             if len(self._kept) >= _KEPT:
@@ -133,15 +134,15 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         return iter(self.ids)
 
     def values(self) -> ValuesView[R]:
-        """Every record, decoded one after the other; none is kept."""
+        """Return all records, which are decoded one by one and not cached."""
         return _Records(self)
 
     def items(self) -> ItemsView[str, R]:
-        """Every record with its id, decoded one after the other; none is kept."""
+        """Return all ids and records, which are decoded one by one and not cached."""
         return _Items(self)
 
     def stream(self, first: int = 0, end: int | None = None) -> Iterator[R]:
-        """The records of rows ``first`` to ``end``, decoded one after the other; none is kept."""
+        """Yield the records of rows ``first`` to ``end`` (exclusive), without caching them."""
         last = len(self) if end is None else end
         for start in range(first, last, _BLOCK):
             bounds = self._starts[start : min(start + _BLOCK, last) + 1].tolist()
@@ -149,14 +150,14 @@ class RecordsFile(Mapping[str, R], Generic[R]):
                 yield self._decoded(self._content[begin:stop], row)
 
     def decoded_as(self, record_type: type[S]) -> Iterator[S]:
-        """Every record as another type, which has some of its fields."""
+        """Yield every record as ``record_type``, a type with some of the record's fields."""
         decoder = msgspec.json.Decoder(record_type)
         for start in range(0, len(self), _BLOCK):
             for begin, stop in pairwise(self._starts[start : start + _BLOCK + 1].tolist()):
                 yield decoder.decode(self._content[begin:stop])
 
     def in_source(self, source: str) -> NDArray[np.int32]:
-        """The rows of a source's records, sorted by first and last line."""
+        """Return the rows of a source's records, sorted by first and last line."""
         number = self.sources.find(source)
         if number is None:
             return self._by_span[:0]
@@ -164,11 +165,11 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         return self._by_span[first:last]
 
     def of_sources(self, sources: Iterable[str]) -> Iterator[R]:
-        """The records of some sources."""
+        """Return the records of some sources."""
         return (self.at(row) for source in sources for row in self.in_source(source).tolist())
 
     def overlapping(self, span: Span) -> list[R]:
-        """The records that share lines with a span, sorted by first and last line."""
+        """Return the records that share lines with a span, sorted by first and last line."""
         rows = self.in_source(span.source)
         shares = (self.line_starts[rows] <= span.line_end) & (self.line_ends[rows] >= span.line_start)
         return [self.at(row) for row in rows[shares].tolist()]
@@ -193,10 +194,11 @@ class _Items(ItemsView[str, R]):
 
 
 class RecordLines(NamedTuple):
-    """Encoded records: their lines, the size of each in bytes, and what :class:`RecordsFile` finds them by.
+    """Encoded records, with the arrays from which the lookup file is made.
 
-    ``ids`` are joined; ``id_sizes`` are their sizes in bytes. ``spans``, shape ``(3, n)``, holds the place of
-    each record's source in ``sources``, -1 for none, and its first and last own line, 0 for none.
+    ``content`` are the joined lines and ``sizes`` are their sizes in bytes. ``ids`` are the joined ids and
+    ``id_sizes`` are their sizes in bytes. ``spans`` has the shape ``(3, n)``. Its rows are the position of
+    each record's source in ``sources`` (-1 for no source), the first line and the last line (0 for no line).
     """
 
     content: bytes
@@ -236,9 +238,9 @@ def _sizes(parts: list[bytes]) -> NDArray[np.int64]:
 
 
 def write_records(directory: Path, name: str, parts: Iterable[RecordLines]) -> None:
-    """Write parts of a JSON Lines file one after the other, then its arrays.
+    """Write the parts of a JSON Lines file, and then the file with its arrays.
 
-    Raises :class:`~branchrank.errors.StorageError`.
+    Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
     sizes, id_sizes = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     spans: list[NDArray[np.int32]] = [np.empty((3, 0), dtype=np.int32)]

@@ -1,8 +1,8 @@
-"""Reading a shard of a corpus: documents in, the encoded parts of an index out.
+"""Read a shard of a corpus, and return its part of an index.
 
-A shard is a run of documents in the order of the corpus. It is read without regard to other documents, so
-shards can be read in any process, and the parts are joined in order. Parts are bytes and arrays: no document,
-node or chunk stays in memory as Python objects.
+A shard consists of consecutive documents of the corpus. A shard does not depend on other documents, so that
+shards can be read in several processes. The parts of all shards are joined in order. To save memory, parts
+consist of bytes and arrays, not of Python objects.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from branchrank.stores.bm25_weights import TokenCounts, count_tokens
 from branchrank.stores.indexed_text import chunk_terms, node_terms
 from branchrank.tree.build import draft_page
 
-#: Documents of a shard. It does not depend on the number of processes, so the parts are always the same.
+#: The number of documents in a shard, which must not depend on the number of processes.
 DOCUMENTS = 128
 
 
 class Shard(NamedTuple):
-    """What was read of a run of documents.
+    """The part of an index that comes from one shard.
 
-    ``pages`` are the encoded nodes of each document; ``sections`` counts those of each that have lines, whose
-    tokens are in ``node_tokens``.
+    ``pages`` are the encoded nodes of each document. ``sections`` are the numbers of nodes with lines in each
+    document, and ``node_tokens`` are the tokens of these nodes.
     """
 
     documents: list[DocumentOutline]
@@ -48,9 +48,9 @@ class Shard(NamedTuple):
 
 
 class ReadTask(Record, frozen=True, kw_only=True):
-    """Reads documents below ``root``; the other fields are settings of the index.
+    """The task of reading documents below ``root``. The other fields are settings of the index.
 
-    ``with_nodes`` and ``with_chunks`` are false where the user's own are used.
+    ``with_nodes`` and ``with_chunks`` are false if the user supplies the nodes or the chunks.
     """
 
     root: str
@@ -68,11 +68,11 @@ class ReadTask(Record, frozen=True, kw_only=True):
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Shard]]]:
-        """Yield a function from the sources of a shard to its one result."""
+        """Yield a function from the sources of a shard to its result."""
         yield lambda sources: iter([self.read(sources)])
 
     def read(self, sources: Sequence[str]) -> Shard:
-        """Read the documents; one that can't be read is left out with a note."""
+        """Read the documents of a shard. A document that can't be read is left out with a note."""
         documents: list[DocumentOutline] = []
         notes: list[str] = []
         pages: list[bytes] = []
@@ -118,5 +118,5 @@ class ReadTask(Record, frozen=True, kw_only=True):
 
 
 def shards_of(sources: Sequence[str]) -> list[Sequence[str]]:
-    """Divide the documents of a corpus into shards."""
+    """Divide the sources of a corpus into shards."""
     return [sources[start : start + DOCUMENTS] for start in range(0, len(sources), DOCUMENTS)]

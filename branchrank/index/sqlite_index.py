@@ -1,8 +1,8 @@
-"""The FTS5 file of an index, made from its chunks on first use.
+"""The FTS5 file of an index, which is made from its chunks on first use.
 
-1. The file is in the index's generation, so it has the same chunks. It is rebuilt when it is damaged or was
-   written by an earlier version.
-2. One process at a time writes the file; what a killed one left is removed first.
+1. The file is in the index's generation, so it has the same chunks. If the file is damaged or was written by
+   an earlier version, it is rebuilt.
+2. Only one process at a time writes the file. Files that a killed process left are removed first.
 3. If the index's folder is not writable, a temporary file is used until the search is closed.
 """
 
@@ -23,7 +23,7 @@ PLACE = Path("derived", "search.sqlite")
 
 
 def open_fts5(index: Index) -> Fts5Table:
-    """The keyword search over an index's chunks. Close it."""
+    """Open the keyword search over an index's chunks. The result must be closed."""
     path = index.directory / PLACE
     with contextlib.suppress(ArtifactError):
         return Fts5Table(path, index.root)
@@ -37,7 +37,7 @@ def open_fts5(index: Index) -> Fts5Table:
         with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
             path = Path(temporary, PLACE.name)
             _build(index, path, path.parent)
-            # An open file stays readable after its folder is gone.
+            # The file is deleted with its folder, but stays readable while it is open.
             return Fts5Table(path, path.parent)
 
 

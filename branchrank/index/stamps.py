@@ -1,15 +1,15 @@
-"""Which files of a generation were compared with their digests, and what state they were in.
+"""Stamps of the files of a generation, which avoid comparing a file with its digest on every use.
 
-1. Reading every file of an index takes time in proportion to its size, so it is done once: a file that has
-   the digest it was built with gets a stamp: its inode, its size, and the times of its last change.
-2. A reader compares each file with its stamp. Only a file without a stamp, or in another state, is read
-   again. Every write changes the state, and so do a copy and a restored backup. ``branchrank check`` reads
-   all files.
-3. Stamps are kept in ``stamps.json`` of the generation, and are not kept if the disk can't be written. A half
-   written file counts as none.
+1. To check an index, every file is compared with its digest from the build. The comparison takes time in
+   proportion to the size of the index, so each file that matches gets a stamp. A stamp has the inode, the
+   size and the times of the last change.
+2. A reader compares the state of each file with its stamp. A file is read again only if it has no stamp, or
+   if its state has changed. Every write changes the state, and so do a copy and a restored backup.
+3. Stamps are stored in ``stamps.json`` of the generation, if the disk can be written. An incomplete file
+   counts as missing.
 
-What only changes below the file system, such as a bad sector, does not change the state. ``branchrank check``
-finds it.
+Damage below the file system, such as a bad sector, does not change the state of a file. To find such damage,
+``branchrank check`` reads all files.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from branchrank.safe_open import open_beneath, overwrite_beneath, read_beneath
 STAMPS = "stamps.json"
 _REMEDY = "rebuild the index: branchrank index"
 
-#: Inode, size in bytes, and the times of the last change of the content and of the file's entry, in ns.
+#: Inode, size in bytes, time of the last change of the content, and of the metadata (both in ns).
 Stamp = tuple[int, int, int, int]
 
 
 def write_stamps(generation: Path, names: Iterable[str]) -> None:
-    """Stamp files that were just written. Raises :class:`~branchrank.errors.StorageError` or ``OSError``."""
+    """Write the stamps of new files. Raises :class:`~branchrank.errors.StorageError` or ``OSError``."""
     _write(generation, {name: _stamp((generation / name).stat()) for name in names})
 
 
 def check_digests(generation: Path, digests: Mapping[str, str], *, all_files: bool = False) -> None:
-    """Raise :class:`ArtifactError` that names the first file that is missing or has changed since the build.
+    """Raise :class:`ArtifactError` if a file is missing or has changed since the build.
 
-    ``digests`` maps names of files below the generation to their SHA-256. Files that are in the state of
-    their stamp are not read, unless ``all_files`` is true.
+    ``digests`` maps names of files below the generation to their SHA-256. Files whose state matches their
+    stamp are not read, unless ``all_files`` is true.
     """
     known = {} if all_files else _read(generation)
     fresh: dict[str, Stamp] = {}
@@ -57,7 +57,7 @@ def check_digests(generation: Path, digests: Mapping[str, str], *, all_files: bo
         except OSError as error:
             raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=_REMEDY) from error
         if found != digest:
-            raise ArtifactError(f"{path} is damaged: it is not the file that was built", remedy=_REMEDY)
+            raise ArtifactError(f"{path} is damaged: its content has changed since the build", remedy=_REMEDY)
         if not changed:
             fresh[name] = stamp
     if fresh:

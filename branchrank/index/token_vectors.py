@@ -1,9 +1,11 @@
-"""The step of a build that keeps the token vectors of the chunks.
+"""The step of a build that writes the token vectors of the chunks.
 
-1. A chunk's key is that of the embedding cache: the model's identity and the exact text, prefix included.
-2. Vectors with the same key in the current generation are copied; the others are computed in batches.
-3. They are written to the disk batch by batch, to limit the memory used. The chunks' own vectors, which the
-   same forward passes compute, are returned.
+1. The key of a chunk is its key in the embedding cache, made from the model's identity and the exact text
+   with its prefix.
+2. If the current generation has token vectors with the same key, they are copied. The other token vectors are
+   computed in batches.
+3. Token vectors are written to the disk batch by batch, to limit the memory used. The same forward passes
+   also compute the chunks' embedding vectors, which are returned.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ def keep_token_vectors(
 ) -> dict[str, Vectors]:
     """Write the token vectors that the settings ask for to ``directory``.
 
-    Returns the unit vector of each text that was embedded for it, float32 ``(dimension,)``. Raises
-    :class:`~branchrank.errors.UsageError` when the model makes no token vectors.
+    Returns the embedding of each text whose token vectors were computed, as a float32 unit vector of shape
+    ``(dimension,)``. Raises :class:`~branchrank.errors.UsageError` if the model has no token vectors.
     """
     precision = workspace.index_settings.token_precision
     if precision is None:
@@ -65,7 +67,7 @@ def keep_token_vectors(
 def _previous(
     workspace: WorkspaceFolder, precision: TokenPrecision, held: ExitStack
 ) -> dict[str, TokenVectors]:
-    """The current generation's vectors, by key, as views of its file; empty if it has no such file."""
+    """Return the current generation's token vectors by key, as views of its file; empty if it has none."""
     with suppress(ArtifactError):
         pin = workspace.generations.pin()
         held.callback(pin.release)
@@ -90,7 +92,7 @@ def _computed(
 ) -> Iterator[tuple[str, TokenVectors]]:
     """Yield each key with its token vectors, batch by batch.
 
-    Each text's own vector is added to ``vectors``.
+    The embedding vector of each text is added to ``vectors``.
     """
     keys = list(texts)
     batches = [keys[start : start + BATCH] for start in range(0, len(keys), BATCH)]
@@ -108,7 +110,7 @@ def _computed(
 def _in_order(
     keys: Sequence[str], known: dict[str, TokenVectors], computed: Iterator[tuple[str, TokenVectors]]
 ) -> Iterator[TokenVectors]:
-    """Yield the vectors of each key in turn. Keys are computed in the order of their first occurrence."""
+    """Yield the token vectors of each key in order, from ``known`` or from ``computed``."""
     repeated = {key for key, count in Counter(keys).items() if count > 1}
     fresh: dict[str, TokenVectors] = {}
     for key in keys:

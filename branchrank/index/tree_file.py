@@ -1,6 +1,7 @@
-"""The links of an index's tree, in ``lookup/tree.npy``: opening the tree reads nothing, whatever its size.
+"""The links of an index's tree, stored in ``lookup/tree.npy``, which is mapped into memory.
 
-An index of a version that did not write this file has the same nodes; their links are computed on first use.
+For indexes of older versions, which do not have this file, the links are computed from the nodes on first
+use.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ TREE = f"{LOOKUP}/tree.npy"
 
 
 class _Depth(msgspec.Struct):
-    """The part of a node that its links are computed from."""
+    """The field of a node from which its links are computed."""
 
     depth: int
 
 
 def write_links(directory: Path, nodes: RecordsFile[Node], depths: Rows) -> None:
-    """Write the links of a generation's nodes. Raises :class:`~branchrank.errors.StorageError`."""
+    """Write the links of a generation's nodes. Raises StorageError if the file can't be written."""
     links = TreeRows.of(depths, nodes.source_rows, nodes.line_starts)
     with atomic_writer(directory / TREE) as stream:
         write_arrays(stream, links)
 
 
 def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
-    """The tree of a generation. Raises :class:`~branchrank.errors.ArtifactError` if its file is damaged."""
+    """Open the tree of a generation. Raises :class:`ArtifactError` if the file of its links is damaged."""
     try:
         links = TreeRows(*mapped_arrays(partial(open_beneath, directory), TREE, len(TreeRows._fields)))
         _check(links, len(nodes))
@@ -52,7 +53,7 @@ def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
 
 
 def _check(links: TreeRows, count: int) -> None:
-    """Raise ``ValueError`` unless the arrays fit together. Reads only their shapes."""
+    """Raise ``ValueError`` if the arrays do not have the shapes for ``count`` nodes."""
     shapes = [array.shape for array in links]
     if {array.dtype for array in links} != {np.dtype(np.int32)} or shapes != [(count,)] * 5 + [(count + 1,)]:
-        raise ValueError(f"its arrays do not fit to {count} nodes: {shapes}")
+        raise ValueError(f"the shapes of its arrays are not right for {count} nodes: {shapes}")

@@ -1,9 +1,9 @@
-"""Read the user's own chunks and nodes, which replace those that an index would make.
+"""Read chunks and nodes that the user supplies, which replace the chunks and nodes of an index.
 
-1. Such a file is used only because ``branchrank.toml`` names it (``chunks = ...``, ``nodes = ...``).
+1. Such files are used only if ``branchrank.toml`` names them (``chunks = ...``, ``nodes = ...``).
 2. Chunks need ``id, source, line_start, line_end, text``. A chunk belongs to the nodes that its lines
    overlap; its ``node_id`` is used only if the tree has that node.
-3. Every source must be a document of the corpus and every line one of its lines.
+3. Every source must be a document of the corpus, and every line number must exist in its document.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from branchrank.tree.store import load_nodes
 
 
 class _GivenChunk(Record, frozen=True, kw_only=True):
-    """A line of a chunks file; other keys are ignored."""
+    """A line of the user's chunks file, whose other keys are ignored."""
 
     id: str
     source: str
@@ -32,7 +32,7 @@ class _GivenChunk(Record, frozen=True, kw_only=True):
 
 
 def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
-    """Read the user's tree. Raises :class:`InputError` when it is not a tree of this corpus."""
+    """Read the user's tree. Raises :class:`InputError` if it is not a tree of this corpus."""
     try:
         tree = load_nodes(path)
     except ArtifactError as error:
@@ -40,21 +40,23 @@ def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
     line_counts = {document.source: document.line_count for document in corpus.documents}
     problems = check_nodes(list(tree.nodes.values()), line_counts)
     if not problems:
-        problems = [f"it lacks the document {source}" for source in line_counts if not tree.file_node(source)]
+        problems = [
+            f"the tree lacks the document {source}" for source in line_counts if not tree.file_node(source)
+        ]
     if problems:
         raise InputError(
             f"{path} is not a tree of the corpus {corpus.root}: {problems[0]}",
-            remedy=f"correct {path}, or leave it out of branchrank.toml",
+            remedy=f"correct {path}, or remove it from branchrank.toml",
         )
     return tree
 
 
 def given_chunks(path: Path, corpus: Corpus | CorpusOutline, tree: Tree) -> list[Chunk]:
-    """Read the user's chunks, in the file's order. Raises :class:`InputError`, which names the line."""
+    """Read the user's chunks, in the file's order. Raises :class:`InputError` if one is wrong."""
     line_counts = {document.source: document.line_count for document in corpus.documents}
     seen: set[str] = set()
     chunks = []
-    remedy = f"correct {path}, or leave it out of branchrank.toml"
+    remedy = f"correct {path}, or remove it from branchrank.toml"
     for number, given in enumerate(read_jsonl(path, _GivenChunk, remedy=remedy), start=1):
         problem = ""
         if given.id in seen:
@@ -63,8 +65,8 @@ def given_chunks(path: Path, corpus: Corpus | CorpusOutline, tree: Tree) -> list
             problem = f"{given.source!r} is not a document of the corpus {corpus.root}"
         elif not 1 <= given.line_start <= given.line_end <= line_counts[given.source]:
             problem = (
-                f"lines {given.line_start}-{given.line_end} of {given.source!r}, "
-                f"which has {line_counts[given.source]}"
+                f"it has lines {given.line_start}-{given.line_end} of {given.source!r}, "
+                f"but this document has {line_counts[given.source]} lines"
             )
         elif not given.text.strip():
             problem = f"the chunk {given.id!r} has no text"

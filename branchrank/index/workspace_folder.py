@@ -1,18 +1,18 @@
-"""A workspace: a folder with ``branchrank.toml`` and the files that the commands make from it.
+"""A workspace, which is a folder with ``branchrank.toml`` and the files that the commands make.
 
 ========================  ==============================================================================
 ``branchrank.toml``       the corpus and the settings
 ``chunks.jsonl``          link to the default index's chunks
-``chroma``                link to its Chroma collection
-``pageindex/nodes.jsonl`` link to its PageIndex tree
-``adopted/``              what ``branchrank adopt`` took from another folder
-``hybrid/cache/``         embeddings, kept by content and model
+``chroma``                link to the default index's Chroma collection
+``pageindex/nodes.jsonl`` link to the default index's PageIndex tree
+``adopted/``              chunks, vectors and nodes from ``branchrank adopt``
+``hybrid/cache/``         cached embeddings, by content and model
 ``benchmark/``            questions
 ``indexes/<name>/``       the generations of each index (embedder x chunking)
 ========================  ==============================================================================
 
-The default index is the one that ``branchrank.toml`` asks for; flags and the environment may ask for
-another beside it. The links are relative and go through the index's ``current``, so a workspace can be moved.
+The settings in ``branchrank.toml`` determine the default index. Flags and the environment can select another
+index. The links are relative and go through the index's link ``current``, so a workspace can be moved.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CONFIG = "branchrank.toml"
 
 
 def without_credentials(settings: IndexSettings) -> IndexSettings:
-    """The settings that a manifest keeps: a password of a URL does not change what an index holds."""
+    """Return the settings without passwords in URLs, as a manifest stores them."""
     return msgspec.structs.replace(
         settings,
         embedding_url=url_to_keep(settings.embedding_url),
@@ -60,7 +60,7 @@ def without_credentials(settings: IndexSettings) -> IndexSettings:
 
 
 def index_name(settings: IndexSettings) -> str:
-    """The folder name of an index: readable, and different for settings that change vectors or chunks."""
+    """Return the folder name of an index, which differs for settings that change vectors or chunks."""
     settings = without_credentials(settings)
     readable = re.sub(r"[^a-z0-9]+", "-", settings.embedder.casefold()).strip("-")[-40:].strip("-")
     parts = [settings.embedder, settings.embedding_url, settings.embedding_revision]
@@ -71,7 +71,7 @@ def index_name(settings: IndexSettings) -> str:
 
 
 class WorkspaceFolder:
-    """The folder ``data_dir`` under resolved settings."""
+    """The folder ``data_dir`` of a workspace, with resolved settings."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class WorkspaceFolder:
         *,
         flags: Mapping[str, Any] | None = None,
     ) -> None:
-        """Read ``branchrank.toml``, which may be missing. Raises :class:`UsageError` when it is wrong.
+        """Read ``branchrank.toml``, which may be missing. Raises :class:`UsageError` if it has errors.
 
-        ``notify`` is called with one line for each download and for a cache that can't be used.
+        ``notify`` is called with a line of text for each download, and if a cache can't be used.
         """
         self.data_dir = data_dir
         self.settings = settings
@@ -113,7 +113,7 @@ class WorkspaceFolder:
         return folder
 
     def with_flags(self, flags: Mapping[str, Any]) -> WorkspaceFolder:
-        """The same folder with additional settings, which override those it was opened with."""
+        """Open the folder again with additional settings, which override its current settings."""
         return type(self).open(self.data_dir, flags={**self.flags, **flags}, notify=self.notify)
 
     @property
@@ -128,11 +128,11 @@ class WorkspaceFolder:
 
     @property
     def corpus_root(self) -> Path:
-        """The corpus's folder. Raises :class:`CorpusError` when it is not configured or does not exist."""
+        """The folder of the corpus. Raises :class:`CorpusError` if it is not configured or does not exist."""
         remedy = f"branchrank index FOLDER --data-dir {self.data_dir}"
         self.check_exists()
         if not self.config.corpus:
-            raise CorpusError(f"{self.data_dir / CONFIG} names no corpus", remedy=remedy)
+            raise CorpusError(f"{self.data_dir / CONFIG} does not name a corpus", remedy=remedy)
         root = self.data_dir / self.config.corpus
         if not root.is_dir() and self.config.corpus in known_corpora():
             root = locate_corpus(self.config.corpus)
@@ -141,7 +141,7 @@ class WorkspaceFolder:
         return root.resolve()
 
     def check_exists(self) -> None:
-        """Raise :class:`CorpusError` when the folder is not a workspace."""
+        """Raise :class:`CorpusError` if the folder is not a workspace."""
         if not (self.data_dir / CONFIG).exists():
             remedy = f"branchrank init FOLDER --data-dir {self.data_dir}"
             raise CorpusError(
@@ -150,13 +150,13 @@ class WorkspaceFolder:
             )
 
     def _meant(self) -> str:
-        """``; did you mean `data`?`` when the folder does not exist but one with a similar name does."""
+        """Return ``; did you mean `data`?`` if the folder is missing and one with a similar name exists."""
         return "" if self.data_dir.exists() else nearest_path(self.data_dir)
 
     def adopting(self, corpus: Path | None = None) -> str:
-        """The command that adopts the files in this folder into a new workspace next to it.
+        """Return the command that adopts the files in this folder into a new workspace next to it.
 
-        ``corpus`` is the folder of the documents, if it is known.
+        ``corpus`` is the folder of the documents, if known.
         """
         if corpus is None and self.config.corpus:
             corpus = self.data_dir / self.config.corpus
@@ -168,12 +168,12 @@ class WorkspaceFolder:
 
     @property
     def corpus_name(self) -> str:
-        """The name of the corpus in trees and reports: that of its folder."""
+        """The name of the corpus in trees and reports, which is the name of its folder."""
         return self.corpus_root.name or "corpus"
 
     @property
     def exclude(self) -> tuple[str, ...]:
-        """Glob patterns of the sources left out."""
+        """Glob patterns of the sources to leave out."""
         return self.config.exclude
 
     @property
@@ -193,12 +193,12 @@ class WorkspaceFolder:
 
     @property
     def generations(self) -> Generations:
-        """The generations of this index."""
+        """The generations of the index that the settings select."""
         return Generations(self.data_dir, f"indexes/{index_name(self.index_settings)}")
 
     @property
     def index_directory(self) -> Path:
-        """The folder of this index's generations."""
+        """The folder that contains the index's generations."""
         return self.generations.directory
 
     @property
@@ -211,13 +211,13 @@ class WorkspaceFolder:
 
     @property
     def is_default_index(self) -> bool:
-        """Whether this is the index that ``branchrank.toml`` asks for."""
+        """Whether the settings select the default index, which ``branchrank.toml`` determines."""
         plain = resolve(toml=self._tables, environment={}, flags={}).part(IndexSettings)
         return index_name(plain) == index_name(self.index_settings)
 
     @property
     def cache_directory(self) -> Path:
-        """The folder of the cache of embeddings, which are keyed by content."""
+        """The folder of the embedding cache."""
         return self.data_dir / "hybrid" / "cache"
 
     @property
@@ -227,7 +227,7 @@ class WorkspaceFolder:
         return self.cache_directory / "decisions.sqlite"
 
     def open_cache(self) -> EmbeddingCache:
-        """The cache of embeddings: a file of the workspace, or the Redis that ``[cache]`` names."""
+        """Open the embedding cache, which is a file of the workspace or the Redis of ``[cache]``."""
         url = self.settings.part(CacheSettings).redis_url
         if not url:
             refuse_links(self.data_dir, "hybrid/cache/embeddings.sqlite3")
@@ -239,7 +239,7 @@ class WorkspaceFolder:
         )
 
     def open_token_cache(self) -> TokenCache:
-        """The cache of token vectors, a file of the workspace."""
+        """Open the cache of token vectors, which is a file of the workspace."""
         refuse_links(self.data_dir, "hybrid/cache/token_vectors.sqlite3")
         return TokenCache(
             self.cache_directory / "token_vectors.sqlite3", root=self.data_dir, notify=self.notify
@@ -247,9 +247,9 @@ class WorkspaceFolder:
 
     @property
     def questions_path(self) -> Path:
-        """The question file that ``branchrank.toml`` names, or ``benchmark/questions.jsonl``.
+        """The question file of the workspace, by default ``benchmark/questions.jsonl``.
 
-        Raises :class:`CorpusError` when neither that file nor the workspace exists.
+        Raises :class:`CorpusError` if neither the file nor the workspace exists.
         """
         path = self.data_dir / self.config.questions
         if not path.exists():
@@ -258,7 +258,7 @@ class WorkspaceFolder:
 
     @property
     def links(self) -> dict[Path, Path]:
-        """The links to the default index's files, and the path in a generation that each points to."""
+        """The links to the default index's files, and the path in a generation to which each link points."""
         return {
             self.data_dir / "chunks.jsonl": Path("chunks.jsonl"),
             self.data_dir / "chroma": Path("chroma"),
@@ -266,15 +266,16 @@ class WorkspaceFolder:
         }
 
     def _foreign(self) -> list[Path]:
-        """Files with the links' names that are neither BranchRank's nor named by ``branchrank.toml``."""
+        """Return files of other programs in places where BranchRank makes its links."""
         own = (self.chunks_file, self.nodes_file)
         return [link for link in self.links if link.exists() and not link.is_symlink() and link not in own]
 
     def check_links(self, corpus: Path | None = None, own: Collection[Path] = ()) -> None:
-        """Raise :class:`ArtifactError` when another program's file has the name of a link, or a link has the
-        name of a folder that is written to.
+        """Check that a build can write its links and folders.
 
-        ``corpus`` and the files ``own`` are those that ``branchrank.toml`` will name.
+        ``corpus`` and ``own`` are the corpus and the files that ``branchrank.toml`` is going to name. Raises
+        :class:`ArtifactError` if a file of another program is in the place of a link, or if a folder to be
+        written is a symbolic link.
         """
         for name in (BUILD_LOCK, "pageindex"):
             refuse_links(self.data_dir, name)
@@ -282,12 +283,12 @@ class WorkspaceFolder:
         for link in self._foreign():
             if link.resolve() not in named:
                 raise ArtifactError(
-                    f"{link} is not a link to this workspace's index; it is yours, so it was left unchanged",
+                    f"{link} was not made by BranchRank, so it was left unchanged; the index needs this name",
                     remedy=self.adopting(corpus),
                 )
 
     def install_links(self) -> None:
-        """Point the links at the default index; the user's own files are kept. Needs the build lock."""
+        """Make the links to the default index; files of the user are not changed. Needs the build lock."""
         current = self.index_directory / "current"
         for link, inside in self.links.items():
             with storage_errors(link):
@@ -309,15 +310,14 @@ def configure(
     adoption: Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> None:
-    """Write a workspace's corpus and settings to its ``branchrank.toml``; the rest of the file is kept.
+    """Write a workspace's corpus and settings to its ``branchrank.toml``, and keep the rest of the file.
 
     ``corpus`` is a folder or the name of an added corpus. Paths are written relative to ``data_dir``.
-    ``settings`` maps ``"index.embedder"`` and the like to values; those of the part ``engine``, which say
-    where one command runs, are not written.
+    ``settings`` maps keys such as ``"index.embedder"`` to values. Settings of the part ``engine`` apply to
+    one command only, and are not written.
 
-    Raises :class:`CorpusError` when the corpus does not exist, and
-    :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.StorageError` when the file can't be
-    changed.
+    Raises :class:`CorpusError` if the corpus does not exist, :class:`~branchrank.errors.UsageError` if
+    ``branchrank.toml`` has errors, and :class:`~branchrank.errors.StorageError` if it can't be written.
     """
     _check_name(data_dir)
     changes: dict[str, object] = {}
@@ -337,10 +337,10 @@ def configure(
 
 @contextlib.contextmanager
 def kept_if_right(data_dir: Path) -> Iterator[None]:
-    """Restore ``branchrank.toml`` when its new settings turn out to be wrong.
+    """Restore ``branchrank.toml`` if the build fails because of its new settings.
 
-    The file is restored after :class:`UsageError`, :class:`InputError` and :class:`ModelError`, and when
-    another process is building. After an interruption it is kept, so that the build can be resumed.
+    The file is restored after :class:`UsageError`, :class:`InputError`, :class:`ModelError` and
+    :class:`BusyError`. After an interruption the new file is kept, so that the build can be resumed.
     """
     path = data_dir / CONFIG
     before = path.read_bytes() if path.is_file() else None
@@ -355,7 +355,7 @@ def kept_if_right(data_dir: Path) -> Iterator[None]:
 
 
 def _check_name(path: Path) -> None:
-    """Raise :class:`UsageError` for a path that neither TOML nor Chroma can hold."""
+    """Raise :class:`UsageError` for a path that is not UTF-8, which TOML and Chroma can't store."""
     try:
         os.fspath(path.resolve()).encode("utf-8")
     except UnicodeEncodeError:

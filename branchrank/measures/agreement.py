@@ -3,8 +3,8 @@
 Let ``p[i][j]`` be the share of items that the first annotator puts into category i and the second into j.
 
 1. The observed agreement is ``po = sum p[i][i]``, the agreement by chance ``pe = sum p[i][.] * p[.][i]``.
-2. ``kappa = (po - pe) / (1 - pe)`` (Cohen 1960). Kappa is not defined if both annotators use only one
-   category, the same one.
+2. ``kappa = (po - pe) / (1 - pe)`` (Cohen 1960). Kappa is not defined if both annotators put all items into
+   the same category.
 3. The standard error is the large-sample formula of Fleiss, Cohen and Everitt 1969 (Fleiss, Levin and Paik
    2003, "Statistical Methods for Rates and Proportions", formula 18.15). The interval is the normal interval,
    cut at -1 and 1. The formula assumes that the items are independent.

@@ -6,13 +6,13 @@ as a smaller number of independent questions.
 1. The clustered variance of the mean is computed from the deviations u of the pages' totals, as the sum of
    u_c**2 / (1 - n_c / n) over the pages, divided by n**2 (CR2, Bell and McCaffrey 2002). The design effect
    (Kish 1965) is this variance divided by the variance of n independent questions, here at least 1.
-2. The clustered variance has few degrees of freedom (Satterthwaite) if there are few pages. Two estimates are
-   computed, and the smaller is used. The first assumes the estimated correlation on pages of these sizes
-   (Bell and McCaffrey 2002). The second uses the spread of the u**2 (Pan and Wall 2002), and is low if most
+2. The clustered variance has few degrees of freedom (Satterthwaite) if there are few pages. The smaller of
+   two estimates is used. The estimate of Bell and McCaffrey (2002) is for pages of these sizes with the
+   estimated correlation. The estimate of Pan and Wall (2002) uses the spread of the u**2, and is low if most
    of the variance comes from one page.
 3. The number of effective questions is n / design effect * (z / t)**2. With this number, a normal interval is
-   as wide as Student's interval with the clustered variance (Korn and Graubard 1998). The number is at least
-   the effective number of pages, each counted as one observation.
+   as wide as Student's interval with the clustered variance (Korn and Graubard 1998). The number of effective
+   questions is at least the effective number of pages.
 4. A sample with one differing question is too small to estimate a design effect or degrees of freedom.
    Therefore steps 1 and 2 include a few added questions (:class:`Padding`) on pages of these sizes, with an
    assumed correlation. The more questions differ in the sample, the smaller is the effect of this padding.
@@ -45,7 +45,7 @@ class Padding(NamedTuple):
     icc: float
 
     def total(self, sizes: Floats) -> float | Floats:
-        """Return the variance of the added questions' total, as if they were independent."""
+        """Return the variance of the added questions' total, assuming that they are independent."""
         return self.questions * self.effect(sizes) * self.variance
 
     def effect(self, sizes: Floats) -> float:
@@ -88,7 +88,7 @@ class PageTotals(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """Whether any page has more than one question."""
+        """True if a page has more than one question."""
         return self.n > len(self.sizes)
 
 
@@ -116,8 +116,8 @@ def intraclass_correlation(totals: PageTotals) -> Floats:
     """Return the intraclass correlation (...), from 0 (values on a page are independent) to 1 (all are
     equal).
 
-    This is the estimator from the analysis of variance (Donner 1986), cut at 0. The result is 0 if no
-    questions share a page, or if all values are the same.
+    The estimator is from the analysis of variance (Donner 1986), cut at 0. The result is 0 if no questions
+    share a page, or if all values are the same.
     """
     sums, squares, sizes = totals.sums, totals.squares, totals.sizes
     n, pages = totals.n, len(sizes)
@@ -229,7 +229,7 @@ def effective_questions(
 
 
 def t_penalty(level: float, degrees: Floats) -> Floats:
-    """Return (z / t)**2 in 0..1 for a two-sided ``level``, the cost of few degrees of freedom."""
+    """Return (z / t)**2 for a two-sided ``level``, by which few degrees of freedom reduce the questions."""
     from scipy.special import ndtri, stdtrit
 
     quantile = (1 + level) / 2

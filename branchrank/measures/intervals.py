@@ -11,9 +11,10 @@ All of these are textbook intervals for independent questions, computed with the
    the differences that the score test of paired proportions doesn't reject. If no question differs, the
    interval ends at the upper bound of Wilson's interval for 0 hits in n.
 4. Any other difference has Student's t interval. The variance includes z**2 * (share of ties) added
-   questions, whose differences are as large as those of the differing questions. Both figures count one more
-   tie and one more difference of 1. If all questions differ, almost nothing is added. If no question differs,
-   the interval is about as wide as the interval for hits.
+   questions, whose differences are as large as those of the differing questions. The share of ties and the
+   size of these differences are computed with one more tie and one more difference of 1. If all questions
+   differ, almost nothing is added. If no question differs, the interval is about as wide as the interval for
+   hits.
 
 If few questions fail or differ, a sample can't show how strongly questions of one page correlate. The
 estimate therefore includes added questions with an assumed correlation within pages. Rates and means add z**2
@@ -98,10 +99,10 @@ def compatible(
 ) -> Interval | None:
     """Adjust the interval of the estimate ``found`` so that it agrees with the test of ``null``.
 
-    If the test ``rejected`` the null value, the interval ends at the null at the latest. Otherwise the
-    interval is extended to include the null. The interval therefore misses a true null exactly as often as
-    the test rejects a true null. Holm's test has simultaneous bounds of this kind (Strassburger and Bretz
-    2008).
+    If the test ``rejected`` the null value, the interval ends at the null at the latest. If the test did not
+    reject the null, the interval is extended to include it. The interval therefore misses a true null exactly
+    as often as the test rejects a true null. Holm's test has simultaneous bounds of this kind (Strassburger
+    and Bretz 2008).
 
     >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
     0.0
@@ -163,7 +164,7 @@ def wilson_bounds(rate: Floats | float, n: Floats | float, level: float = LEVEL)
     rate, n = np.asarray(rate), np.asarray(n)
     centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
     half = np.sqrt(z2 * np.maximum(rate * (1 - rate), 0.0) / n + (z2 / (2 * n)) ** 2) / (1 + z2 / n)
-    # Without rounding errors, the bound would equal the rate at 0 and at 1.
+    # A rate of 0 or 1 is also the bound; the formula gives it with a rounding error.
     return (
         np.where(rate <= 0, 0.0, np.maximum(centre - half, 0.0)),
         np.where(rate >= 1, 1.0, np.minimum(centre + half, 1.0)),

@@ -147,7 +147,7 @@ DEFINITIONS = (
         name="RR",
         aliases=("MRR",),
         description="How early the first correct hit comes; its mean over questions is the MRR.",
-        formula="1 / rank of the first relevant hit, 0 if there is none (in the first k)",
+        formula="1 / rank of the first relevant hit, or 0 if no hit (in the first k) is relevant",
         source="Kantor and Voorhees, Information Retrieval 2000; trec_eval recip_rank",
         compute=reciprocal_rank,
     ),
@@ -237,7 +237,7 @@ class Measure(Record, frozen=True, kw_only=True):
         return f"{self.definition.name}{parameters}{cutoff}"
 
     def __call__(self, ranking: Ranking) -> float:
-        """The value for one question, in 0..1."""
+        """Return the measure's value for one question, in 0..1."""
         persistence = (self.p,) if self.definition.takes_p else ()
         return self.definition.compute(ranking, self.cutoff, self.rel, *persistence)
 

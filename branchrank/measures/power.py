@@ -162,7 +162,7 @@ class SharedPages(Record, frozen=True, kw_only=True):
         return n / kish_effect(size, max(self.icc, least_icc)) * float(t_penalty(level, degrees))
 
 
-#: One question per page.
+#: The assumption that every question has its own page.
 NO_SHARED_PAGES = SharedPages(page_size=lambda _: 1.0, icc=0.0)
 
 
@@ -205,8 +205,8 @@ def plan(
 ) -> Plan:
     """Plan a comparison of hit rates.
 
-    ``family`` is the number of candidates compared with the baseline. The first step of Holm's correction
-    tests at alpha / family.
+    ``family`` is the number of candidates compared with the baseline. The plan is for the strictest step of
+    Holm's correction, at alpha / family.
 
     Raises :class:`UsageError` if a share is outside 0..1, ``n`` or ``family`` is below 1, or the difference
     is larger than the disagreement.
@@ -252,7 +252,7 @@ def plan(
 
 
 def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | None:
-    """Return the fewest questions worth ``wanted`` independent ones, or ``None`` if above 20,000."""
+    """Return how many questions are worth ``wanted`` independent questions, or ``None`` if over 20,000."""
     if pages.effective_questions(MOST_QUESTIONS, level) < wanted:
         return None
     low, high = 0, MOST_QUESTIONS

@@ -1,6 +1,6 @@
-"""Paired comparisons over several datasets: the macro average, its interval, and one stratified test.
+"""Paired comparisons over several datasets, with a macro average, its interval and a stratified test.
 
-1. The macro difference is the mean of the datasets' mean differences: every dataset has the same weight,
+1. The macro difference is the mean of the datasets' mean differences. Every dataset has the same weight,
    independent of its number of questions.
 2. The test is a sign-flip by page (:mod:`branchrank.measures.significance`), stratified by dataset. Each
    page's sum is weighted by 1 / (datasets * questions of its dataset), and the total is the macro difference.
@@ -47,7 +47,7 @@ class Stratum(NamedTuple):
 
 
 class StratifiedComparison(Record, frozen=True, kw_only=True):
-    """A candidate against the baseline over all datasets, on one measure.
+    """The comparison of a candidate with the baseline over all datasets, on one measure.
 
     ``difference`` is the macro difference (candidate - baseline). ``ci_low`` to ``ci_high`` is its interval,
     adjusted for ``family`` comparisons, or ``None`` if a dataset has too few pages for an interval.

@@ -1,10 +1,11 @@
 """Conversion of judged hits to TREC runs and qrels, and of TREC runs to rankings, in memory.
 
 Every line of a TREC run has a document id. A hit credited with a gold item gets the item's id, such as
-``gold-1``. The first other hit on a gold page gets the page's id, such as ``page-1``. Any other hit gets its
-span, such as ``source:12-30``. Characters that TREC files don't allow are percent-encoded, and a repeated id
-ends in ``~2``. In the qrels, gold items have grade 2 and pages grade 1. With these two files, ir-measures and
-trec_eval compute the same values as the graded view of :class:`~branchrank.measures.matching.Judged`.
+``gold-1``. The first other hit on a gold page gets the page's id, such as ``page-1``. A hit outside gold
+pages gets its span as id, such as ``source:12-30``. Characters that TREC files don't allow are
+percent-encoded, and a repeated id ends in ``~2``. In the qrels, gold items have grade 2 and pages grade 1.
+With these two files, ir-measures and trec_eval compute the same values as the graded view of
+:class:`~branchrank.measures.matching.Judged`.
 """
 
 from __future__ import annotations

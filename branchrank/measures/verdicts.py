@@ -9,11 +9,12 @@
    (Bonferroni; Dunn 1961). If the adjusted test rejects 0, an interval that includes 0 is cut at 0. If the
    test doesn't reject 0, an interval that excludes 0 is extended to 0. The test and the interval therefore
    never contradict each other (:func:`~branchrank.measures.intervals.compatible`).
-4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. Otherwise it is ``equivalent
-   within delta`` if the whole interval is strictly between -delta and delta (two one-sided tests at alpha / 2
-   each, stricter than the customary alpha). Otherwise it is ``too few questions to tell`` if the adjusted p
-   would not be below alpha even if every differing cluster favoured the same predictor. Clusters whose wins
-   and losses cancel count as differing here. In all other cases the verdict is ``inconclusive``.
+4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. Otherwise the verdict is
+   ``equivalent within delta`` if the whole interval is strictly between -delta and delta (two one-sided tests
+   at alpha / 2 each, stricter than the customary alpha). Otherwise the verdict is ``too few questions to
+   tell`` if the adjusted p would not be below alpha even if every differing cluster favoured the same
+   predictor. Clusters whose wins and losses cancel count as differing here. In all other cases the verdict is
+   ``inconclusive``.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ Scores = Mapping[str, float]
 
 
 class Comparison(Record, frozen=True, kw_only=True):
-    """A candidate against a baseline on one measure over the same ``n`` questions.
+    """The comparison of a candidate with a baseline on one measure, over the same ``n`` questions.
 
     ``mean_a`` is the baseline's mean, ``mean_b`` the candidate's, and ``difference`` is b - a. ``ci_low`` to
     ``ci_high`` is the interval of the difference, with confidence 1 - ``alpha`` for all ``family``
@@ -72,10 +73,11 @@ class Comparison(Record, frozen=True, kw_only=True):
     beside these values, but the verdict does not depend on them. ``wins``, ``ties`` and ``losses`` count
     questions for the candidate. ``mde`` is the smallest true difference that n questions with this
     disagreement (or spread) can detect with 80% power. ``questions_needed`` is the number of questions that
-    can confirm the observed difference. Both allow for clustering and Holm's first step, and are ``None`` if
-    no difference, or no number of questions up to 20,000, is enough. ``p_floor`` is the p if all clusters
-    with a differing question favoured the same predictor. ``odds_ratio`` with ``odds_low`` to ``odds_high``
-    (hits) and ``d_z`` (other measures) are effect sizes (:mod:`branchrank.measures.effects`).
+    can confirm the observed difference. ``mde`` and ``questions_needed`` allow for clustering and Holm's
+    first step. They are ``None`` if no difference, or no number of questions up to 20,000, is enough.
+    ``p_floor`` is the p if all clusters with a differing question favoured the same predictor. ``odds_ratio``
+    with ``odds_low`` to ``odds_high`` (hits) and ``d_z`` (other measures) are effect sizes
+    (:mod:`branchrank.measures.effects`).
     """
 
     measure: str
@@ -366,9 +368,9 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
     """Check that the candidate is not worse than the baseline by ``delta`` (0 or more, in the measure's
     units).
 
-    The check passes if the interval's lower bound exceeds -delta, or if all answers are ``identical``. It
-    fails if the interval's upper bound is below -delta. Otherwise, and if there are too few pages for an
-    interval, the check is undecided. If the test rejects 0, a bound of 0 counts as beyond 0.
+    The check passes if the interval's lower bound exceeds -delta, or if all answers are ``identical``. The
+    check fails if the interval's upper bound is below -delta. The check is undecided in all other cases, and
+    if there are too few pages for an interval. If the test rejects 0, a bound of 0 counts as beyond 0.
 
     Different answers with the same scores don't pass by themselves, since n of them don't exclude a loss of
     about z**2 / n.

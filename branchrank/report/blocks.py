@@ -1,4 +1,4 @@
-"""The blocks of a report, which become Markdown or HTML. Text is plain: each output form escapes it."""
+"""The blocks of a report, whose plain text is escaped when it is written as Markdown or HTML."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Cell = str | Strong
 
 
 class Paragraph(Record, frozen=True, kw_only=True):
-    """Running text."""
+    """A paragraph of text."""
 
     text: str
 
 
 class Points(Record, frozen=True, kw_only=True):
-    """A list; each item may begin with emphasised words."""
+    """A list whose items can contain emphasised words."""
 
     items: tuple[tuple[Cell, ...], ...]
 
 
 class Table(Record, frozen=True, kw_only=True):
-    """A table whose first ``labels`` columns are text and whose others are figures."""
+    """A table with text in its first ``labels`` columns and figures in the others."""
 
     caption: str
     headings: tuple[str, ...]
@@ -38,16 +38,16 @@ class Table(Record, frozen=True, kw_only=True):
 
 
 class Code(Record, frozen=True, kw_only=True):
-    """Lines to copy."""
+    """A block of code to copy."""
 
     text: str
 
 
 class Plot(Record, frozen=True, kw_only=True):
-    """A plot, named after its file.
+    """A plot with the name of its file.
 
-    ``description`` gives every figure in it, ``caption`` explains how to read it. ``spec`` is its Vega-Lite
-    specification, ``narrow`` the one for narrow screens.
+    ``description`` has all figures of the plot as text, and ``caption`` explains how to read the plot.
+    ``spec`` is the Vega-Lite specification, and ``narrow`` the specification for narrow screens.
     """
 
     name: str
@@ -63,14 +63,14 @@ class Plot(Record, frozen=True, kw_only=True):
 
 
 class Callout(Record, frozen=True, kw_only=True):
-    """The main result, with the warnings that belong to it."""
+    """The main result, with its warnings."""
 
     text: tuple[Cell, ...]
     cautions: tuple[str, ...] = ()
 
 
 class QuestionBrowser(Record, frozen=True, kw_only=True):
-    """The place of the question browser; output forms without a browser print ``instead``."""
+    """The place of the question browser; Markdown has the text ``instead``."""
 
     instead: str
 
@@ -79,19 +79,19 @@ Block = Paragraph | Points | Table | Code | Plot | Callout | QuestionBrowser
 
 
 class Section(Record, frozen=True, kw_only=True):
-    """A heading and the blocks below it."""
+    """A heading with the blocks below it."""
 
     title: str
     blocks: tuple[Block, ...]
 
     @property
     def anchor(self) -> str:
-        """The heading as a link's target."""
+        """The heading as a link target."""
         return "-".join("".join(c if c.isalnum() else " " for c in self.title.casefold()).split())
 
 
 class Report(Record, frozen=True, kw_only=True):
-    """A whole report; ``facts`` is a short description of the run, printed below the title."""
+    """A complete report; ``facts`` is a short description of the run, printed below the title."""
 
     title: str
     facts: tuple[str, ...]

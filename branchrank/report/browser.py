@@ -1,13 +1,14 @@
-"""The data of the question browser: lists instead of named fields, to keep the page small.
+"""The data of the question browser in ``report.html``.
 
-``page/page.js`` reads them in the same order:
+The data are lists instead of objects, to keep the page small. ``page/page.js`` reads these lists:
 
-- a question: id, text, its value in each slice, answerable, gold, rows
-- gold: source (an index into ``sources``), first line, last line, quote
-- a row: predictor (an index), repeat, outcome (an index), lost, error, ranks, hits, fallbacks
-- ranks: stage (an index into ``stages``), the gold's rank or null when it is absent
-- a hit: source (an index), first line, last line, score, 2 for the gold, 1 for its page, 0; of a run with
-  compact rows only the first hits of a row
+- A question has id, text, its value in each slice, answerable, gold and rows.
+- Gold has source (an index into ``sources``), first line, last line and quote.
+- A row has predictor (an index), repeat, outcome (an index), lost, error, ranks, hits and fallbacks.
+- Each rank has stage (an index into ``stages``) and the gold's rank, or null if the gold is absent.
+- A hit has source (an index), first line, last line, score and judgement (2 for gold, 1 for its page, or 0).
+
+For a run with compact rows, only the first hits of a row are included.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from branchrank.runs.scores import Scores, outcome_of
 from branchrank.runs.slices import slices
 
 OUTCOMES = ("hit", "in top 5", "same page", "miss", "failed", "unanswerable")
-#: The hits of a row in the page of a run with compact rows.
+#: The maximum number of hits of a row that are in the page of a run with compact rows.
 COMPACT_HITS = 100
 _MEASURES = [named_measure(name) for name in ("strict_hit@1", "strict_hit@5", "relaxed_hit@5")]
 
 
 class _Names:
-    """Texts by number; each distinct text is stored once."""
+    """A list of distinct texts with their numbers."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -68,7 +69,7 @@ def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], li
 
 
 def hits_shown(run: RunData) -> int:
-    """How many hits of a row the browser shows at most."""
+    """Return the maximum number of hits of a row that the browser shows."""
     compact = run.record.rows_file == COMPACT_ROWS
     return min(run.record.top_k, COMPACT_HITS) if compact else run.record.top_k
 

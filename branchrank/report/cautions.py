@@ -1,4 +1,4 @@
-"""Warnings that limit a verdict, each with the predictor that it concerns."""
+"""The warnings of a report, each with the predictor that it is about."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from branchrank.runs.run import RunData
 
 
 class Caution(Record, frozen=True, kw_only=True):
-    """A warning; ``predictor`` is empty where it concerns the whole run."""
+    """A warning; ``predictor`` is empty if the warning is about the whole run."""
 
     text: str
     predictor: str = ""
 
 
 def is_pilot(run: RunData) -> bool:
-    """Return whether the run asked so few questions that only large differences can be confirmed."""
+    """Return whether the run has so few questions that only large differences can be confirmed."""
     return len(run.scores.answerable) < PILOT_BELOW
 
 
 def cautions(run: RunData) -> list[Caution]:
-    """Return every caution of a run; those that concern the whole run come first."""
+    """Return all cautions of a run, starting with cautions about the whole run."""
     found = []
     if is_pilot(run):
-        text = f"This is a pilot: under {PILOT_BELOW} questions, differences of ten points are noise."
+        text = f"This is a pilot: with under {PILOT_BELOW} questions, differences of ten points can be noise."
         found.append(Caution(text=text))
     if not run.record.split:
         found.append(
@@ -60,10 +60,10 @@ def _failures(run: RunData) -> list[Caution]:
 
 
 def plural_queries(count: int) -> str:
-    """A count of queries."""
+    """Format a number of queries."""
     return "1 query" if count == 1 else f"{count} queries"
 
 
 def about(run: RunData, *predictors: str) -> list[str]:
-    """Return the cautions that concern these predictors, without those on the whole run."""
+    """Return the cautions about these predictors, without the cautions about the whole run."""
     return [each.text for each in cautions(run) if each.predictor in predictors]

@@ -1,9 +1,9 @@
-"""The content of a report, computed from a run's files alone: the same files give the same report.
+"""The content of a report, computed only from the run's files, so that equal files give equal reports.
 
 1. The scores, the comparisons and the slices are computed from the rows, the timings and the questions.
-2. They become sections of text, tables and plots, which the Markdown and HTML writers only format.
-3. The order follows the reader's questions: which system to use and how certain that is, at what cost, and on
-   which questions it fails; then the statistics, then everything else.
+2. The results become sections of text, tables and plots, which the Markdown and HTML writers only format.
+3. The report starts with the recommendation, its certainty, its cost and the questions that fail. The
+   statistics and all other sections follow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from branchrank.runs.run import RunData
 
 
 def heading(run: RunData) -> str:
-    """Return the report's title; below 50 answerable questions it says `pilot`."""
+    """Return the report's title, with `Pilot` if there are fewer than 50 answerable questions."""
     pilot = "Pilot: " if is_pilot(run) else ""
     return f"{pilot}{run.record.experiment}, {asked(run)}"
 
@@ -54,21 +54,23 @@ def report_content(run: RunData) -> Report:
 
 
 def questions(run: RunData) -> Section:
-    """The questions one by one."""
+    """Return the section with the question browser."""
     instead = (
-        f"report.html shows the {len(run.asked)} questions with every answer; questions.csv has a row for "
-        "each question and predictor. One of them stage by stage: branchrank explain RUN QUESTION."
+        f"report.html shows the {len(run.asked)} questions with all answers. questions.csv has a row for "
+        "each question and predictor. branchrank explain RUN QUESTION shows the stages of one question."
     )
     browser = QuestionBrowser(instead=instead)
     shown = hits_shown(run)
     if shown == run.record.top_k:
         return Section(title="Questions", blocks=(browser,))
-    note = f"The page shows the first {shown} of the {run.record.top_k} hits kept; the rows hold all of them."
+    note = (
+        f"The page shows the first {shown} of the {run.record.top_k} stored hits; the rows have all of them."
+    )
     return Section(title="Questions", blocks=(Paragraph(text=note), browser))
 
 
 def repeat(record: RunRecord) -> Section:
-    """The command, the code and the machine."""
+    """Return the section with the command, the code and the machine."""
     blocks: list[Block] = [Code(text=record.command)]
     origin = record.provenance
     if origin is not None:
@@ -93,10 +95,10 @@ def repeat(record: RunRecord) -> Section:
         )
     blocks.append(
         Paragraph(
-            text=f"{record.rows_file}, timings.csv, questions.jsonl and gold.jsonl are what was measured; "
-            "every other figure is computed from them. The command branchrank verify computes all of them "
-            "again and names what differs. Digests find damage and careless edits, not someone who "
-            "rewrites the digests too."
+            text=f"The measurements are in {record.rows_file}, timings.csv, questions.jsonl and gold.jsonl; "
+            "all other figures are computed from these files. The command branchrank verify recomputes the "
+            "figures and reports differences. Digests detect damage and accidental edits, but not a "
+            "person who changes the digests too."
         )
     )
-    return Section(title="How to repeat it", blocks=tuple(blocks))
+    return Section(title="Repeating the run", blocks=tuple(blocks))

@@ -1,4 +1,4 @@
-"""The sections of a report about time, LLM calls and shared work."""
+"""The sections of a report about latency, LLM calls and shared work."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NOT_STAGES = (TOTAL, COMPUTE, LLM_WAIT, CPU, "embed cpu")
 
 
 def latency(run: RunData) -> Section:
-    """Latency of the whole query and of each stage; first query and LLM wait separately."""
+    """Return the section on the latency of whole queries and of each stage."""
     if not run.timed:
         return Section(
-            title="Latency", blocks=(Paragraph(text="No latency pass was made (--latency-sample 0)."),)
+            title="Latency", blocks=(Paragraph(text="Latency was not measured (--latency-sample 0)."),)
         )
     found = {row.predictor: latencies(run.timed, row.predictor) for row in run.summary_rows}
     stages = tuple(
@@ -54,12 +54,12 @@ def latency(run: RunData) -> Section:
                 ),
             ),
             Paragraph(
-                text=f"One query at a time, {_timed(run.settings.latency_repeats)}, nothing remembered, "
-                "predictors interleaved in a seeded order after one query each, whose time stands under "
-                "first query: index and models are open by then, so a new process takes longer. Compute is "
-                "the whole without the wait for an LLM. CPU counts all threads of the process. The "
-                "intervals are two-sided, by order statistics; p95 has one from 72 queries on, from 59 on an "
-                "upper bound alone, and below that none."
+                text=f"Queries run one at a time and without caches, {_timed(run.settings.latency_repeats)}. "
+                "The predictors take turns in a seeded order, after one query each. The column first query "
+                "has the time of this query; a new process takes longer, since it also opens the index and "
+                "the models. Compute is the whole time without the wait for an LLM. CPU includes all threads "
+                "of the process. The intervals are two-sided, from order statistics. For p95, an interval "
+                "needs at least 72 queries, and an upper bound at least 59."
             ),
             Table(
                 caption="Stages, in milliseconds",
@@ -72,8 +72,8 @@ def latency(run: RunData) -> Section:
 
 
 def _timed(repeats: int) -> str:
-    """Describe how often each query was timed."""
-    return "each timed once" if repeats == 1 else f"each timed {repeats} times and its median kept"
+    """Describe how each query was timed."""
+    return "each timed once" if repeats == 1 else f"each timed as the median of {repeats} repeats"
 
 
 def _whole_query(row: SummaryRow, found: dict[str, tuple[Percentile, Percentile]]) -> tuple[str, ...]:
@@ -94,18 +94,18 @@ def _whole_query(row: SummaryRow, found: dict[str, tuple[Percentile, Percentile]
 
 
 def _between(found: Percentile) -> str:
-    """The two-sided interval of a percentile; its upper bound where n supports only that."""
+    """Format the interval of a percentile, or its upper bound if there are too few queries."""
     if found.low_ms is not None and found.high_ms is not None:
         return f"{milliseconds(found.low_ms)} to {milliseconds(found.high_ms)}"
     return found.words if found.upper_ms is None else f"at most {milliseconds(found.upper_ms)}"
 
 
 def llm_cost(run: RunData) -> Section:
-    """Calls, tokens and money, by predictor and stage."""
+    """Return the section on LLM calls, tokens and money, by predictor and stage."""
     record, scores = run.record, run.scores
     calls = {name: [call for row in scores.rows(name) for call in row.calls] for name in scores.predictors}
     if not any(calls.values()):
-        text = "No predictor of this run asked an LLM: 0 calls and 0 tokens per query."
+        text = "No predictor of this run called an LLM (0 calls and 0 tokens per query)."
         return Section(title="LLM cost", blocks=(Paragraph(text=text),))
     headings = (
         "calls per query",
@@ -130,7 +130,7 @@ def llm_cost(run: RunData) -> Section:
         title="LLM cost",
         blocks=(
             Table(
-                caption="By predictor, over all queries, those of unanswerable questions too",
+                caption="By predictor, over all queries, including those of unanswerable questions",
                 headings=("predictor", "queries", *headings, "estimated", *money),
                 rows=by_predictor,
             ),
@@ -141,9 +141,9 @@ def llm_cost(run: RunData) -> Section:
                 labels=2,
             ),
             Paragraph(
-                text="A call counts, with its tokens, whether a server, a cache or a cassette answered "
-                "it; the column from cache says how many no server answered. Estimated: calls whose "
-                "server reported no usage. " + _price_words(record)
+                text="All calls count, with their tokens, also calls that a cache or a cassette answered. "
+                "The column from cache is the number of calls without a server. Estimated is the number of "
+                "calls whose tokens the server did not report. " + _price_words(record)
             ),
         ),
     )
@@ -173,15 +173,15 @@ def _figures(found: Totals, queries: int, record: RunRecord) -> tuple[str, ...]:
 
 def _price_words(record: RunRecord) -> str:
     if record.prices is None:
-        return "No price table was given (--price-table), so there is no cost in money."
+        return "Costs in money need a price table (--price-table)."
     return f"Prices as of {record.prices.date}."
 
 
 def shared_work(record: RunRecord) -> Section:
-    """The work that was computed once and reused."""
+    """Return the section on work that was computed once and reused."""
     names = sorted(record.computed.keys() | record.reused.keys())
     if not names:
-        return Section(title="Shared work", blocks=(Paragraph(text="Nothing was remembered."),))
+        return Section(title="Shared work", blocks=(Paragraph(text="No work was shared."),))
     rows = []
     for name in names:
         computed, reused = record.computed.get(name, 0), record.reused.get(name, 0)
@@ -189,7 +189,7 @@ def shared_work(record: RunRecord) -> Section:
     blocks: tuple[Block, ...] = (
         Table(
             caption="Work that predictors share in the quality pass",
-            headings=("work", "computed", "used again", "share saved"),
+            headings=("work", "computed", "reused", "share saved"),
             rows=tuple(rows),
         ),
     )

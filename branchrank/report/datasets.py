@@ -1,4 +1,4 @@
-"""The table of systems over datasets: for a terminal, as Markdown and as CSV."""
+"""The table of systems over datasets, as text, Markdown, CSV or LaTeX."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ Form = Literal["text", "markdown", "csv", "latex"]
 
 
 class DatasetReport(Record, frozen=True, kw_only=True):
-    """Systems over datasets: ``comparison`` has the figures, and printing shows them as a table."""
+    """The report on systems over several datasets, with the figures in ``comparison``."""
 
     comparison: DatasetComparison
 
     def text(self, form: Form = "text") -> str:
-        """The report as plain ``text``, ``markdown``, ``csv`` or ``latex``."""
+        """Return the report as plain ``text``, ``markdown``, ``csv`` or ``latex``."""
         if form == "text":
             return str(self)
         if form == "latex":
@@ -60,12 +60,12 @@ class DatasetReport(Record, frozen=True, kw_only=True):
         return Path(path)
 
     def print(self, width: int | None = None) -> None:
-        """Print the table, the verdicts and a legend; ``width`` is the terminal's unless it is given."""
+        """Print the table, the verdicts and a legend, with the width of the terminal or ``width``."""
         _print(self.comparison, PipedConsole(width=width))
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per system and dataset, the macro average last: the columns of ``csv``."""
+        """A table with the columns of ``csv``, one row per system and dataset, and for the macro average."""
         import pandas as pd
 
         texts = dict.fromkeys(("system", "dataset", "measure", "baseline", "verdict"), str)
@@ -84,7 +84,7 @@ def _print(found: DatasetComparison, console: Console) -> None:
         table.add_column(safe(heading), justify="right" if place else "left", overflow="fold")
     narrow = console.width < PIPE_WIDTH
     for row in content.rows:
-        # In a terminal each interval gets its own line, so that more datasets fit.
+        # In a terminal, intervals are on separate lines, so that more datasets fit.
         texts = [each.text if isinstance(each, Strong) else each for each in row]
         cells = [safe(text).replace(" (", "\n(") if narrow else safe(text) for text in texts]
         table.add_row(
@@ -111,16 +111,19 @@ def dataset_report(
     baseline: str = "",
     delta: float | None = None,
 ) -> DatasetReport:
-    """Compare runs over datasets (:func:`~branchrank.runs.datasets.compare_datasets`); names are optional."""
+    """Compare runs over datasets; without dataset names, the names are taken from the runs.
+
+    For the other arguments and the errors see :func:`~branchrank.runs.datasets.compare_datasets`.
+    """
     named = dict(runs) if isinstance(runs, Mapping) else dict(zip(_names(runs), runs, strict=True))
     return DatasetReport(comparison=compare_datasets(named, measure=measure, baseline=baseline, delta=delta))
 
 
 def _names(runs: Sequence[RunData]) -> list[str]:
-    """Name the runs by experiment, corpus or directory: the first of these that differs between all runs."""
+    """Return names for the runs, by experiment, corpus or directory (the first that is different for all)."""
     directories = [str(run.directory) for run in runs]
     if twice := [name for name in directories if directories.count(name) > 1]:
-        raise UsageError(f"{twice[0]} is given twice", remedy="name each run once")
+        raise UsageError(f"{twice[0]} is given twice", remedy="give each run once")
     for names in ([run.record.experiment for run in runs], [Path(run.record.corpus).name for run in runs]):
         if all(names) and len(set(names)) == len(names):
             return names
@@ -128,7 +131,7 @@ def _names(runs: Sequence[RunData]) -> list[str]:
 
 
 def scores_table(found: DatasetComparison) -> Table:
-    """Systems, their means on each dataset and the macro average, with intervals; a winner is strong."""
+    """Return a table of the systems' means on each dataset, with intervals and the macro average."""
     winner = _winner(found)
     return Table(
         caption=f"{found.measure.replace('_', ' ')}, with 95% intervals",
@@ -154,7 +157,7 @@ def _winner(found: DatasetComparison) -> str | None:
 
 
 def differences_table(found: DatasetComparison) -> Table:
-    """Tabulate each candidate against the baseline: by dataset, and over all datasets with the test."""
+    """Return a table of each candidate's differences from the baseline, by dataset and over all."""
     return Table(
         caption=f"Difference from {found.baseline}",
         headings=(
@@ -181,7 +184,7 @@ def _difference(each: StratifiedComparison, measure: str) -> tuple[Cell, ...]:
 
 
 def sentences(found: DatasetComparison) -> list[str]:
-    """Each comparison in words."""
+    """Return a sentence for each comparison."""
     unit = " points" if is_share(found.measure) else ""
     over = plural(len(found.datasets), "dataset")
     return [
@@ -199,13 +202,13 @@ def legend(found: DatasetComparison) -> str:
         f"{name}: {plural(n, 'question')} on {plural(pages, 'page')}" for name, n, pages in parts
     )
     return (
-        f"{sizes}. In the macro average every dataset counts the same. Test: sign-flip by page, stratified "
-        "by dataset; Holm over the candidates."
+        f"{sizes}. In the macro average every dataset has the same weight. The test is a sign-flip by page, "
+        "stratified by dataset, with Holm's correction over the candidates."
     )
 
 
 def as_markdown(found: DatasetComparison) -> str:
-    """The tables and the verdicts as Markdown."""
+    """Return the tables and the verdicts as Markdown."""
     blocks: tuple[Block, ...] = (
         Points(items=tuple((each,) for each in sentences(found))),
         scores_table(found),
@@ -217,7 +220,7 @@ def as_markdown(found: DatasetComparison) -> str:
 
 
 def as_csv(found: DatasetComparison) -> str:
-    """One line per system and dataset; the line of the macro average has the test against the baseline."""
+    """Return CSV with one row per system and dataset, and a row with the test for the macro average."""
     compared = {each.candidate: each for each in found.comparisons}
     test = ("difference", "ci_low", "ci_high", "p", "p_adjusted", "wins", "ties", "losses", "verdict")
     lines: list[tuple[object, ...]] = []

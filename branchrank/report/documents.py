@@ -1,7 +1,7 @@
-"""The documents' text that ``report.html`` shows: the lines of hits and gold, with a little around them.
+"""The text in ``report.html``, which is the lines of hits and gold with two lines around them.
 
 The text is read from the corpus when the report is written, and only if the corpus has not changed since the
-run. A report without text shows only places (file and lines).
+run. A report without text shows only files and line numbers.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from branchrank.printable import safe
 from branchrank.runs.run import RunData
 from branchrank.safe_open import read_beneath
 
-#: How many hits of each answer are shown with text, and how many lines around each.
+#: The number of hits of each answer that are shown with text.
 SHOWN_HITS = 5
+#: The number of lines shown before and after a passage.
 AROUND = 2
-#: Most lines shown of a passage; a longer passage is cut off after them.
+#: The maximum number of lines shown of a passage; longer passages are cut.
 LONGEST = 200
 
-#: Source -> runs of lines: the number of the first, and the lines.
+#: Blocks of consecutive lines by source, each with the number of its first line.
 Passages = dict[str, list[tuple[int, list[str]]]]
 
 
 def gather_passages(run: RunData, root: Path) -> Passages:
-    """The lines that the report shows, read from the corpus at ``root``."""
+    """Read the lines that the report shows from the corpus at ``root``."""
     wanted: dict[str, set[int]] = {}
 
     def want(source: str, start: int, end: int) -> None:

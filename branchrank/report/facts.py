@@ -1,4 +1,4 @@
-"""The facts of a run: its questions, corpus, systems and settings."""
+"""The section of a report with the questions, corpus, indexes and settings of the run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from branchrank.systems.query import read_filters
 
 
 def asked(run: RunData) -> str:
-    """Return how many questions were asked, and how many of them have no answer."""
+    """Describe the number of questions, and how many are unanswerable."""
     without = len(run.asked) - len(run.scores.answerable)
     return plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
 
 
 def judged_documents(run: RunData) -> int | None:
-    """Return how many documents were judged relevant; ``None`` if gold is anything else, unlike in BEIR.
+    """Return the number of documents judged relevant, or ``None`` if the gold is not judged documents.
 
-    Such questions are clusters of their own, whatever documents they share.
+    Questions with judged documents (as in BEIR) are not clustered, even if they share documents.
     """
     answerable = [each for each in run.asked if each.gold]
     if not answerable or not all(map(is_judged, answerable)):
@@ -42,13 +42,13 @@ def in_short(run: RunData) -> tuple[str, ...]:
 
 
 def facts(run: RunData) -> Section:
-    """Return the facts that identify what was run."""
+    """Return the section that identifies the run."""
     record, clusters, judged = run.record, len(set(run.clusters.values())), judged_documents(run)
     origin = f"from {plural(clusters, 'source')}" if judged is None else plural(judged, "relevant document")
     rows = [
         ("questions", f"{asked(run)}, {origin}; {record.questions_file}"),
         ("questions' digest", record.questions_digest[:16]),
-        ("split", record.split or "none given; scores on questions used for tuning are not evidence"),
+        ("split", record.split or "not given; scores on questions used for tuning are not evidence"),
         (
             "corpus",
             f"{record.corpus or 'none'} (digest {record.corpus_digest[:16]})" if record.corpus else "none",
@@ -76,7 +76,7 @@ def facts(run: RunData) -> Section:
         ("seal", seal),
         ("hits kept", str(record.top_k)),
         ("seed", str(record.seed)),
-        ("made", record.created),
+        ("created", record.created),
     ]
     table = Table(
         caption="Questions, corpus, index and settings",
@@ -84,11 +84,11 @@ def facts(run: RunData) -> Section:
         rows=tuple(rows),
         labels=2,
     )
-    return Section(title="What was run", blocks=(table,))
+    return Section(title="Run details", blocks=(table,))
 
 
 def _recall(index: IndexFacts) -> str:
-    """Describe which share of the true nearest chunks an approximate vector store found."""
+    """Describe the recall of an approximate vector store, or return "" for exact search."""
     return "" if index.recall is None else f" (recall@{index.recall_depth} {index.recall:.4f})"
 
 
@@ -104,7 +104,7 @@ def _filtered(run: RunData) -> str:
 
 
 def _calibrated(run: RunData, index: str) -> bool:
-    """Return whether a predictor on this index drops chunks by the index's calibrated threshold."""
+    """Return whether a predictor on this index uses its calibrated distance threshold."""
     return any(
         branch.threshold == "calibrated"
         for each in run.record.predictors

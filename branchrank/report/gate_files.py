@@ -1,7 +1,7 @@
 """The result of a regression check for continuous integration, as JUnit XML and Markdown.
 
-The JUnit file has one test case for each predictor: a pass, a ``failure``, or an ``error`` of the type
-``undecided`` (exit code 10 of ``branchrank gate``).
+The JUnit file has one test case for each predictor. A predictor that fails has a ``failure``, and an
+undecided predictor has an ``error`` of the type ``undecided`` (exit code 10 of ``branchrank gate``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WORDS = {"pass": "passed", "fail": "failed", "undecided": "undecided"}
 
 
 def junit(decided: RunGate) -> str:
-    """The decision as JUnit XML."""
+    """Return the outcome as JUnit XML."""
     outcomes = [each.outcome for each in decided.decisions.values()]
     counts = {
         "tests": str(len(outcomes)),
@@ -38,7 +38,7 @@ def junit(decided: RunGate) -> str:
 
 
 def summary(decided: RunGate) -> str:
-    """The decision as Markdown, for the summary of a job or a comment on a pull request."""
+    """Return the outcome as Markdown, for the summary of a job or a comment on a pull request."""
     lines = [
         f"### Search quality: {_WORDS[decided.outcome]}",
         "",

@@ -1,10 +1,10 @@
-"""``report.html``: one file that works without a network and runs only its own script.
+"""``report.html``, one file that works without a network and runs only its own script.
 
-1. The sections are written as HTML with every text escaped; the plots are drawn into the page.
-2. The questions are data in the page: JSON with every ``<`` escaped, one question a line. The script shows
-   them through text nodes, one page of results at a time, so that a report of a thousand questions opens
-   without delay.
-3. A content security policy allows only this style and this script, by their digests.
+1. The sections are HTML with escaped text, and the plots are inline SVG.
+2. The questions are JSON data in the page with every ``<`` escaped, one question per line. The script shows
+   the data with text nodes, one page of results at a time, so that a report with a thousand questions opens
+   fast.
+3. A content security policy allows only the page's style and script, by their digests.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.
 
 
 def escape(text: str) -> str:
-    """Plain text as HTML."""
+    """Escape plain text for HTML."""
     return html_escape(safe(text))
 
 
 def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Passages | None = None) -> str:
-    """The whole page. Without ``passages`` it shows places and no text of documents."""
+    """Return the complete page, without document text if ``passages`` is ``None``."""
     style, script = _asset("page.css"), _asset("page.js")
     about, questions = browser_data(run, with_quotes=passages is not None)
     links = [(section.anchor, section.title) for section in report.sections]
@@ -81,7 +81,7 @@ def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Pa
 
 
 def kept_passages(page: str) -> Passages | None:
-    """Read the documents' text that a page holds; ``None`` when it holds no readable text."""
+    """Read the document text in a page, or return ``None`` if the page has no readable text."""
     found = _PASSAGES.search(page)
     if found is None:
         return None
@@ -115,7 +115,7 @@ def _hash(text: str) -> str:
 
 
 def block_html(block: Block, drawings: Mapping[str, str]) -> str:
-    """Write one block as HTML; a plot needs its drawing in ``drawings``, optionally a narrow one too."""
+    """Return one block as HTML; ``drawings`` must have the plot of the block, and can have a narrow one."""
     if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
     if isinstance(block, Points):
@@ -174,13 +174,13 @@ def _figure(place: int, table: Table) -> str:
 
 
 def _name(cell: Cell) -> str:
-    """Write a name; a short one is not wrapped."""
+    """Return the class attribute of a name, which prevents line breaks in short names."""
     text = cell.text if isinstance(cell, Strong) else cell
     return ' class="short"' if len(text) <= _SHORT else ""
 
 
 def _ranged(cell: Cell) -> str:
-    """Write a figure; the interval in parentheses after it gets its own element."""
+    """Return a figure as HTML, with a separate element for an interval in parentheses."""
     found = _RANGE.fullmatch(cell) if isinstance(cell, str) else None
     if found is None:
         return _cell(cell)

@@ -1,9 +1,9 @@
-"""A table of results as LaTeX, to be read into a paper with ``\\input``.
+"""A table of results as LaTeX, for use in a paper with ``\\input``.
 
 1. The table needs only the package booktabs. Means are aligned to the right.
-2. The highest mean of each column is bold, including ties, without a test. A mark shows a significant
-   difference, and the caption names the test.
-3. Names are text: each character that LaTeX takes for markup is escaped, and a control character is left out.
+2. The highest mean of each column is bold, including ties, whether it is significant or not. A mark shows a
+   significant difference, and the caption has the name of the test.
+3. In names, characters that are LaTeX markup are escaped, and control characters become spaces.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def escape(text: str) -> str:
-    r"""Plain text as LaTeX.
+    r"""Escape plain text for LaTeX.
 
     >>> escape("strict_hit@1: 50%")
     'strict\\_hit@1: 50\\%'
@@ -41,7 +41,7 @@ def escape(text: str) -> str:
 
 
 def latex(table: ResultsTable, *, label: str = "tab:results") -> str:
-    """The whole ``table`` environment."""
+    """Return the complete ``table`` environment."""
     letters = table.letters
     columns = ("ll" if letters else "l") + "r" * len(table.measures)
     heading = [*([""] if letters else []), "System", *map(escape, table.measures)]
@@ -51,7 +51,7 @@ def latex(table: ResultsTable, *, label: str = "tab:results") -> str:
 
 
 def datasets_latex(found: DatasetComparison, *, label: str = "tab:datasets") -> str:
-    """Systems by datasets with the macro average, whose mark is that of the stratified test."""
+    """Return a table of systems by datasets, with the mark of the stratified test on the macro average."""
     columns = zip(*((*row.estimates, row.macro) for row in found.systems), strict=True)
     best = [max(each.value for each in column) for column in columns]
     marked = {each.candidate for each in found.comparisons if each.verdict in ("better", "worse")}
@@ -71,7 +71,7 @@ def datasets_latex(found: DatasetComparison, *, label: str = "tab:datasets") -> 
     words = f"{found.measure} on {', '.join(asked)}, and their macro average. Bold: the highest mean."
     if found.comparisons:
         first = found.comparisons[0]
-        corrected = "" if first.family == 1 else f", Holm-corrected over {first.family} comparisons"
+        corrected = "" if first.family == 1 else f", Holm-corrected for {first.family} comparisons"
         words += (
             f" {DAGGER}: differs from {found.baseline} (sign-flip randomisation test by page, stratified by "
             f"dataset; two-sided{corrected}, adjusted p below {first.alpha:g})."
@@ -104,7 +104,7 @@ def _environment(
 
 
 def caption(table: ResultsTable) -> str:
-    """Return the caption: the questions, the meaning of bold, and the test behind the marks."""
+    """Return the caption, with the questions, the meaning of bold and the test for the marks."""
     words = [f"{table.title}."]
     if len(table.systems) > 1:
         words.append("Bold: the highest mean.")
@@ -131,7 +131,7 @@ def _mean(table: ResultsTable, system: SystemResult, measure: str) -> str:
 
 
 def _raised(marks: str) -> str:
-    """Marks without a width, so that the digits of a column are aligned."""
+    """Return marks as superscripts without a width, so that the digits of a column are aligned."""
     raised = r"\dagger" if marks == DAGGER else rf"\mathrm{{{marks}}}"
     return rf"\rlap{{$^{{{raised}}}$}}"
 

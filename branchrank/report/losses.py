@@ -1,4 +1,4 @@
-"""The sections of a report on errors: lost gold, slices, unanswerable questions, failures."""
+"""The sections of a report on lost gold, slices, unanswerable questions and failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _fate(row: Row) -> str:
 
 
 def lost(run: RunData) -> Section:
-    """Where the gold was lost, and the ceiling that each stage leaves."""
+    """Return the section on the stages that lost the gold."""
     scores = run.scores
     answers = {
         name: [row for row in scores.rows(name) if scores.questions[row.question_id].answerable]
@@ -41,13 +41,13 @@ def lost(run: RunData) -> Section:
     }
     traced = {name: rows for name, rows in answers.items() if any(row.stages for row in rows)}
     if not traced:
-        text = "No predictor of this run leaves a trace of its stages."
-        return Section(title="Where the gold was lost", blocks=(Paragraph(text=text),))
+        text = "No predictor of this run has a trace of its stages."
+        return Section(title="Stages that lost the gold", blocks=(Paragraph(text=text),))
     reaches = {name: waterfall(rows) for name, rows in traced.items()}
     counts = {name: Counter(map(_fate, rows)) for name, rows in traced.items()}
     fates = [fate for fate in _FATES if any(count[fate] for count in counts.values())]
     return Section(
-        title="Where the gold was lost",
+        title="Stages that lost the gold",
         blocks=(
             Table(
                 caption=f"Answers to {over(run)}, by the stage that lost the gold",
@@ -59,7 +59,7 @@ def lost(run: RunData) -> Section:
             ),
             plots.losses([(name, fate, counts[name][fate]) for name in traced for fate in fates]),
             Table(
-                caption="The ceiling that each stage leaves, as a share of the predictor's answers",
+                caption="Gold that is left after each stage, as a share of the predictor's answers",
                 headings=("predictor", "stage", "answers", "gold in its list", f"gold in its first {DEPTH}"),
                 rows=tuple(
                     (
@@ -75,22 +75,24 @@ def lost(run: RunData) -> Section:
                 labels=2,
             ),
             Paragraph(
-                text="Retrieval: no branch found it. Mapping: a chunk of it was found, and no node. "
-                "Fusion: it was found and ranked too low. Cap: it fell below the candidate cap. Group: "
-                "another chunk stands for its document. Rerank: it was in the first hits before the "
-                "reranker. Passage: its section was returned by another passage. Passage order: in a system "
-                "that orders the passages of all candidates (hybrid), those of other candidates came first."
+                text="Gold is lost at retrieval if no branch found it, and at mapping if a chunk of it was "
+                "found, but no node. Gold is lost at fusion if it was ranked too low, at cap if it was below "
+                "the maximum number of candidates, and at group if another chunk represents its document. "
+                "Gold is lost at rerank if it was in the first hits before the reranker, but not after it. "
+                "Gold is lost at passage if another passage of its section was returned. If a system sorts "
+                "the passages of all candidates (hybrid), gold is lost at passage order if passages of other "
+                "candidates came first."
             ),
         ),
     )
 
 
 def sliced(run: RunData) -> Section:
-    """The primary measure and strict hit@5 by every slice."""
+    """Return the section with the primary measure and hit@5 for every slice."""
     scores, primary = run.scores, run.primary
     found = slices(run.asked, run.facts)
     if not found:
-        text = "The questions have no kinds or difficulties to be cut by."
+        text = "The questions do not have slices, such as kinds or difficulties."
         return Section(title="Slices", blocks=(Paragraph(text=text),))
     wider = named_measure(f"{primary.mode}_hit@5")
     measures = [primary] if wider.same(primary) else [primary, wider]
@@ -101,7 +103,7 @@ def sliced(run: RunData) -> Section:
     }
     blocks: list[Block] = [
         Table(
-            caption=f"By {slice_name}, with the number of questions that each rate is over",
+            caption=f"By {slice_name}, with the number of questions of each slice",
             headings=("predictor", "measure", *(f"{value} ({len(ids)})" for value, ids in by_value.items())),
             rows=tuple(
                 (
@@ -115,12 +117,15 @@ def sliced(run: RunData) -> Section:
         )
         for slice_name, by_value in found.items()
     ]
-    text = "Slices are exploratory. Mind the number of questions: of 10, a single one is 10 points."
+    text = (
+        "Slices are exploratory. If a slice has few questions, chance differences are large; with 10 "
+        "questions, one question is 10 points."
+    )
     return Section(title="Slices", blocks=(*blocks, Paragraph(text=text)))
 
 
 def unanswerable(run: RunData) -> Section | None:
-    """The section on risk and coverage, if some questions have no answer in the corpus."""
+    """Return the section on risk and coverage, or ``None`` if all questions are answerable."""
     scores = run.scores
     asked, answerable = len(scores.questions), len(scores.answerable)
     if asked == answerable:
@@ -131,7 +136,7 @@ def unanswerable(run: RunData) -> Section | None:
         curves, offered = _curves(scores, name)
         answered = [curve.points[-1].coverage if curve.points else 0.0 for curve in curves]
         at = {coverage: _risk_at(curves, coverage) for coverage in _COVERAGES}
-        # The last point is at the share answered itself, which the table shows.
+        # The last point is at the share of answered questions, as in the table.
         end = min(answered)
         places = [*(coverage for coverage in _COVERAGES if coverage < end - 1e-9), *([end] if end else [])]
         points = [(coverage, _risk_at(curves, coverage)) for coverage in places]
@@ -154,7 +159,7 @@ def unanswerable(run: RunData) -> Section | None:
                 f"AURC and risk are over all {asked}",
                 headings=(
                     "predictor",
-                    "of these with hits",
+                    "unanswerable with hits",
                     "answered",
                     "AURC",
                     "excess",
@@ -164,19 +169,19 @@ def unanswerable(run: RunData) -> Section | None:
             ),
             plots.risks(drawn),
             Paragraph(
-                text="Risk: the share of wrong first hits among the answers given, when only the most "
-                "confident share of the questions (the coverage), by the score of the first hit, is "
-                "answered. Any answer to an unanswerable question is wrong. Answered: the share of "
-                "all questions that got any hit. AURC: the mean risk over all coverages up to it, not "
-                "defined for a predictor that never answers; excess: what a perfect order of the same "
-                "answers would save. Repeats have a curve each, and the figures are their means."
+                text="The coverage is the share of questions that are answered, starting with the highest "
+                "scores of the first hit. The risk is the share of wrong first hits among these answers. Any "
+                "answer to an unanswerable question is wrong. Answered is the share of all questions with "
+                "a hit. AURC is the mean risk over all coverages, and is not defined for a predictor that "
+                "never answers. Excess is the part of AURC that the best order of the same answers would "
+                "avoid. With repeats, the figures are means over the curves of the repeats."
             ),
         ),
     )
 
 
 def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
-    """Return a curve for each repeat, and the mean number of unanswerable questions that got hits."""
+    """Return a curve for each repeat, and the mean number of unanswerable questions with hits."""
     first, answerable = named_measure("strict_hit@1"), set(scores.answerable)
     answers: dict[int, list[Answer]] = {}
     offered = 0
@@ -193,13 +198,13 @@ def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
 
 
 def _mean_of(areas: Sequence[float | None]) -> float | None:
-    """Return the mean of the areas; ``None`` if one of them is not defined."""
+    """Return the mean of the areas, or ``None`` if an area is not defined."""
     defined = [area for area in areas if area is not None]
     return mean(defined) if len(defined) == len(areas) else None
 
 
 def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> float | None:
-    """Return the mean risk of the curves at a coverage; ``None`` if one of them does not reach it."""
+    """Return the mean risk of the curves at a coverage, or ``None`` if a curve does not reach it."""
     risks = []
     for curve in curves:
         reached = next((point for point in curve.points if point.coverage >= coverage - 1e-9), None)
@@ -210,7 +215,7 @@ def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> float | None:
 
 
 def failures(run: RunData) -> Section:
-    """The section on failed queries, and on stages that fell back."""
+    """Return the section on failed queries and fallbacks."""
     rows = run.rows
     failed = [row for row in rows if row.status == "failed"]
     reasons = Counter((row.predictor, fallback) for row in rows for fallback in row.fallbacks)
@@ -225,11 +230,11 @@ def failures(run: RunData) -> Section:
         blocks.append(Paragraph(text=f"{len(failed)} of {len(rows)} queries failed; each counts as a miss."))
         blocks.append(Points(items=tuple(shown)))
     if not reasons:
-        blocks.append(Paragraph(text="No stage fell back."))
+        blocks.append(Paragraph(text="No stage used a fallback."))
     else:
         blocks.append(
             Table(
-                caption="Fallbacks taken",
+                caption="Fallbacks used",
                 headings=("predictor", "stage and reason", "times"),
                 rows=tuple(
                     (predictor, reason, str(count))
@@ -244,13 +249,13 @@ def failures(run: RunData) -> Section:
 
 
 def hard(run: RunData) -> Section:
-    """The questions for which no predictor has a strict hit at rank 1."""
+    """Return the section on questions for which no predictor has a strict hit at rank 1."""
     ids = [question.id for question in run.hard_set]
     text = (
-        f"{len(ids)} of {len(run.scores.answerable)} answerable questions have no strict hit at rank 1 from "
-        "any predictor; hard.jsonl holds them as a question file."
+        f"For {len(ids)} of {len(run.scores.answerable)} answerable questions, no predictor has a strict hit "
+        "at rank 1. The file hard.jsonl has these questions."
     )
     blocks = [Paragraph(text=text)]
     if ids:
         blocks.append(Paragraph(text=", ".join(ids)))
-    return Section(title="The hard set", blocks=tuple(blocks))
+    return Section(title="Hard set", blocks=tuple(blocks))

@@ -1,4 +1,4 @@
-"""``report.md``: the report as Markdown, with its plots beside it."""
+"""``report.md``, the report as Markdown with plots in separate files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from branchrank.report.blocks import (
     Table,
 )
 
-#: Characters that Markdown reads as markup; an underscore inside a word, as in ``hit_rate``, is not one.
+#: Characters that are Markdown markup, without underscores inside words such as ``hit_rate``.
 _SPECIAL = re.compile(r"([\\`*\[\]<>|&~]|\b_|_\b|(?<!\w)_|^[#+-])")
 
 
@@ -30,7 +30,7 @@ def escape(text: str) -> str:
 
 
 def markdown(report: Report) -> str:
-    """The whole report."""
+    """Return the complete report as Markdown."""
     parts = [f"# {escape(report.title)}", escape("; ".join(report.facts))]
     for section in report.sections:
         parts += [f"## {escape(section.title)}", *map(_block, section.blocks)]

@@ -1,4 +1,4 @@
-"""The notebook view of a run: the recommendation, the summary table, the differences and the verdicts."""
+"""The notebook view of a run, with recommendation, tables, differences and verdicts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from branchrank.report.recommendation import recommendation
 from branchrank.report.terminal import rate_tables, summary_table, title, verdicts
 from branchrank.runs.run import RunData
 
-#: A row's heading is a predictor's name: only a winner whose test passed is bold, so headings are not.
+#: Row headings are not bold, because a bold predictor name means a significant winner.
 _STYLE = (
     "<style>.branchrank-run tbody th {font-weight: normal; text-align: left} "
     ".branchrank-run caption {text-align: left}</style>"
@@ -18,7 +18,7 @@ _STYLE = (
 
 
 def run_html(run: RunData) -> str:
-    """Return the run as HTML with every text escaped; the plot is inline SVG."""
+    """Return the run as HTML, with escaped text and the plot as inline SVG."""
     compared = run.judgement.comparisons
     shown = [differences(compared)] if compared else []
     texts = [Paragraph(text=text) for text in verdicts(run)]

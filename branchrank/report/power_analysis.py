@@ -1,4 +1,4 @@
-"""Power analysis as a table: what a benchmark of n questions can detect."""
+"""The table of a power analysis, with the difference that n questions can detect."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from branchrank.records import Record
 from branchrank.runs.pilot import Pilot
 from branchrank.runs.words import p_value
 
-#: Assumptions without a pilot. In our own runs the differences of one page correlated by 0 to 0.13.
+#: Assumptions without a pilot; in our runs, the correlation of differences on a page was 0 to 0.13.
 ASSUMED = Pilot(rate=0.7, disagreement=0.2, icc=0.1, candidates=1, page_sizes=())
 
 
 class PowerAnalysis(Record, frozen=True, kw_only=True):
-    """One plan per number of questions; ``icc`` is ``None`` if no two questions share a page.
+    """One plan for each number of questions.
 
-    ``pairs`` says how often each pair of the pilot disagreed, if the plans are for the mean of several.
-
-    ``str()`` is the table that ``branchrank power`` prints.
+    ``icc`` is ``None`` if no two questions share a page. ``pairs`` describes the disagreement of each pair of
+    the pilot, if the plans assume the mean of several pairs. ``str()`` returns the table that ``branchrank
+    power`` prints.
     """
 
     plans: tuple[power.Plan, ...]
@@ -31,12 +31,12 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
         first = self.plans[0]
         candidates = "one predictor" if first.family == 1 else f"{first.family} predictors"
         lines = [
-            f"Assumed: hit rate {first.rate:.2f}, {first.disagreement:.0%} of the questions answered "
-            f"differently, {self._pages()}.",
+            f"Assumed: hit rate {first.rate:.2f}, different results on {first.disagreement:.0%} of the "
+            f"questions, {self._pages()}.",
             *([self.pairs] if self.pairs else []),
             *self._table(),
-            f"With {candidates} against the baseline, at least {first.unanimous} questions must differ, "
-            f"all one way, for an adjusted p below {first.alpha:g}.",
+            f"With {candidates} against the baseline, an adjusted p below {first.alpha:g} needs at least "
+            f"{first.unanimous} differing questions, if all favour the same system.",
         ]
         if first.difference is not None:
             needed = "more than 20,000" if first.questions_needed is None else f"{first.questions_needed:,}"
@@ -48,7 +48,7 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
     def _pages(self) -> str:
         if self.icc is None:
             return "one question per page"
-        return f"questions of one page correlated by {self.icc:.2f}"
+        return f"correlation {self.icc:.2f} between questions on one page"
 
     def _table(self) -> list[str]:
         headings = ["questions", "worth", "95% interval", "detectable", "differing", "p-floor"]
@@ -82,7 +82,11 @@ def power_analysis(
     icc: float | None,
     pilot: Pilot | None,
 ) -> PowerAnalysis:
-    """Plan a comparison of hit rates for each number of questions; the pilot supplies what is ``None``."""
+    """Plan a comparison of hit rates for each number of questions.
+
+    Values that are ``None`` come from the pilot, or else from ``ASSUMED``. Raises :class:`UsageError` if
+    ``icc`` is given without ``sources`` or a pilot.
+    """
     measured = pilot or ASSUMED
     within = measured.icc if icc is None else icc
     if sources is not None:
@@ -93,8 +97,8 @@ def power_analysis(
         pages = power.NO_SHARED_PAGES
     else:
         raise UsageError(
-            "a correlation within pages needs the number of pages",
-            remedy="name the number of pages with --sources, or a run with --run",
+            "a correlation within pages also needs the number of pages",
+            remedy="give the number of pages with --sources, or a run with --run",
         )
     plans = tuple(
         power.plan(
@@ -116,11 +120,11 @@ def power_analysis(
 
 
 def _pairs(pilot: Pilot) -> str:
-    """Say that the disagreement is a mean, and over what; empty for one pair."""
+    """Describe the pairs whose mean disagreement is assumed, or return "" for one pair."""
     if len(pilot.pairs) < 2:
         return ""
     each = ", ".join(f"{name} {share:.1%}" for name, share in pilot.pairs)
     return (
-        f"That is the mean disagreement with {safe(pilot.baseline)} of {len(pilot.pairs)} candidates: "
-        f"{safe(each)}. For one of them, give its share with --disagreement."
+        f"This is the mean disagreement of {len(pilot.pairs)} candidates with {safe(pilot.baseline)}: "
+        f"{safe(each)}. To plan for one candidate, give its share with --disagreement."
     )

@@ -1,9 +1,9 @@
-"""The tables and the plot of the rates, in every form of a report: terminal, notebook, Markdown and HTML.
+"""The tables and the plot of the rates, for terminals, notebooks, Markdown and HTML.
 
-1. Every rate is shown with its 95% interval, and every table says how many questions it covers.
-2. If some questions ask for lines and others for a whole file, each kind has its own rows. The rate over both
-   comes last, because whole files are easier to find.
-3. Strict rates are shown at three depths: any overlap with the gold, half of its lines, all of them.
+1. Every rate is shown with its 95% interval, and every table with its number of questions.
+2. If the gold of some questions is lines and of others a whole file, both kinds have separate rows. The rate
+   over both kinds comes last, because whole files are easier to find.
+3. Strict rates are shown at three depths (any gold line, half of the gold lines, all gold lines).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
 
 
 def named(predictor: str, judgement: Judgement) -> Cell:
-    """A predictor's name; only the winner's is strong."""
+    """Return a predictor's name, emphasised if the predictor is the winner."""
     return Strong(predictor) if predictor == judgement.winner else predictor
 
 
 def over(run: RunData) -> str:
-    """Describe the questions that rates average over: how many, and by gold level if there are both."""
+    """Describe the number of questions in the rates, by gold level if there are both."""
     words = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
     if len(run.by_gold) == 1:
         return words
@@ -41,7 +41,7 @@ def over(run: RunData) -> str:
 
 
 def averages(measures: Sequence[NamedMeasure]) -> str:
-    """Name what the columns of these measures are, for a caption: a mean of nDCG is no hit rate."""
+    """Return "Hit rates", "Means" or both for the caption of a table with these measures."""
     shares = [is_share(each.name) for each in measures]
     if all(shares):
         return "Hit rates"
@@ -49,19 +49,19 @@ def averages(measures: Sequence[NamedMeasure]) -> str:
 
 
 def gold_counts(run: RunData) -> str:
-    """Return how many questions ask for lines, and how many for a whole file."""
+    """Describe how many questions have lines as gold, and how many a whole file."""
     counts = Counter(gold_level(question) for question in run.asked if question.gold)
     return " and ".join(f"{counts[level]} for {words}" for level, words in _GOLD_WORDS.items())
 
 
 def mixed_words(run: RunData) -> list[Paragraph]:
-    """Return a note for questions with both levels of gold; empty if all have the same level."""
+    """Return a note for questions with both levels of gold, or an empty list."""
     if len(run.by_gold) == 1:
         return []
     text = (
-        f"The questions have gold of two levels: {gold_counts(run)}. Any hit in the file answers the latter, "
-        "so the levels are reported apart. A rate over both depends on how many there are of each, and the "
-        "verdicts are on both together."
+        f"The questions have gold of two levels: {gold_counts(run)}. If the gold is a whole file, any hit in "
+        "the file is correct, so the levels are reported separately. A rate over both levels depends on how "
+        "many questions have each level. The verdicts are for both levels together."
     )
     return [Paragraph(text=text)]
 
@@ -76,10 +76,10 @@ def rates_table(
     cell: Callable[[Estimate | None, str], str] = interval,
     costs: tuple[Sequence[str], Callable[[SummaryRow], Sequence[str]]] = ((), lambda row: ()),
 ) -> Table:
-    """One row per predictor with these measures; with gold of both levels, one for each level and for both.
+    """Return a table with one row per predictor, and with gold of both levels, per level too.
 
-    The last two ``labels`` are for the level and its number of questions; ``costs`` maps the headings of the
-    other columns to functions that fill them.
+    The last two ``labels`` are the headings for the level and its number of questions. ``costs`` has the
+    headings of other columns, and a function that returns their cells for a row.
     """
     is_mixed = len(run.by_gold) > 1
     shown = labels if is_mixed else labels[:-2]
@@ -109,18 +109,18 @@ def _cells(
 
 
 def value(found: Estimate | None, measure: str) -> str:
-    """An estimate without its interval."""
+    """Format an estimate without its interval."""
     return score(None if found is None else found.value, measure)
 
 
 def hits(run: RunData) -> list[NamedMeasure]:
-    """Return the hit rates of a report, without the strict depths, which have a separate table."""
+    """Return the hit rates of a report, without half and full, which have a separate table."""
     depths = at_depths(run, strict=False)
     return [each for each in run.shown if is_share(each.name) and each not in depths]
 
 
 def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
-    """Return the strict hit rates at every depth, grouped by cutoff; or only those of half and full."""
+    """Return the strict, half and full hit rates by cutoff, or only half and full."""
     standard = [each for each in run.shown if each in run.standard]
     found = [each for each in standard if is_share(each.name) and each.mode in _AT_DEPTHS]
     ordered = sorted(found, key=lambda each: (each.measure.cutoff or 0, _AT_DEPTHS.index(each.mode)))
@@ -133,7 +133,7 @@ def means(run: RunData) -> list[NamedMeasure]:
 
 
 def rates_plot(run: RunData) -> Plot:
-    """Plot every predictor's hit rates with their intervals, by level of gold if there are both."""
+    """Plot the hit rates of every predictor with their intervals, by level of gold if there are both."""
     apart = {f" ({level})": part for level, part in run.by_gold.items() if part is not run}
     return plots.rates(
         [

@@ -1,13 +1,14 @@
-"""One sentence that says which system to use, how sure that is, and what it costs.
+"""The recommendation of a report, which is the system to use, with the evidence and the cost.
 
-1. The leader is the system with the best mean of the primary measure, the baseline where several are best.
-   Systems that failed every query are left out.
-2. The leader was compared with its baselines, or, if it is the baseline, with every candidate. Where it is
-   better in each of these comparisons, it is recommended.
-3. Else there is no clear difference from at least one rival. If such a rival does without the LLM that the
-   leader asks, or answers in less than half its time and 50 ms sooner, that rival is recommended. Otherwise
-   the leader is, if it is the baseline or shown to be as good as its rivals. If it is neither, there is no
-   clear winner, and the leader is named.
+1. The leader is the system with the best mean of the primary measure. If several are best, the leader is the
+   baseline. Systems that failed every query are left out.
+2. The leader was compared with its baselines, or, if it is the baseline, with every candidate. If the leader
+   is better in all of these comparisons, it is recommended.
+3. Otherwise there is no clear difference from at least one rival. A rival without an LLM is recommended if
+   the leader uses one. A rival is also recommended if it answers in less than half the leader's time and
+   saves at least 50 ms.
+4. Without such a rival, the leader is recommended if it is the baseline or equivalent to its rivals. In all
+   other cases there is no clear winner, and the sentence only says which system leads.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from branchrank.runs.words import (
     score,
 )
 
-#: A rival is worth its lower score only if the user would notice the time that it saves.
+#: The smallest time saved, in ms, that a user would notice.
 _NOTICED_MS = 50.0
 
 
 class _Rival(Record, frozen=True, kw_only=True):
-    """One comparison of a system, seen from its side: a positive difference is in its favour."""
+    """The rival in one comparison of a system; a positive difference favours the system."""
 
     name: str
     difference: float
@@ -52,12 +53,12 @@ class _Rival(Record, frozen=True, kw_only=True):
 
 
 def recommendation(run: RunData) -> Callout:
-    """The sentence, and every caution of the run beside it."""
+    """Return the recommendation with all cautions of the run."""
     return Callout(text=_sentence(run), cautions=tuple(each.text for each in cautions(run)))
 
 
 def recommendation_text(run: RunData) -> str:
-    """The sentence alone, as plain text."""
+    """Return the recommendation as plain text, without cautions."""
     return " ".join(cell.text if isinstance(cell, Strong) else cell for cell in _sentence(run))
 
 
@@ -70,7 +71,7 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
     usable = [row.predictor for row in run.summary_rows if row.predictor not in failed]
     if not usable:
         return (Strong("No recommendation:"), "every query failed.")
-    # Of equals, the baseline: there is no reason to change.
+    # If means are equal, prefer the baseline, since there is no reason to replace it.
     leader = max(
         usable, key=lambda name: (run.scores.average(name, run.primary), name == run.judgement.baseline)
     )
@@ -87,7 +88,7 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
 
 
 def _rivals(run: RunData, name: str) -> list[_Rival]:
-    """The comparisons that a system takes part in, the closest rival first."""
+    """Return the rivals in a system's comparisons, the closest rival first."""
     found = [
         _seen_from(each, name)
         for each in run.judgement.comparisons
@@ -139,12 +140,12 @@ def _winner(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
 
 
 def _uncompared(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
-    """Say which systems the winner was not compared with."""
+    """Describe which systems the winner was not compared with."""
     compared = {name, *(each.name for each in rivals)}
     others = [each for each in run.predictors if each not in compared]
     if not others:
         return ()
-    return (f"It was not compared with {', '.join(others)}: only --all-pairs compares every two systems.",)
+    return (f"It was not compared with {', '.join(others)}; --all-pairs compares every pair of systems.",)
 
 
 def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
@@ -165,7 +166,7 @@ def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
 
 
 def _cheaper(run: RunData, leader: str, rival: _Rival) -> tuple[Cell, ...]:
-    """The cheaper system where the leader's lead is not clear."""
+    """Recommend the cheaper system, if the leader's lead is not clear."""
     cheap, dear = _row(run, rival.name), _row(run, leader)
     text = (
         f"{_found(run, rival.name)}, {_cost(cheap)}. {leader} scored {_score(run, leader)} "
@@ -198,7 +199,7 @@ def _is_cheaper(run: RunData, rival: str, leader: str) -> bool:
 
 
 def _found(run: RunData, name: str) -> str:
-    """``right passage first for 48 of 100 questions``; other measures by name."""
+    """Describe a system's score, such as ``right passage first for 48 of 100 questions``."""
     apart = {level: part for level, part in run.by_gold.items() if part is not run}
     if apart:
         gold = {"span": "whose gold is lines", "file": "whose gold is a whole file"}
@@ -224,14 +225,16 @@ def _score(run: RunData, name: str) -> str:
 
 
 def _difference(rival: _Rival) -> str:
-    """``difference +1.9 points, 95% interval −5.0 to +9.0``."""
+    """Describe the difference, such as ``difference +1.9 points, 95% interval −5.0 to +9.0``."""
     measure = rival.comparison.measure
     unit = " points" if is_share(measure) else ""
     found = f"difference {gap(rival.difference, measure)}{unit}"
     if rival.low is None:
         return f"{found}, no interval: too few pages"
     level = f"{100 * (1 - rival.comparison.alpha):g}%"
-    return f"{found}, {level} interval {gap_between(rival.low, rival.high, measure)}"
+    family = rival.comparison.family
+    adjusted = "" if family == 1 else f", adjusted for {family} comparisons"
+    return f"{found}, {level} interval {gap_between(rival.low, rival.high, measure)}{adjusted}"
 
 
 def _unclear(rival: _Rival) -> str:
@@ -242,17 +245,17 @@ def _unclear(rival: _Rival) -> str:
 
 
 def _why(rival: _Rival) -> str:
-    """Why a difference is not clear."""
+    """Explain why a difference is not clear."""
     if rival.verdict == "equivalent within delta":
         return "too small to matter"
     needed = rival.comparison.questions_needed
     if rival.verdict == "inconclusive" and needed is not None and needed > rival.comparison.n:
-        return f"too few questions to tell, it takes about {needed:,}"
+        return f"too few questions to tell, about {needed:,} are needed"
     return "too few questions to tell"
 
 
 def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
-    """``at 12 ms a query and no LLM``; beside a rival that is much faster, its time as well."""
+    """Describe the cost, such as ``at 12 ms a query and no LLM``, with the time of a much faster rival."""
     if row.latency_p50_ms is None:
         time = "latency not measured"
     else:
@@ -270,7 +273,7 @@ def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
 
 
 def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
-    """The cheapest system that is not worse than the winner by delta, where that is another one."""
+    """Describe the cheapest system that is not worse than the winner by delta, unless it is the winner."""
     found = standings(run)
     if name not in {each.name for each in found}:
         return ()

@@ -1,4 +1,4 @@
-"""The sections of a report on the result: rates, differences, the trade-off, statistics, passages."""
+"""The sections of a report on rates, differences, statistics, passages and the trade-off."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from branchrank.runs.words import (
     size,
 )
 
-#: The labels of tables that do not repeat the LLM.
+#: The label columns of tables without the LLM.
 _WITHOUT_LLM = ("predictor", "gold", "questions")
 
 
 def result(run: RunData) -> Section:
-    """The recommendation, the rates, and the differences from the baseline."""
+    """Return the section with the recommendation, the rates and the differences from the baseline."""
     judgement = run.judgement
     words = Paragraph(text=" ".join([*_scoring_words(run), _bold_words(judgement)]))
     blocks: list[Block] = [recommendation(run), *mixed_words(run), _rates(run), words]
@@ -59,17 +59,17 @@ def result(run: RunData) -> Section:
     elif run.scores.answerable:
         blocks.append(rates_plot(run))
     if at_depths(run):
-        caption = f"Strict hits at any overlap, half and all of the gold lines, over {over(run)}"
+        caption = f"Hits with any, half or all of the gold lines, over {over(run)}"
         blocks.append(rates_table(run, f"{caption}, with 95% intervals", at_depths(run), labels=_WITHOUT_LLM))
     chosen = [each for each in run.extra if not is_share(each.name) and not each.same(run.primary)]
     if chosen:
-        caption = f"Other measures that were asked for, over {over(run)}, with 95% intervals"
+        caption = f"Other requested measures, over {over(run)}, with 95% intervals"
         blocks.append(rates_table(run, caption, chosen, labels=_WITHOUT_LLM))
     return Section(title="Result", blocks=(*blocks, *_flips(run)))
 
 
 def _rates(run: RunData) -> Table:
-    """One row per predictor: hit rates and the primary measure, latency, and LLM cost where there is any."""
+    """Return a table with hit rates, the primary measure, latency and LLM tokens of each predictor."""
     standard = tuple(measure for measure in hits(run) if measure in run.standard)
     columns = with_others(standard, [run.primary, *hits(run)])
     asks = any(row.llm_calls_per_query for row in run.summary_rows)
@@ -89,26 +89,26 @@ def _rates(run: RunData) -> Table:
 
 
 def _means(run: RunData) -> Table:
-    """The measures that are not hit rates, with intervals."""
+    """Return a table of the measures that are not hit rates, with intervals."""
     caption = f"Means over {over(run)}, with 95% intervals"
     return rates_table(run, caption, means(run), labels=_WITHOUT_LLM)
 
 
 def _scoring_words(run: RunData) -> list[str]:
-    """Explain the scorings of the measures shown, and what the means and intervals allow for."""
+    """Explain the scorings of the measures shown, failed queries and the clustering of intervals."""
     modes = {each.mode for each in run.shown}
     words = []
     if modes & {"strict", *SHARES}:
         words.append(
-            "Strict: the hit covers the gold, in at least one line; half and full: it holds at least half of "
-            "the gold's lines, or all."
+            "A hit is strict if it contains at least one line of the gold, half if it contains at least half "
+            "of the gold's lines, and full if it contains all of them."
         )
     if "relaxed" in modes:
-        words.append("Relaxed: it is on the gold's page.")
+        words.append("A hit is relaxed if it is on the gold's page.")
     if "graded" in modes:
         words.append(
-            "Graded: hits count as they were judged; measures without grades, such as AP and R, take every "
-            "document judged above 0 as relevant."
+            "In graded measures, hits count with the grade of their judgement. For measures without grades, "
+            "such as AP and R, every document judged above 0 is relevant."
         )
     words.append("A failed query counts as a miss.")
     if judged_documents(run) is None:
@@ -118,22 +118,24 @@ def _scoring_words(run: RunData) -> list[str]:
 
 def _bold_words(judgement: Judgement) -> str:
     if judgement.winner is None:
-        return "No predictor is bold: no lead on the primary measure passed its adjusted test."
+        return "No predictor is bold, since no lead on the primary measure is significant after adjustment."
     if judgement.all_pairs:
-        return "One predictor is bold: its lead over every other one passed its adjusted test."
+        return "One predictor is bold: its lead over every other predictor is significant after adjustment."
     if judgement.winner in judgement.baselines:
         if len(judgement.baselines) > 1:
-            return "One baseline is bold: its lead over every other predictor passed its adjusted test."
-        return "The baseline is bold: its lead over every candidate passed its adjusted test."
+            return (
+                "One baseline is bold: its lead over every other predictor is significant after adjustment."
+            )
+        return "The baseline is bold: its lead over every candidate is significant after adjustment."
     which = "the baseline" if len(judgement.baselines) == 1 else "every baseline"
     return (
-        f"The best candidate is bold: its lead over {which} passed its adjusted test. Candidates were "
-        "not tested against each other."
+        f"The best candidate is bold: its lead over {which} is significant after adjustment. Candidates "
+        "were not tested against each other."
     )
 
 
 def _verdicts(run: RunData) -> Points:
-    """Each verdict with its figures, and with the cautions that concern the two systems."""
+    """Return each verdict with its figures and the cautions about the two systems."""
     return Points(
         items=tuple(
             (
@@ -156,7 +158,7 @@ def _flips(run: RunData) -> list[Block]:
         return []
     return [
         Table(
-            caption=f"Repeats: share of {over(run)} whose repeats disagree on {run.primary.name}",
+            caption=f"Share of {over(run)} whose repeats have different values of {run.primary.name}",
             headings=("predictor", "repeats", "flip rate"),
             rows=rows,
         )
@@ -164,10 +166,12 @@ def _flips(run: RunData) -> list[Block]:
 
 
 def statistics(run: RunData) -> Section:
-    """The figures behind the verdicts, and the other measures without verdicts."""
+    """Return the section with the tests of the primary measure, and the other measures without tests."""
     judgement = run.judgement
     if not judgement.comparisons:
-        nothing = Paragraph(text="There is nothing to compare: one predictor, or no answerable question.")
+        nothing = Paragraph(
+            text="There is nothing to compare, with one predictor or without answerable questions."
+        )
         return Section(title="Statistics", blocks=(_means(run), nothing))
     first = judgement.comparisons[0]
     one = len(judgement.baselines) == 1
@@ -188,7 +192,7 @@ def statistics(run: RunData) -> Section:
             "McNemar p",
             "detectable",
             "questions needed",
-            "labels that carry it",
+            "deciding labels",
         ),
         rows=tuple(_test_row(each, run, () if one else (each.baseline,)) for each in judgement.comparisons),
         labels=3 if one else 4,
@@ -199,19 +203,20 @@ def statistics(run: RunData) -> Section:
             _verdicts(run),
             Paragraph(
                 text=f"Primary measure: {judgement.measure}. {_baselines(judgement)}. "
-                f"{_declared(run)} {_units(run, first)}. Family of "
-                f"{plural(first.family, 'comparison')}: tests corrected by Holm, intervals by Bonferroni; "
-                f"alpha {first.alpha:g}, delta {margin(first.delta, first.measure)}."
+                f"{_declared(run)} {_units(run, first)}. Tests and intervals are adjusted for "
+                f"{plural(first.family, 'comparison')} (Holm, Bonferroni), with alpha {first.alpha:g}. "
+                f"Delta is {margin(first.delta, first.measure)}."
             ),
             tests,
             Paragraph(
-                text="p-floor: the smallest p that so many differing clusters can give. Detectable: the "
-                "smallest true difference that the test finds with 80% power, given how often "
-                "the two disagree and how alike the questions of one page are. Questions needed: to "
-                "confirm the observed difference with 80% power. Labels that carry it: how many gold "
-                "labels would have to change before the test no longer rejects, of those that favour the "
-                "leader. Effect size: the odds ratio is wins over losses, 1 for no difference; d_z is the "
-                "mean difference over the standard deviation of the differences."
+                text="The p-floor is the smallest p that this number of differing clusters can give. "
+                "Detectable is the smallest true difference that the test detects with 80% power, given how "
+                "often the two systems disagree and how alike questions on one page are. Questions needed is "
+                "the number that confirms the observed difference with 80% power. Deciding labels is the "
+                "number of gold labels that would have to change until the difference is not significant, "
+                "out of the labels that favour the leader. The effect size of hits is the odds ratio, wins "
+                "divided by losses (1 is no difference). For other measures it is d_z, the mean difference "
+                "divided by the standard deviation of the differences."
             ),
             _means(run),
             *_by_gold(run),
@@ -221,20 +226,21 @@ def statistics(run: RunData) -> Section:
 
 
 def _units(run: RunData, first: Comparison) -> str:
-    """Describe the clusters that the tests take as units."""
+    """Describe the questions and clusters of the tests."""
     if judged_documents(run) is not None:
-        return f"{plural(first.n, 'question')}, each a cluster of its own"
-    return f"{plural(first.n, 'question')} in {plural(first.clusters, 'cluster')} of one gold source each"
+        return f"The test has {plural(first.n, 'question')} and no clusters"
+    clusters = plural(first.clusters, "cluster")
+    return f"The test has {plural(first.n, 'question')} in {clusters} (one for each gold source)"
 
 
 def _declared(run: RunData) -> str:
-    """Describe what is known about when the measure and the baseline were chosen."""
+    """Describe whether a seal shows that the measure and baseline were chosen before the run."""
     seal = run.record.seal
     if seal is None:
-        return "No seal was given (--seal), so nothing shows that both were chosen before the run."
+        return "No seal was given (--seal) as evidence that measure and baseline were chosen before the run."
     return (
-        f"Plan, questions, measure, baseline and alpha match the seal {seal.file} ({seal.digest[:16]}); only "
-        "a copy of it kept elsewhere proves that it was made before the run."
+        f"Plan, questions, measure, baseline and alpha match the seal {seal.file} ({seal.digest[:16]}). Only "
+        "a copy of the seal in another place proves that the seal is older than the run."
     )
 
 
@@ -271,7 +277,7 @@ def _carrying(each: Comparison, run: RunData) -> str:
         (each.baseline, run.scores.per_question(each.baseline, run.primary)),
         (each.candidate, run.scores.per_question(each.candidate, run.primary)),
         run.clusters,
-        # The level at which Holm's correction tested this comparison.
+        # Holm's correction tested this comparison at this level.
         alpha=each.alpha * each.p / each.p_adjusted if each.p_adjusted else each.alpha / each.family,
         seed=run.record.seed,
     )
@@ -279,7 +285,7 @@ def _carrying(each: Comparison, run: RunData) -> str:
 
 
 def _by_gold(run: RunData) -> list[Table]:
-    """The primary measure's differences for each level of gold, if there are both."""
+    """Return a table of differences in the primary measure by level of gold, if there are both."""
     if len(run.by_gold) == 1:
         return []
     judgement, measure = run.judgement, run.primary
@@ -334,21 +340,21 @@ def _difference(run: RunData, baseline: str, candidate: str, measure: NamedMeasu
 
 
 def passages(run: RunData) -> Section:
-    """The section on the size of the returned passages."""
+    """Return the section on the size of the returned passages."""
     strict = [each for each in at_depths(run) if each.measure.cutoff == 1 or each.mode == "strict"]
     with_lines = run.summary_rows[0].span_questions
     headings = ["lines per hit", "characters per hit", "tokens per hit", "repeated pages"]
-    caption = f"What the first five hits cost, over {over(run)}"
-    words = "Repeated pages: the share of these hits that come from a page already listed above them."
+    caption = f"Size of the first five hits, over {over(run)}"
+    words = "Repeated pages is the share of hits from a page that a hit above is from."
     if strict:
-        caption = f"Strict rates over {over(run)}, and what their first five hits cost"
-        words = f"Returning whole files inflates strict hits; these columns show the cost. {words}"
+        caption = f"Strict rates and size of the first five hits, over {over(run)}"
+        words = f"Returning whole files inflates strict hits. The sizes show this cost. {words}"
     if with_lines:
         headings += ["span precision", "gold coverage"]
         caption += f"; span precision and gold coverage over the {with_lines} whose gold has lines"
         words = (
-            "Span precision: the share of the returned lines that are gold. Gold coverage: the share of the "
-            f"gold lines that was returned. {words}"
+            "Span precision is the share of the returned lines that are gold. Gold coverage is the share of "
+            f"the gold lines that was returned. {words}"
         )
 
     def costs(row: SummaryRow) -> list[str]:
@@ -367,7 +373,7 @@ def passages(run: RunData) -> Section:
 
 
 def trade_off(run: RunData) -> Section:
-    """Quality, latency and LLM cost together."""
+    """Return the section that shows quality, latency and LLM cost together."""
     found = standings(run)
     title = "Quality, latency and cost"
     if not found or not run.scores.answerable:
@@ -377,16 +383,16 @@ def trade_off(run: RunData) -> Section:
     measure = run.primary.name
     others = [name for name in chosen.not_inferior if name != chosen.best]
     text = (
-        f"Best observed: {chosen.best}. Shown to be less than {margin(chosen.delta, measure)} worse: "
-        f"{', '.join(others) or 'no other system'}."
+        f"The highest observed quality is that of {chosen.best}. Systems shown to be less than "
+        f"{margin(chosen.delta, measure)} worse: {', '.join(others) or 'none'}."
     )
     text = (
-        f"Quality is {measure.replace('_', ' ')} over {over(run)}, p95 that of "
-        f"{plural(run.summary_rows[0].timed_queries, 'timed query')}, and the cost that of "
+        f"Quality is {measure.replace('_', ' ')} over {over(run)}. The p95 is from "
+        f"{plural(run.summary_rows[0].timed_queries, 'timed query')}, and the cost from "
         f"{plural(len(run.asked), 'question')}. {text}"
     )
     if others:
-        text += f" Cheapest of these, then fastest: {chosen.cheapest.name}."
+        text += f" The cheapest, or fastest at the same cost, is {chosen.cheapest.name}."
     plot = plots.frontier(found, {each.name for each in best}, measure, _cost_unit(run))
     return Section(title=title, blocks=(plot, Paragraph(text=text)))
 

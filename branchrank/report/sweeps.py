@@ -1,4 +1,4 @@
-"""The section on sweeps: quality over the values that an experiment file swept."""
+"""The section on sweeps, which shows quality over the values of a setting."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from branchrank.report.blocks import Block, Paragraph, Section
 from branchrank.report.plots import Swept
 from branchrank.runs.run import RunData
 
-#: The name that an experiment gives to a point of a sweep: ``name[rrf_k=10, vector_weight=0.5]``.
+#: The name of a point of a sweep, such as ``name[rrf_k=10, vector_weight=0.5]``.
 _SWEPT = re.compile(r"^(?P<name>[^\[]+)\[(?P<point>[\w.-]+=.*)\]$", re.DOTALL)
 _SETTING = re.compile(r", (?=[\w.-]+=)")
 
 
 def sweeps(run: RunData) -> Section | None:
-    """Return a curve for each swept setting of each system; ``None`` without a sweep of two or more
-    values."""
+    """Return a curve for each swept setting of each system, or ``None`` if the run has no sweep."""
     blocks: list[Block] = []
     for name, points in _by_system(run).items():
         for axis in _axes(points):
@@ -24,12 +23,12 @@ def sweeps(run: RunData) -> Section | None:
             blocks.append(plots.sweep(name, points, axis, run.primary.name, drawn))
     if not blocks:
         return None
-    text = "Choosing the best point of a sweep favours it by chance: confirm it on other questions."
+    text = "The best point of a sweep is often best by chance. Confirm it with other questions."
     return Section(title="Sweeps", blocks=(*blocks, Paragraph(text=text)))
 
 
 def _by_system(run: RunData) -> dict[str, list[Swept]]:
-    """The points of each sweep, by the name of the system that was swept."""
+    """Return the points of each sweep by the name of the system."""
     found: dict[str, list[Swept]] = {}
     for row in run.summary_rows:
         name = _SWEPT.match(row.predictor)
@@ -43,7 +42,7 @@ def _by_system(run: RunData) -> dict[str, list[Swept]]:
 
 
 def _axes(points: list[Swept]) -> list[str]:
-    """The settings that take two values or more in every point that names them."""
+    """Return the settings with two or more values, if all points have the same settings."""
     named = points[0].values
     if any(each.values.keys() != named.keys() for each in points):
         return []

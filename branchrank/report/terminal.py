@@ -1,4 +1,4 @@
-"""The summary table of a run, for a terminal and a notebook."""
+"""The summary of a run in a terminal, and the tables that a notebook shows too."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from branchrank.report.recommendation import recommendation
 from branchrank.runs.run import RunData, with_others
 from branchrank.runs.words import milliseconds, number, opening, plural, score, sentence, verdict_words
 
-#: Without a terminal: so wide that no line wraps for the program that reads the output.
+#: The line width without a terminal, so wide that lines don't wrap.
 PIPE_WIDTH = 400
-#: Minimum width of the column of predictor names; a longer name is folded.
+#: The minimum width of the column with predictor names; longer names are folded.
 _FOLDED = 10
 
 _RATES = {
@@ -34,7 +34,7 @@ _RATES = {
     "relaxed_hit@5": "R@5",
 }
 _LETTERS = {
-    "S": "S any overlap with the gold lines",
+    "S": "S any of the gold lines",
     "H": "H half of them",
     "F": "F all of them",
     "R": "R the gold's page",
@@ -59,12 +59,12 @@ _VERDICT_STYLES = {
 
 
 def title(run: RunData) -> str:
-    """The line above the table."""
+    """Return the line above the table."""
     return f"{heading(run)}, seed {run.record.seed}"
 
 
 def summary_table(run: RunData) -> Table:
-    """One row per predictor: hit rates, the primary measure, lines, latency, LLM calls and tokens."""
+    """Return a table with rates, lines per hit, latency and LLM use of each predictor."""
     shown = _shown(run)
     rows = tuple(
         (
@@ -91,9 +91,9 @@ def _shown(run: RunData) -> Sequence[NamedMeasure]:
 
 
 def rate_tables(run: RunData) -> list[Table]:
-    """Strict hits at every depth, and the measures that were asked for with their intervals.
+    """Return the tables of strict hits at every depth and of the requested measures with their intervals.
 
-    With gold of both levels, the first table has all hit rates, in separate rows for each level.
+    If the gold has both levels, the first table has all hit rates, in separate rows for each level.
     """
     depths = at_depths(run)
     is_mixed = len(run.by_gold) > 1
@@ -111,10 +111,10 @@ def rate_tables(run: RunData) -> list[Table]:
 
 
 def legend(run: RunData) -> str:
-    """Explain the columns."""
+    """Return an explanation of the columns."""
     rates = {
-        "S": "S@k strict hit@k, the answer is in the first k hits",
-        "R": "R@k relaxed hit@k, its page is",
+        "S": "S@k strict hit@k, gold lines are in the first k hits",
+        "R": "R@k relaxed hit@k, the gold's page is",
     }
     letters = {_RATES[measure.name][0] for measure in _shown(run) if measure.name in _RATES}
     parts = [text for letter, text in rates.items() if letter in letters] or ["means"]
@@ -126,7 +126,7 @@ def legend(run: RunData) -> str:
 
 
 def cached_calls(run: RunData) -> str:
-    """Count the LLM calls of each predictor that the decision cache answered; empty when it answered none."""
+    """Describe how many LLM calls of each predictor came from the decision cache, or "" if none did."""
     asked = Counter(call.predictor for call in run.ledger)
     cached = Counter(call.predictor for call in run.ledger if call.served_by == "cache")
     counts = ", ".join(f"{cached[name]} of {asked[name]} ({name})" for name in run.predictors if cached[name])
@@ -134,22 +134,22 @@ def cached_calls(run: RunData) -> str:
 
 
 def verdicts(run: RunData) -> list[str]:
-    """A sentence for each declared comparison."""
+    """Return the verdict and figures of each declared comparison."""
     return [f"{opening(each)} {sentence(each)}" for each in run.judgement.comparisons]
 
 
 class PipedConsole(Console):
-    """A console that raises ``BrokenPipeError`` when its reader is gone; rich's own ends the process."""
+    """A console that raises ``BrokenPipeError`` if the pipe is closed (rich would end the process)."""
 
     def on_broken_pipe(self) -> None:
-        """Called in the handler of the ``BrokenPipeError``."""
+        """Raise the ``BrokenPipeError`` that rich caught."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def print_summary(run: RunData) -> None:
-    """Print the recommendation with its warnings, one line per predictor, the verdicts, and a legend.
+    """Print the recommendation with its warnings, the tables, the verdicts and a legend.
 
-    The output fits 80 columns. It is coloured only on terminals, and not if NO_COLOR is set.
+    The output fits 80 columns. The output is coloured only in terminals, unless NO_COLOR is set.
     """
     console = PipedConsole()
     if not console.is_terminal:
@@ -194,12 +194,12 @@ def _table(content: Table) -> RichTable:
 
 
 def _fitting(table: Table, width: int) -> list[Table]:
-    """Split the table by columns into parts that fit a line; each part repeats the labels."""
+    """Split the table by columns into parts that fit the width; each part repeats the labels."""
     columns = [
         max(len(heading), *(len(_text(row[place])) for row in table.rows)) + 1
         for place, heading in enumerate(table.headings)
     ]
-    # A long name is folded.
+    # Long names are folded, so the column can be narrower.
     left = sum(min(size, _FOLDED) for size in columns[: table.labels])
     parts: list[list[int]] = [[]]
     for place in range(table.labels, len(columns)):
@@ -218,7 +218,7 @@ def _fitting(table: Table, width: int) -> list[Table]:
 
 
 def short_model(name: str) -> str:
-    """Shorten a model's name: without its publisher, and without the middle of a long name.
+    """Shorten a model's name by removing its publisher and the middle of a long name.
 
     >>> short_model("openai/gpt-oss-20b"), short_model("meta-llama/Llama-3.3-70B-Instruct")
     ('gpt-oss-20b', 'Llama…uct')
@@ -228,7 +228,7 @@ def short_model(name: str) -> str:
 
 
 def _verdict(comparison: Comparison) -> Text:
-    """Return the verdict in its colour, and the sentence with its figures."""
+    """Return the verdict in its colour, with the sentence about the figures."""
     verdict = verdict_words(comparison)
     names = opening(comparison).removesuffix(f"{verdict}.")
     return Text.assemble(

@@ -1,8 +1,8 @@
 """Gold attribution, which finds the gold's rank after every stage, and the stage that lost the gold.
 
-1. The gold's keys are the ids of the chunks and nodes that would be strict hits. These chunks and nodes
-   overlap the gold lines, or contain the quote if the gold has no lines. For file-level gold, they are all
-   chunks and nodes of the file.
+1. The gold's keys are the ids of the chunks and nodes that would be strict hits. A chunk or node has a gold
+   key if it overlaps the gold lines, or contains the quote if the gold has no lines. For file-level gold, all
+   chunks and nodes of the file have gold keys.
 2. The gold's rank after a stage is the best rank of any of its keys. The gold is absent if no key is left.
 3. The stage that lost the gold is the first of these that applies:
 

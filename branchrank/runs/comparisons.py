@@ -27,7 +27,7 @@ class Judgement(Record, frozen=True, kw_only=True):
 
     ``baselines`` are the declared baselines; with ``all_pairs`` every predictor is a baseline. ``winner`` is
     the best candidate if its verdict is better than every baseline, or a baseline if the verdict on every
-    other predictor is worse. Otherwise ``winner`` is ``None``.
+    other predictor is worse. Without such a predictor, ``winner`` is ``None``.
     """
 
     measure: str

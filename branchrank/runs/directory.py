@@ -65,9 +65,9 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     """The facts about an index that a report shows.
 
     ``recall`` is the share of the ``recall_depth`` nearest chunks that an approximate vector store found, in
-    0..1, averaged over the run's questions. It is ``None`` for exact search, and if there was no vector
-    search. ``own_files`` is true if the chunks or nodes come from the user's files. ``distance`` is the
-    ``calibrated`` threshold.
+    0..1, averaged over the run's questions. ``recall`` is ``None`` for exact search, and if there was no
+    vector search. ``own_files`` is true if the chunks or nodes come from the user's files. ``distance`` is
+    the ``calibrated`` threshold.
     """
 
     name: str
@@ -157,8 +157,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     def plan(self) -> dict[str, object]:
         """The values that must not change when a run is resumed.
 
-        These can change a row, a timing or the run's description. The cassette must not change either, since
-        it would only have the calls of one part of the run.
+        Other values could change a row, a timing or the run's description. With another cassette, each
+        cassette would have the calls of only a part of the run.
         """
         llm = self.settings.get("llm", {})
         benchmark = self.settings.get("benchmark", {})

@@ -75,7 +75,7 @@ class Labelling:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """The questions with all labels that exist so far."""
+        """The questions with all labels given until now."""
         return tuple(self._questions.values())
 
     def waiting(self) -> list[Passage]:

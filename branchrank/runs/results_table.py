@@ -115,7 +115,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         who = "the system with that letter" if self.letters else self.baselines[0]
         tested = dict.fromkeys(each.measure for each in self.comparisons)
         if len(tested) < len(self.measures):
-            who += f" on {', '.join(tested)}, which alone is tested"
+            who += f" on {', '.join(tested)}, the only tested measure"
         return (
             f"differs from {who} ({'; '.join(tests)}; two-sided{corrected}, adjusted p below {first.alpha:g})"
         )

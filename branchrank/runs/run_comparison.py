@@ -300,7 +300,7 @@ def _answers(run: RunData, of: SummaryRow) -> list[tuple[object, ...]]:
 
 
 def check_same_questions(candidate: RunData, baseline: RunData) -> None:
-    """Raise :class:`RunError` unless both runs asked the same questions with the same gold."""
+    """Raise :class:`RunError` unless both runs have the same questions with the same gold."""
     new, old = candidate.record, baseline.record
     alone = sorted(set(old.question_ids) ^ set(new.question_ids))
     if alone:

@@ -134,7 +134,7 @@ def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
 def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dict[str, dict[str, list[str]]]:
     """Return the ids of the answerable questions by slice label and value.
 
-    Slices with only one value are omitted, and questions without a value too.
+    Slices with only one value and questions without a value are omitted.
     """
     found: dict[str, dict[str, list[str]]] = {label: {} for label in LABELS.values()}
     for question in questions:

@@ -130,7 +130,7 @@ def sentence(comparison: Comparison) -> str:
 def confidence(comparison: Comparison | StratifiedComparison) -> str:
     """Return the name of a comparison's interval, with the number of comparisons that it is adjusted for."""
     name = f"{100 * (1 - comparison.alpha):g}% interval"
-    return name if comparison.family == 1 else f"{name} over {comparison.family} comparisons"
+    return name if comparison.family == 1 else f"{name} adjusted for {comparison.family} comparisons"
 
 
 def effect_size(comparison: Comparison) -> str:

@@ -1,10 +1,10 @@
-"""Access rules of a server: the addresses it binds to, the Host and Origin headers it accepts, the token.
+"""The access rules of a server for its address, the ``Host`` and ``Origin`` headers, and the token.
 
-1. It binds to the loopback interface unless asked otherwise; any other address needs a token.
-2. ``Host`` must name the server: a loopback name, the address it is bound to, or an additional allowed name.
-   This stops DNS rebinding (a page of another site whose name resolves to this machine).
-3. ``Origin``, which browsers send, must be an allowed one; by default no Origin is allowed.
-4. If a token is set, every request must send it as ``Authorization: Bearer``.
+1. By default the server binds to the loopback interface. Any other address needs a token.
+2. ``Host`` must be a loopback name, the address of the server, or an additional allowed name. So a page
+   of another site whose name resolves to this machine (DNS rebinding) can't use the server.
+3. ``Origin``, which browsers send, must be an allowed origin. By default no origin is allowed.
+4. If a token is set, every request must send the token in the header ``Authorization``, after ``Bearer``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Access(Record, frozen=True, kw_only=True):
     token: str = ""
 
     def answers_host(self, values: Sequence[str]) -> bool:
-        """Whether the ``Host`` header, with any port, names this server."""
+        """Whether the ``Host`` header, with any port, is a name of this server."""
         match = _HOST.fullmatch(values[0].lower()) if len(values) == 1 else None
         return match is not None and match[1] in self.hosts
 
@@ -45,7 +45,7 @@ class Access(Record, frozen=True, kw_only=True):
         return not values or (len(values) == 1 and values[0].lower() in self.origins)
 
     def answers_token(self, values: Sequence[str]) -> bool:
-        """Whether the ``Authorization`` header contains the token; compared in constant time."""
+        """Whether the ``Authorization`` header contains the token (compared in constant time)."""
         if not self.token:
             return True
         scheme, _, given = values[0].partition(" ") if len(values) == 1 else ("", "", "")
@@ -64,7 +64,7 @@ def access_for(
     loopback = is_loopback(host)
     if not loopback and not token:
         raise UsageError(
-            f"binding to {host} lets other machines in, which needs a token",
+            f"other machines can reach a server at {host}, so it needs a token",
             remedy=f"set {VARIABLE} (or --token-file) to a secret of {TOKEN_LENGTH} characters or more",
         )
     hosts = [name.lower() for name in allowed_hosts]
@@ -72,19 +72,20 @@ def access_for(
         match = _HOST.fullmatch(name)
         if match is None or match[1] != name:
             raise UsageError(
-                f"--allowed-host {name!r} is not a host's name", remedy="give it without scheme and port"
+                f"--allowed-host {name!r} is not a host name",
+                remedy="give the host name without scheme and port, such as docs.example.org",
             )
     origins = [origin.lower() for origin in allowed_origins]
     for origin in origins:
         if _ORIGIN.fullmatch(origin) is None:
             raise UsageError(
                 f"--allowed-origin {origin!r} is not an origin",
-                remedy="give scheme, host and port: http://localhost:3000",
+                remedy="give scheme, host and port, such as http://localhost:3000",
             )
     if host in ("0.0.0.0", "::", "") and not hosts:  # noqa: S104 - compared, not bound
         raise UsageError(
-            f"binding to {host or 'every address'} needs the host name that clients use",
-            remedy="name it with --allowed-host",
+            f"a server at {host or 'every address'} needs the host name that clients use",
+            remedy="give the host name with --allowed-host",
         )
     own = LOOPBACK_NAMES if loopback else ()
     return Access(
@@ -95,14 +96,15 @@ def access_for(
 
 
 def bracketed(host: str) -> str:
-    """A host in URL form: IPv6 addresses in brackets."""
+    """Return a host as it appears in a URL, with brackets around an IPv6 address."""
     return f"[{host}]" if ":" in host else host
 
 
 def read_token(token_file: Path | None, environment: Mapping[str, str] | None = None) -> str:
-    """Read the token from a file, else from the environment; empty when neither is given.
+    """Read the token from a file, or else from the environment; empty if neither is given.
 
-    Raises :class:`UsageError` when it can't be read, is too short, or contains anything but visible ASCII.
+    Raises :class:`UsageError` if the file can't be read, or if the token is too short or contains characters
+    other than visible ASCII.
     """
     where = f"the token in {token_file or VARIABLE}"
     if token_file is None:
@@ -113,10 +115,12 @@ def read_token(token_file: Path | None, environment: Mapping[str, str] | None = 
         try:
             token = token_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{where} can't be read: {error}", remedy=f"correct {token_file}") from None
+            raise UsageError(
+                f"{where} can't be read: {error}", remedy=f"write the token to {token_file} as plain text"
+            ) from None
     if len(token) < TOKEN_LENGTH or _TOKEN.fullmatch(token) is None:
         raise UsageError(
             f"{where} must be {TOKEN_LENGTH} or more visible ASCII characters",
-            remedy="make one: python3 -c 'import secrets; print(secrets.token_urlsafe())'",
+            remedy="make a token with python3 -c 'import secrets; print(secrets.token_urlsafe())'",
         )
     return token

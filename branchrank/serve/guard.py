@@ -1,10 +1,10 @@
-"""The guard in front of every HTTP application: access rules, body size, slow bodies.
+"""The guard in front of every HTTP application, which checks access rules, body size and slow bodies.
 
-1. A foreign ``Host`` is answered 421, a foreign ``Origin`` 403, a missing or wrong token 401. A browser's
-   CORS preflight request from an allowed Origin is answered here without checking the token, which browsers
-   do not send in it.
-2. A body longer than the limit is answered 413, whether its length is declared or it is sent in chunks; one
-   that isn't complete before the deadline is answered 408.
+1. The guard answers a ``Host`` that is not allowed with status 421, an ``Origin`` that is not allowed with
+   403, and a missing or wrong token with 401. CORS preflight requests from an allowed Origin are answered
+   without checking the token, because browsers do not send the token in these requests.
+2. The guard answers a body above the size limit with 413, even if its length is not declared, and a body that
+   is not complete before the deadline with 408.
 3. The application gets the complete body. Each refusal closes the connection.
 """
 
@@ -21,10 +21,10 @@ from branchrank.serve.access import Access
 
 BODY_LIMIT = 1024 * 1024
 BODY_DEADLINE_S = 10.0
-#: Limits in bytes and seconds on reading a refused body, so that the client can read the refusal.
+#: Limits (bytes, seconds) on reading a refused body, which lets the client read the refusal.
 DISCARD_LIMIT = 16 * BODY_LIMIT
 DISCARD_DEADLINE_S = 1.0
-#: After how many seconds a client may try again when the server is overloaded.
+#: The number of seconds after which a client may retry when the server is overloaded.
 RETRY_AFTER_S = 1
 
 Message = MutableMapping[str, Any]
@@ -35,7 +35,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class ErrorDetail(Record, frozen=True, kw_only=True):
-    """``code`` is for programs, ``message`` for people."""
+    """An error with a ``code`` for programs and a ``message`` for people."""
 
     code: str
     message: str
@@ -48,7 +48,7 @@ class ErrorAnswer(Record, frozen=True, kw_only=True):
 
 
 class Refusal(Exception):
-    """A request that is answered with an error."""
+    """An error answer to a request, with status, headers and JSON body."""
 
     def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -58,12 +58,12 @@ class Refusal(Exception):
 
 
 def busy(message: str) -> Refusal:
-    """The refusal of a request that the server has no room for; the client may send it again."""
+    """Return the refusal (status 503) of a request while the server is overloaded; the client may retry."""
     return Refusal(503, "busy", message, retry_after=str(RETRY_AFTER_S))
 
 
 class Guard:
-    """An ASGI application around another one."""
+    """An ASGI application that checks each request before it calls another application."""
 
     def __init__(
         self,
@@ -111,18 +111,29 @@ class Guard:
 
     def _check_place(self, scope: Scope) -> None:
         if not self.access.answers_host(_headers(scope, b"host")):
-            raise Refusal(421, "wrong_host", "this server does not answer to that Host")
+            raise Refusal(
+                421,
+                "wrong_host",
+                "the Host header is not a name of this server; allow it with --allowed-host",
+            )
         if not self.access.answers_origin(_headers(scope, b"origin")):
-            raise Refusal(403, "wrong_origin", "pages of that Origin may not ask this server")
+            raise Refusal(
+                403,
+                "wrong_origin",
+                "pages of this Origin may not send requests; allow it with --allowed-origin",
+            )
 
     def _check_token(self, scope: Scope) -> None:
         if not self.access.answers_token(_headers(scope, b"authorization")):
             raise Refusal(
-                401, "no_token", "send the token as Authorization: Bearer", www_authenticate="Bearer"
+                401,
+                "no_token",
+                "the token is missing or wrong; send it in the header Authorization: Bearer TOKEN",
+                www_authenticate="Bearer",
             )
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Read the body; ``None`` when the client has disconnected."""
+        """Read the body; return ``None`` if the client has disconnected."""
         declared = _headers(scope, b"content-length")
         if declared and int(declared[0]) > self.body_limit:
             raise self._too_large()
@@ -139,10 +150,12 @@ class Guard:
                     if not message.get("more_body", False):
                         return bytes(body)
         except TimeoutError:
-            raise Refusal(408, "slow_body", "the body took too long to arrive") from None
+            raise Refusal(
+                408, "slow_body", f"the body was not complete after {self.body_deadline_s:g} seconds"
+            ) from None
 
     def _too_large(self) -> Refusal:
-        return Refusal(413, "body_too_large", f"a body may have {self.body_limit} bytes")
+        return Refusal(413, "body_too_large", f"the body is larger than {self.body_limit} bytes")
 
 
 def _is_preflight(scope: Scope) -> bool:
@@ -151,7 +164,7 @@ def _is_preflight(scope: Scope) -> bool:
 
 
 def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Headers of every answer; they let a page with an allowed Origin (checked before) read the answer."""
+    """Return the headers of every answer, which let a page with an allowed Origin read the answer."""
     headers = [(b"x-content-type-options", b"nosniff")]
     for origin in _headers(scope, b"origin"):
         headers += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
@@ -159,7 +172,7 @@ def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 async def _permit(scope: Scope, send: Send) -> None:
-    """Answer a preflight request: the page may send its request."""
+    """Answer a preflight request with the permission to send the actual request."""
     wanted = ", ".join(_headers(scope, b"access-control-request-headers"))
     headers = [
         *_always(scope),
@@ -175,7 +188,7 @@ def _headers(scope: Scope, name: bytes) -> list[str]:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read the rest of a body, within limits."""
+    """Read and discard the rest of a body, up to the limits."""
     taken = 0
     try:
         async with asyncio.timeout(DISCARD_DEADLINE_S):
@@ -189,7 +202,7 @@ async def _discard(receive: Receive) -> None:
 
 
 async def answer(send: Send, refusal: Refusal) -> None:
-    """Answer a request with a refusal and close its connection."""
+    """Send a refusal as the answer and close the connection."""
     headers = {
         "content-type": "application/json",
         "content-length": str(len(refusal.body)),

@@ -1,8 +1,8 @@
-"""``POST /retrieve`` over HTTP, with ``GET /health`` and an OpenAPI description.
+"""The HTTP application with ``POST /retrieve``, ``GET /health`` and an OpenAPI description.
 
-The records below define requests and answers; the OpenAPI description contains their JSON schemas. A
-retrieval runs in a thread of a small pool. When the queue of the pool is full, the answer is 503 immediately.
-Importing this module raises :class:`MissingDependencyError` when FastAPI is not installed.
+The records of this module define requests and answers, and the OpenAPI description contains their JSON
+schemas. A retrieval runs in a thread of a small pool. If the queue of the pool is full, the answer is
+status 503. Importing this module raises :class:`MissingDependencyError` if FastAPI is not installed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ except ImportError:
 
 QUERY_CHARACTERS = 10_240
 TOP_K = 100
-#: The final top k of the plan that the predictors follow.
+#: The same default as ``--top-k`` of the retrieval commands.
 DEFAULT_TOP_K = 5
 FILTERS = 20
-#: The library checks filters and names the known keys; the pattern is only for the OpenAPI description.
+#: A filter. The pattern is for the OpenAPI description only; the library checks the filters.
 Condition = Annotated[
     str,
     Meta(max_length=1_000, extra_json_schema={"pattern": f"^({'|'.join(FILTER_KEYS)})=[\\s\\S]+$"}),
@@ -47,10 +47,10 @@ _log = logging.getLogger(__name__)
 
 
 class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A query. Without ``predictor`` the server's first predictor answers.
+    """A query. If ``predictor`` is empty, the first predictor of the server is used.
 
-    ``top_k`` is an integer in the sense of JSON Schema, so 5.0 is valid. ``filters`` are ``KEY=VALUE`` as in
-    ``--filter``; a document must pass all of them.
+    ``top_k`` is an integer in the sense of JSON Schema, so 5.0 is valid. Each filter is ``KEY=VALUE``, as in
+    ``--filter``, and a document must match all filters.
     """
 
     query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARACTERS)]
@@ -60,7 +60,7 @@ class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RetrieveAnswer(Record, frozen=True, kw_only=True):
-    """Hits, best first, the fallbacks that were used as ``stage: reason``, and notices for the reader."""
+    """The hits, best first, the fallbacks that were used, with stage and reason, and notices."""
 
     predictor: str
     hits: tuple[Hit, ...]
@@ -69,7 +69,7 @@ class RetrieveAnswer(Record, frozen=True, kw_only=True):
 
 
 class Health(Record, frozen=True, kw_only=True):
-    """The server answers. ``predictors`` are ready; ``refused`` says why others are not."""
+    """The state of the server, with its ready ``predictors`` and the reasons why others were ``refused``."""
 
     status: str
     version: str
@@ -81,18 +81,18 @@ class Health(Record, frozen=True, kw_only=True):
 
 
 def application(service: Service, workers: Workers, access: Access) -> Guard:
-    """Make the HTTP application, behind its guard."""
+    """Return the HTTP application, behind its guard."""
     # The pages /docs and /redoc would load scripts from other hosts.
     app = FastAPI(title="BranchRank", version=__version__, docs_url=None, redoc_url=None)
 
     @app.get("/health", **_described(Health))
     async def health() -> Response:
-        """Whether the server answers, and what it serves."""
+        """Return the state of the server, its predictors and its index."""
         return _json(_health(service))
 
     @app.post("/retrieve", **_described(RetrieveAnswer, RetrieveRequest))
     async def retrieve(request: Request) -> Response:
-        """The passages that answer a query, best first."""
+        """Return the best passages for a query, best first."""
         return _json(await _retrieved(service, workers, request))
 
     @app.exception_handler(Refusal)
@@ -117,7 +117,7 @@ async def _retrieved(service: Service, workers: Workers, request: Request) -> Re
     """Read, check and answer one request."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
-        raise Refusal(415, "not_json", "send application/json")
+        raise Refusal(415, "not_json", "the Content-Type of the request must be application/json")
     try:
         asked = msgspec.json.decode(await request.body(), type=RetrieveRequest)
     except msgspec.ValidationError as error:
@@ -135,14 +135,14 @@ async def _retrieved(service: Service, workers: Workers, request: Request) -> Re
     except QueueFullError:
         raise busy("too many requests are waiting") from None
     except BranchRankError as error:
-        # The message may contain paths and hosts, so it is only logged.
+        # The message may contain paths and hosts, which clients must not see.
         _log.error("%s", safe(error.message))
         raise _failed() from None
     return RetrieveAnswer(predictor=name, hits=found.hits, fallbacks=found.fallbacks, notices=found.remarks)
 
 
 def _failed() -> Refusal:
-    return Refusal(500, "failed", "the retrieval failed; the server's log says why")
+    return Refusal(500, "failed", "the retrieval failed; the reason is in the server's log")
 
 
 def _health(service: Service) -> Health:
@@ -167,7 +167,7 @@ _REF = "#/components/schemas/{name}"
 
 
 def _described(answer: type[Record], request: type[Record] | None = None) -> dict[str, Any]:
-    """The entry of a route in the OpenAPI description."""
+    """Return the entry of a route in the OpenAPI description."""
 
     def content(record: type[Record]) -> dict[str, Any]:
         return {"application/json": {"schema": {"$ref": _REF.format(name=record.__name__)}}}
@@ -191,7 +191,7 @@ def _described(answer: type[Record], request: type[Record] | None = None) -> dic
 
 
 def _openapi(app: FastAPI, service: Service, token: bool) -> dict[str, Any]:
-    """The OpenAPI description, with the names of the predictors that can be used."""
+    """Return the OpenAPI description, with the names of the ready predictors."""
     schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
     _, components = msgspec.json.schema_components(
         (RetrieveRequest, RetrieveAnswer, Health, ErrorAnswer), ref_template=_REF

@@ -1,9 +1,9 @@
-"""The search tools for programs that speak the Model Context Protocol, over stdio or streamable HTTP.
+"""A server of the search tools for the Model Context Protocol (MCP), over stdio or streamable HTTP.
 
-The tools only read, and only the workspace's corpus. Each result names its real path and lines, as text for a
-model and as structured data. A search runs in a thread of a small pool. Credentials of a caller are not
-passed on, and internal errors are only logged. Importing this module raises :class:`MissingDependencyError`
-when the SDK is not installed.
+The tools read only the workspace's corpus, and write nothing. Each result has its path and lines, both as
+text for a model and as structured data. A search runs in a thread of a small pool. Credentials of a client
+are not passed on, and internal errors are only logged. Importing this module raises
+:class:`MissingDependencyError` if the MCP SDK is not installed.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ INSTRUCTIONS = (
     "file."
 )
 PREDICTOR_SEARCH = (
-    "The passages that one of the workspace's retrieval systems finds, as the benchmark measures it. "
-    "Systems: {}."
+    "Return the passages that one of the workspace's retrieval systems finds. It is the same system that the "
+    "benchmark measures. Systems: {}."
 )
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 Text = Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS)]
-Limit = Annotated[int, Field(ge=1, le=LIMIT, description="results at most")]
-Name = Annotated[str, Field(max_length=100, description="the system that searches; empty: the first one")]
+Limit = Annotated[int, Field(ge=1, le=LIMIT, description="maximum number of results")]
+Name = Annotated[str, Field(max_length=100, description="retrieval system; empty: the first system")]
 
 FilterTexts = Annotated[
     tuple[Annotated[str, Field(max_length=1_000)], ...],
     Field(
         max_length=20,
-        description="search only documents that pass every filter: file_path=VALUE, a path or a glob",
+        description="search only documents that match every filter file_path=VALUE, a path or a glob",
     ),
 ]
 
 
 class Result(BaseModel):
-    """One passage: lines ``line_start..line_end`` of ``path``; ``distance`` is squared L2, 0 to 4.
+    """One passage, the lines ``line_start..line_end`` of ``path``. ``distance`` is squared L2, 0 to 4.
 
     ``id`` is the id of the chunk, section or span, as in the library and the HTTP API.
     """
@@ -98,16 +98,16 @@ class _Tools:
     async def grep_search(
         self, query: Text, ranking: Ranking | None = None, limit: Limit = 10, filters: FilterTexts = ()
     ) -> SearchAnswer:
-        """Passages that hold the query's words, quoted strings or identifiers, with the matched lines marked.
+        """Return passages that contain the query's words, quoted strings or identifiers.
 
-        Passages come in BM25 order; ranking "bm25" drops the lowest quarter.
+        Matched lines are marked. Passages are in BM25 order, and ranking "bm25" drops the lowest quarter.
         """
         return await self._searched(
             lambda: self._tools.grep_search(query, ranking=ranking, limit=limit, filters=filters), filters
         )
 
     async def vector_search(self, query: Text, limit: Limit = 10, filters: FilterTexts = ()) -> SearchAnswer:
-        """The passages nearest in meaning, those past the distance threshold left out."""
+        """Return the passages that are nearest in meaning, up to the distance threshold."""
         return await self._searched(
             lambda: self._tools.vector_search(query, limit=limit, filters=filters), filters
         )
@@ -120,9 +120,10 @@ class _Tools:
         limit: Limit = 10,
         filters: FilterTexts = (),
     ) -> SearchAnswer:
-        """Grep for exact_keywords and vectors for semantic_query, fused by reciprocal rank.
+        """Search with grep for exact_keywords and with vectors for semantic_query, fused by reciprocal rank.
 
-        If no keywords are given, they are the identifiers, quoted strings and content words of the query.
+        Without exact_keywords, grep searches for the identifiers, quoted strings and content words of
+        semantic_query.
         """
         return await self._searched(
             lambda: self._tools.hybrid_search(
@@ -139,7 +140,7 @@ class _Tools:
         )
 
     async def read_file(self, path: Annotated[str, Field(max_length=PATH_CHARACTERS)]) -> CallToolResult:
-        """The text of an indexed file, by its path as the results name it."""
+        """Return the text of an indexed file. Use the path of a search result."""
         try:
             text = await _run(self._workers, lambda: self._tools.file_text(path))
         except FileRefused as refusal:
@@ -159,7 +160,7 @@ class _Tools:
 
 
 def mcp_server(service: Service, workers: Workers) -> MCPServer:
-    """Make a server with the search tools of a workspace, and one tool for its predictors."""
+    """Return a server with the search tools of a workspace, and a tool for its predictors."""
     server = MCPServer(
         "branchrank", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", subscriptions=False
     )
@@ -177,7 +178,7 @@ def mcp_server(service: Service, workers: Workers) -> MCPServer:
 
 
 def mcp_application(server: MCPServer, access: Access) -> Guard:
-    """The server over streamable HTTP, at ``/mcp``, without sessions."""
+    """Return the HTTP application of a server, with streamable HTTP at ``/mcp`` and without sessions."""
     security = TransportSecuritySettings(
         allowed_hosts=[entry for name in access.hosts for entry in (name, f"{name}:*")],
         allowed_origins=list(access.origins),
@@ -193,7 +194,7 @@ def mcp_application(server: MCPServer, access: Access) -> Guard:
 
 
 async def _run(workers: Workers, work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread. A :class:`ToolError` contains only what a caller may know."""
+    """Run ``work`` in a thread. Raises :class:`ToolError` without internal details, such as paths."""
     try:
         return await workers.run(work)
     except QueueFullError:
@@ -204,7 +205,7 @@ async def _run(workers: Workers, work: Callable[[], T]) -> T:
         raise ToolError(str(refusal)) from None
     except BranchRankError as error:
         _log.error("%s", safe(error.message))
-        raise ToolError("the search failed; the server's log says why") from None
+        raise ToolError("the search failed; the reason is in the server's log") from None
 
 
 def _result(found: Found) -> Result:

@@ -1,11 +1,9 @@
 """Serve an ASGI application over HTTP/1.1 in one process until a signal stops it.
 
-1. The server listens before its URL is printed, so that a client that connects immediately is answered.
-2. A client that doesn't send complete headers, or doesn't read its answer, within the deadline is
-   disconnected.
-3. While more than 256 clients are connected, every request is answered 503 and its connection is closed.
-4. After SIGINT or SIGTERM no new connections are accepted; running requests are finished, within a grace
-   period.
+1. The server listens before its URL is printed, so that clients can connect as soon as they see the URL.
+2. A client is disconnected if it does not send complete headers, or does not read its answer, in time.
+3. While more than 256 clients are connected, every request gets status 503 and its connection is closed.
+4. After SIGINT or SIGTERM no new connections are accepted. Running requests have 30 seconds to finish.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ CONNECTIONS = 256
 
 
 class ImpatientProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 protocol, with deadlines for clients that are slow to send headers or to read."""
+    """uvicorn's HTTP/1.1 protocol, with deadlines for sending headers and for reading answers."""
 
     head_deadline_s = 10.0
     unread_deadline_s = 20.0
@@ -38,42 +36,42 @@ class ImpatientProtocol(H11Protocol):
     _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client connected: start the deadline of its request."""
+        """Start the deadline for the headers when a client connects."""
         super().connection_made(transport)
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        """A part of a request arrived."""
+        """Update the deadline for the headers when a part of a request arrives."""
         super().data_received(data)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client disconnected: stop the timers."""
+        """Stop the timers when the client disconnects."""
         for timer in (self._head, self._unread):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The client has not read much of what was written: start the deadline for reading."""
+        """Start the deadline for reading when the client does not read fast enough."""
         super().pause_writing()
         self._expect_reading()
 
     def resume_writing(self) -> None:
-        """The client reads again: stop the deadline for reading."""
+        """Stop the deadline for reading when the client reads again."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
     def on_response_complete(self) -> None:
-        """The answer is written; the client may not have read all of it."""
+        """Start the deadline for reading if the client has not read the complete answer."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
             self._expect_reading()
 
     def _expect_head(self) -> None:
-        """Start the timer between requests; stop it during a request."""
+        """Start the header timer between requests, and stop it during a request."""
         if self.cycle is not None and not self.cycle.response_complete:
             if self._head is not None:
                 self._head.cancel()
@@ -94,7 +92,7 @@ class ImpatientProtocol(H11Protocol):
 def listen(host: str, port: int) -> socket.socket:
     """Open a listening socket; port 0 means any free port.
 
-    Raises :class:`UsageError` when it can't be opened.
+    Raises :class:`UsageError` if the address or port can't be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -107,19 +105,19 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(host: str, listening: socket.socket) -> str:
-    """The URL of a socket bound to ``host``."""
+    """Return the URL of a socket bound to ``host``."""
     return f"http://{bracketed(host)}:{listening.getsockname()[1]}"
 
 
 def http_server(
     application: Application, *, protocol: type[ImpatientProtocol] = ImpatientProtocol
 ) -> uvicorn.Server:
-    """Make a server; its ``run(sockets=[...])`` serves until SIGINT or SIGTERM.
+    """Return a server, whose ``run(sockets=[...])`` serves until SIGINT or SIGTERM.
 
-    The signal is raised again when the running requests have finished.
+    When the running requests have finished, the server raises the signal again.
     """
 
-    # uvicorn's own limit would answer in plain text, without Retry-After.
+    # Replaces uvicorn's own limit, which answers in plain text and without Retry-After.
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
         if len(server.server_state.connections) > CONNECTIONS:
             await answer(send, busy("too many clients are connected"))

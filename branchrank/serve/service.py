@@ -1,7 +1,7 @@
-"""The predictors that a server offers, over one workspace that is already open.
+"""The predictors of a server, over one open workspace.
 
-1. Everything that a predictor needs is opened before the first request: index, model, branches.
-2. A predictor that cannot run is listed with the reason; requests for it are refused.
+1. The index, the model and the branches are opened before the first request.
+2. A predictor that cannot run is listed with the reason, and requests for that predictor are refused.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ def check_filters(filters: Sequence[str]) -> None:
 
 
 class PredictorRefused(Exception):
-    """A predictor that is not served or can't run. The message lists the available ones."""
+    """The requested predictor is not served or can't run. The message lists the available predictors."""
 
 
 class FilterRefused(Exception):
-    """A filter with an unknown key. The message lists the known keys."""
+    """A filter has an unknown key or no value. The message lists the known keys."""
 
 
 class Service:
-    """Answers queries with the named predictors. Thread-safe."""
+    """Answers queries with the chosen predictors of a workspace. Thread-safe."""
 
     def __init__(self, workspace: Workspace, predictors: Sequence[str]) -> None:
-        """Check every predictor and LLM endpoint. Raises :class:`UsageError` when no predictor can run."""
+        """Check every predictor and LLM endpoint. Raises :class:`UsageError` if no predictor can run."""
         self.workspace = workspace
         self.refused: dict[str, str] = {}
         ready = []
@@ -48,27 +48,28 @@ class Service:
         if not ready:
             raise UsageError(
                 f"no predictor can be served: {'; '.join(self.refused.values())}",
-                remedy="name others with --predictor",
+                remedy="choose other predictors with --predictor",
             )
         self.predictors = tuple(ready)
 
     def warm_up(self) -> None:
-        """Open everything that is opened on first use, so that no request waits for it. No LLM is called."""
+        """Open the index, the model and the branches, so that no request waits for them. Calls no LLM."""
         self.workspace.warm_up(self.predictors)
 
     def retrieve(
         self, query: str, k: int, predictor: str = "", filters: Sequence[str] = ()
     ) -> tuple[str, Retrieval]:
-        """Return the name of the predictor that answered and its result.
+        """Run a query. Return the name of the predictor that was used and its result.
 
-        Raises :class:`PredictorRefused` and :class:`FilterRefused`.
+        Raises :class:`PredictorRefused` if the predictor can't be used, and :class:`FilterRefused` for a
+        wrong filter.
         """
         name = self._served(predictor)
         check_filters(filters)
         return name, self.workspace.retrieve(query, name, k, filters=filters)
 
     def tool_search(self, query: str, predictor: str, limit: int, filters: Sequence[str] = ()) -> ToolAnswer:
-        """Return a predictor's results in the form of a search tool. Raises :class:`PredictorRefused`."""
+        """Run a query and return the result as the search tools do. Raises :class:`PredictorRefused`."""
         system = self.workspace.system(self._served(predictor))
         return self.workspace.tools.predictor_search(system, query, limit=limit, filters=filters)
 
@@ -77,5 +78,7 @@ class Service:
         if name in self.refused:
             raise PredictorRefused(self.refused[name])
         if name not in self.predictors:
-            raise PredictorRefused(f"choose a predictor from {', '.join(self.predictors)}")
+            raise PredictorRefused(
+                f"the predictor {name!r} is not served; choose from {', '.join(self.predictors)}"
+            )
         return name

@@ -1,4 +1,4 @@
-"""A small pool of threads with a bounded queue. When the queue is full, work is refused immediately."""
+"""A small pool of threads with a bounded queue. If the queue is full, work is refused immediately."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class QueueFullError(Exception):
 
 
 class Workers:
-    """Runs up to ``threads`` functions at the same time and queues up to ``waiting`` more. Close it."""
+    """Runs up to ``threads`` functions in parallel and queues up to ``waiting`` more. Must be closed."""
 
     def __init__(self, threads: int, waiting: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="retrieval")
@@ -27,7 +27,7 @@ class Workers:
     async def run(self, work: Callable[[], T]) -> T:
         """Run ``work`` in a thread and return its result.
 
-        Raises :class:`QueueFullError` when the queue is full.
+        Raises :class:`QueueFullError` if the queue is full.
         """
         with self._lock:
             if self._taken >= self._capacity:
@@ -46,5 +46,5 @@ class Workers:
             self._taken -= 1
 
     def close(self) -> None:
-        """Let running work finish; drop queued work."""
+        """Wait for running work, and discard queued work."""
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,16 +1,18 @@
-"""BM25 over a fixed set of texts. The package bm25s computes the weights; this module searches them.
+"""Search a fixed set of texts with BM25. The package bm25s computes the weights of the tokens.
 
-1. Each text is split into tokens (:mod:`branchrank.stores.analyzer`). bm25s computes once how much each token
-   adds to each document's score (:mod:`branchrank.stores.bm25_weights`): a sparse matrix with one column per
-   token.
-2. The scores for a query are the sum of its tokens' columns; a repeated token is added repeatedly.
-3. The best ``n`` documents are returned; ties break by id. A document with a score of 0 is not returned.
-4. On disk an index is a file of arrays, which are mapped into memory: a query reads the columns of its
-   tokens. ``bm25.json`` contains the digest of that file, so files of different builds are never mixed.
+1. Each text is split into tokens (:mod:`branchrank.stores.analyzer`). bm25s computes how much each token adds
+   to the score of each document (:mod:`branchrank.stores.bm25_weights`). These weights form a sparse matrix
+   with one column per token.
+2. The scores for a query are the sum of the columns of its tokens. The column of a token that occurs several
+   times in the query is added several times.
+3. The best ``n`` documents are returned, and documents with the same score are sorted by id. Documents with a
+   score of 0 are not returned.
+4. An index on disk is a file of arrays that are mapped into memory, so a query reads only the columns of its
+   tokens. ``bm25.json`` contains the digest of this file, so files of different builds are never mixed.
 
-Variants (Kamphuis et al., ECIR 2020): ``lucene`` (without the constant factor k1 + 1), ``robertson`` (a
-negative IDF is replaced by 0), ``atire``, ``bm25+`` (delta 1) and ``bm25l`` (delta 0.5). The last two follow
-the definition of Lv & Zhai (CIKM 2011): a token that is not in a document adds nothing to its score.
+The variants (Kamphuis et al., ECIR 2020) are ``lucene`` (without the constant factor k1 + 1), ``robertson``
+(a negative IDF is replaced by 0), ``atire``, ``bm25+`` (delta 1) and ``bm25l`` (delta 0.5). In ``bm25+`` and
+``bm25l``, a token that is not in a document adds nothing to the document's score (Lv & Zhai, CIKM 2011).
 """
 
 from __future__ import annotations
@@ -41,14 +43,15 @@ _HEADER = "bm25.json"
 _ARRAYS = "bm25.npy"
 _REBUILD = "rebuild the index: branchrank index"
 
-#: Raises :class:`ArtifactError` unless a file below a folder has this digest.
+#: A function of a folder, a file in it and a digest. Raises :class:`ArtifactError` for another digest.
 CheckFile = Callable[[Path, str, str], None]
 
 
 class _Header(Record, frozen=True, kw_only=True):
-    """The content of ``bm25.json``: it describes the file of arrays, which has the SHA-256 ``digest``.
+    """The content of ``bm25.json``, which describes the file of arrays.
 
-    ``built_from`` is the digest of the file whose texts were indexed; empty if it is not known.
+    ``digest`` is the SHA-256 of the file of arrays. ``built_from`` is the digest of the file with the indexed
+    texts, or empty if it is unknown.
     """
 
     schema_version: int
@@ -58,9 +61,9 @@ class _Header(Record, frozen=True, kw_only=True):
 
 
 class Bm25Index:
-    """A BM25 index over ids and texts. ``settings`` are those it was built with.
+    """A BM25 index of texts with ids, built with ``settings``.
 
-    ``built_from`` is the digest of the file that the texts are from, if it is known.
+    ``built_from`` is the digest of the file with the indexed texts, or empty if it is unknown.
     """
 
     def __init__(
@@ -82,39 +85,43 @@ class Bm25Index:
     def build(
         cls, ids: Iterable[str], texts: Iterable[str], settings: Bm25Settings, built_from: str = ""
     ) -> Bm25Index:
-        """Index ``texts``; ``ids`` are distinct, one per text."""
+        """Build the index of ``texts``. ``ids`` contains a distinct id for each text."""
         return cls.weighed(Strings.of(ids), count_tokens(texts, analyzer(settings)), settings, built_from)
 
     @classmethod
     def weighed(
         cls, ids: Strings, counted: TokenCounts, settings: Bm25Settings, built_from: str = ""
     ) -> Bm25Index:
-        """Index texts whose tokens were counted by the analyzer of ``settings``."""
+        """Build the index from token counts, which must come from the analyzer for ``settings``."""
         columns = bm25_weights(counted, settings)
         return cls(ids, Strings.of(counted.vocabulary), columns, settings, built_from)
 
     def scores(self, query: str) -> NDArray[np.float32]:
-        """The score of every document, in the order of ``ids``; 0 if it contains no token of the query."""
+        """Return the score of every document, in the order of ``ids``.
+
+        The score of a document without any token of the query is 0.
+        """
         scores = np.zeros(len(self.ids), dtype=np.float32)
         weights, documents, offsets = self._columns
         numbers = ((self._vocabulary.find(token), n) for token, n in Counter(self._analyze(query)).items())
-        # Use a fixed order, so that the order of the query's words can't change the rounding.
+        # The fixed order makes the rounding independent of the order of the words in the query.
         for token, count in sorted((token, n) for token, n in numbers if token is not None):
             column = slice(offsets[token], offsets[token + 1])
             scores[documents[column]] += np.float32(count) * weights[column]
         return scores
 
     def search(self, query: str, n: int) -> list[Scored]:
-        """The ``n`` best documents with a score above 0, best first; ties by id."""
+        """Return the ``n`` best documents with a score above 0, best first, ties by id."""
         scores = self.scores(query)
         scoring = np.flatnonzero(scores > 0)
         found = scoring[best(scores[scoring], self.ids.ties, n, rows=scoring)]
         return scored(self.ids.take(found.tolist()), scores[found].tolist())
 
     def save(self, directory: Path, *, root: Path | None = None) -> None:
-        """Write the index's files to ``directory``, the header last. No link is followed below ``root``.
+        """Write the files of the index to ``directory``. The header is written last.
 
-        Raises :class:`~branchrank.errors.StorageError`.
+        Links below ``root`` are not followed. Raises :class:`~branchrank.errors.StorageError` if a file can't
+        be written.
         """
         root = root or directory
         way = directory.relative_to(root)
@@ -130,7 +137,7 @@ class Bm25Index:
             write_beneath(root, (way / _HEADER).as_posix(), msgspec.json.encode(header, order="sorted"))
 
     def _arrays(self) -> list[NDArray[Any]]:
-        """The arrays in the order of the file."""
+        """Return the arrays of the index in the order in which the file contains them."""
         weights, documents, offsets = self._columns
         ids, words = self.ids.arrays, self._vocabulary.arrays
         return [
@@ -141,10 +148,11 @@ class Bm25Index:
 
     @classmethod
     def load(cls, directory: Path, *, root: Path | None = None, check: CheckFile | None = None) -> Bm25Index:
-        """Open an index. No link is followed below ``root``, which contains ``directory`` or is it (default).
+        """Open the index in ``directory``, which is inside ``root`` (by default ``root`` is ``directory``).
 
-        ``check(root, name, digest)`` compares a file with its digest; by default it reads the file. Raises
-        :class:`ArtifactError` if a file is missing, is damaged, is a link, or is from another build.
+        Links below ``root`` are not followed. ``check(root, name, digest)`` compares a file with its digest;
+        by default, the whole file is read. Raises :class:`ArtifactError` if a file is missing, damaged, a
+        link, or from another build.
         """
         unreadable = f"cannot read the BM25 index {directory}"
         root = root or directory
@@ -155,7 +163,7 @@ class Bm25Index:
             raise ArtifactError(f"{unreadable}: {error}", remedy=_REBUILD) from error
         if header.schema_version != _SCHEMA:
             raise ArtifactError(
-                f"the BM25 index {directory} has schema {header.schema_version}, not {_SCHEMA}",
+                f"the BM25 index {directory} has the schema version {header.schema_version}, not {_SCHEMA}",
                 remedy=_REBUILD,
             )
         name = (way / _ARRAYS).as_posix()
@@ -177,16 +185,16 @@ class Bm25Index:
 def _check_columns(
     weights: NDArray[Any], documents: NDArray[Any], offsets: NDArray[Any], tokens: int
 ) -> None:
-    """Raise ``ValueError`` unless the arrays fit together. Reads only their ends."""
+    """Raise ``ValueError`` if the types or sizes of the arrays do not match. Only their ends are read."""
     kinds = [array.dtype for array in (weights, documents, offsets)]
     if kinds != [np.float32, np.int32, np.int64]:
-        raise ValueError(f"the columns are of {kinds}")
+        raise ValueError(f"the columns have the wrong types: {kinds}")
     if len(offsets) != tokens + 1 or not len(weights) == len(documents) == offsets[-1]:
-        raise ValueError(f"{len(weights)} weights do not fit to {tokens} tokens")
+        raise ValueError(f"the number of weights, {len(weights)}, does not match the {tokens} tokens")
 
 
 def _check_digest(root: Path, name: str, digest: str) -> None:
-    """Read a file and compare its digest."""
+    """Read a file, and raise :class:`ArtifactError` if its digest differs from ``digest``."""
     try:
         with open_beneath(root, name) as stream:
             found = digest_stream(stream)

@@ -1,12 +1,12 @@
-"""How much each token adds to the BM25 score of each text that contains it, by the package bm25s.
+"""Compute how much each token adds to the BM25 score of each text, with the package bm25s.
 
-1. :func:`count_tokens` counts the tokens of texts into arrays. Parts of a corpus can be counted separately;
-   :func:`merged` joins them, and the result does not depend on how the corpus was divided.
-2. :func:`bm25_weights` gives the counts to bm25s, which computes one column of weights per token.
+1. :func:`count_tokens` counts the tokens of texts in arrays. The parts of a corpus can be counted separately,
+   and :func:`merged` joins the counts. The result does not depend on the division into parts.
+2. :func:`bm25_weights` passes the counts to bm25s, which computes one column of weights per token.
 
-bm25s would hold every token of the corpus as a Python object and weigh text by text. Its method
-``build_index_from_ids`` is meant to be overridden for such cases: here its formulas are applied to the
-arrays. The weights have the same bits.
+By default, bm25s creates a Python object for every token of the corpus, and computes the weights text by
+text. This module overrides its method ``build_index_from_ids`` and applies the formulas of bm25s to the
+arrays. The resulting weights have the same bits.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import Analyze
 
 _DELTA = {"bm25+": 1.0, "bm25l": 0.5}
-#: Entries that are weighted at once, to limit the memory of float64 intermediates.
+#: The number of weights that are computed at once, which limits the memory of float64 intermediates.
 _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """How often each token is in each of ``n`` texts, as a sparse matrix by text.
+    """The number of occurrences of each token in each text, as a sparse matrix by text.
 
-    Text ``i`` contains the distinct tokens ``tokens[starts[i] : starts[i + 1]]``, ``counts`` times each.
-    ``vocabulary`` is in the order of the first occurrence.
+    Text ``i`` contains the distinct tokens ``tokens[starts[i] : starts[i + 1]]``. ``counts`` contains the
+    number of occurrences for each entry of ``tokens``. ``vocabulary`` is in the order of the first
+    occurrence.
     """
 
     vocabulary: list[str]
@@ -50,15 +51,17 @@ class TokenCounts:
 
 
 def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int]) -> TokenCounts:
-    """The counts with the texts in another order: consecutive groups of ``sizes`` texts, in ``order``."""
+    """Return the counts with groups of texts in another order.
+
+    ``sizes`` contains the number of texts in each group, and ``order`` contains the positions of the groups.
+    """
     ends = np.cumsum(sizes)
     chosen = np.array(order, dtype=np.intp)
     texts = _ranges((ends - sizes)[chosen], sizes[chosen])
     lengths = np.diff(counted.starts)[texts]
     entries = _ranges(counted.starts[:-1][texts], lengths)
     tokens = counted.tokens[entries]
-    # Number the tokens by their first occurrence in the new order: of equal indices the last assignment
-    # stays.
+    # Number the tokens by their first occurrence. (Of several assignments to an index, the last counts.)
     first = np.empty(len(counted.vocabulary), dtype=np.int64)
     first[tokens[::-1]] = np.arange(len(tokens) - 1, -1, -1)
     by_occurrence = np.argsort(first)
@@ -73,23 +76,24 @@ def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int
 
 
 def _ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
-    """The numbers of each range ``starts[i] .. starts[i] + sizes[i] - 1``, one range after the other."""
+    """Return the numbers of all ranges, where range ``i`` has ``sizes[i]`` numbers from ``starts[i]``."""
     before = np.cumsum(sizes) - sizes
     ranges: NDArray[np.int64] = np.arange(int(sizes.sum())) + np.repeat(starts - before, sizes)
     return ranges
 
 
 class _Corpus(NamedTuple):
-    """What bm25s takes as a corpus: the texts' tokens, and the number of each token."""
+    """A corpus in the form that bm25s expects, with the tokens of the texts and the number of each token."""
 
     ids: TokenCounts
     vocab: dict[int, int]
 
 
 class Columns(NamedTuple):
-    """Token ``t`` adds ``weights[i]`` to the score of the text ``documents[i]``.
+    """The weights of all tokens, as a sparse matrix by token.
 
-    ``i`` runs from ``offsets[t]`` up to, but not including, ``offsets[t + 1]``.
+    Token ``t`` adds ``weights[i]`` to the score of the text ``documents[i]``, for every ``i`` from
+    ``offsets[t]`` to ``offsets[t + 1] - 1``.
     """
 
     weights: NDArray[np.float32]
@@ -116,7 +120,7 @@ def count_tokens(texts: Iterable[str], analyze: Analyze) -> TokenCounts:
 
 
 def merged(parts: Iterable[TokenCounts]) -> TokenCounts:
-    """The counts of all texts, those of the first part first."""
+    """Return the counts of the texts of all parts, in the order of the parts."""
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     starts, tokens, counts = [np.zeros(1, dtype=np.int64)], [], []
@@ -135,10 +139,10 @@ def merged(parts: Iterable[TokenCounts]) -> TokenCounts:
 
 
 def bm25_weights(counted: TokenCounts, settings: Bm25Settings) -> Columns:
-    """The weights of every token in every text."""
+    """Return the weight of every token in every text."""
     if not counted.vocabulary:
         return Columns(np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(1, np.int64))
-    k1 = max(settings.k1, 1e-9)  # bm25s divides by k1 for absent terms
+    k1 = max(settings.k1, 1e-9)  # bm25s divides by k1 for absent terms.
     delta = _DELTA.get(settings.idf, 0.5)
     model = _model()(k1=k1, b=settings.b, delta=delta, method=settings.idf, backend="numpy")
     numbers = {number: number for number in range(len(counted.vocabulary))}
@@ -149,7 +153,7 @@ def bm25_weights(counted: TokenCounts, settings: Bm25Settings) -> Columns:
 
 @cache
 def _model() -> Any:
-    """bm25s's model over :class:`TokenCounts`; the package is imported on first use."""
+    """Return the class of a bm25s model over :class:`TokenCounts`. bm25s is imported on first use."""
     import bm25s
     from bm25s.scoring import _select_idf_scorer, _select_tfc_scorer
 
@@ -171,10 +175,10 @@ def _model() -> Any:
 def _columns(
     counted: TokenCounts, idf_of: Any, tf_of: Any, parameters: dict[str, float], *, relative: bool
 ) -> dict[str, Any]:
-    """The columns, as many at a time as fit into a block.
+    """Return the columns of weights, which are computed in blocks of limited size.
 
-    ``relative``: bm25s weighs relative to a text without the token. The weight of such a text is added again,
-    so that an absent token adds nothing.
+    If ``relative`` is true, the weights of bm25s are relative to the weight in a text without the token. The
+    latter weight is then added again, so that an absent token adds nothing to a score.
     """
     from scipy.sparse import csr_matrix
 
@@ -210,8 +214,8 @@ def _columns(
 
 @contextlib.contextmanager
 def _unseen_by_tqdm() -> Iterator[None]:
-    """Disable tqdm while bm25s runs: its bars start a thread and set multiprocessing's start method."""
-    bars: Any = sys.modules.get("tqdm")  # bm25s works without it
+    """Disable tqdm while bm25s runs, because tqdm starts a thread and sets multiprocessing's start method."""
+    bars: Any = sys.modules.get("tqdm")  # bm25s also works without tqdm.
     interval = bars and bars.tqdm.monitor_interval
     if bars:
         bars.tqdm.monitor_interval = 0

@@ -1,9 +1,10 @@
-"""Clients of Chroma: an embedded database in a directory, or a server.
+"""Clients for Chroma, which is an embedded database in a directory or a server.
 
-1. An embedded database is opened only where no link leads to it; a server only at the URL that was given,
-   without the environment's proxy and without a ``.env`` file.
-2. Every request to a server has a limit on its time and on the size of its answer, the first one included.
-3. No embedding function of a collection is ever loaded; a collection that names one is refused.
+1. An embedded database is not opened through a link. A server is contacted only at the given URL, without the
+   proxy in the environment and without a ``.env`` file.
+2. Every request to a server, including the first, has a time limit and a limit on the size of the response.
+3. The embedding function of a collection is never loaded. A collection with an embedding function is an
+   error.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from branchrank.safe_open import check_opened
 Location = Path | str
 
 REBUILD = "rebuild the index: branchrank index"
-#: The time limits for a server's heartbeat and for any other request.
+#: The limits for a heartbeat request and for all other requests to a server, in seconds and bytes.
 _HEARTBEAT_SECONDS = 10.0
 _HEARTBEAT_BYTES = 64 * 1024
 _ANSWER_SECONDS = 120.0
 _ANSWER_BYTES = 256 * 2**20
-#: Chroma's configuration values for a collection without an embedding function.
+#: The values in Chroma's configuration for a collection without an embedding function.
 _NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
 
 
@@ -51,12 +52,15 @@ def chroma_errors(location: Location) -> Iterator[None]:
 
 
 def _is_panic(error: BaseException) -> bool:
-    """Whether Chroma's compiled code failed; its exception is a ``BaseException`` of no importable module."""
+    """Return whether an error is a panic in Chroma's compiled code, whose class can't be imported."""
     return type(error).__module__ == "pyo3_runtime"
 
 
 def connect(location: Location, root: Path | None = None) -> Any:
-    """Open a client. An embedded database's file must not be reached through a link below ``root``."""
+    """Open a client for the database or server at ``location``.
+
+    The path of an embedded database must not contain a link below ``root``.
+    """
     with preserved_random_state():
         import chromadb
     from chromadb.config import Settings
@@ -64,7 +68,7 @@ def connect(location: Location, root: Path | None = None) -> Any:
     # A .env file in the current folder could make Chroma load other classes.
     settings = Settings(_env_file=None, anonymized_telemetry=False)
     if isinstance(location, Path):
-        # Chroma keeps one database per path in a process, whatever the working directory is by then.
+        # Chroma caches open databases by path, so the path must not depend on the working directory.
         client = chromadb.PersistentClient(path=str(location.absolute()), settings=settings)
         try:
             place = location / "chroma.sqlite3"
@@ -109,12 +113,12 @@ def _bounded_client() -> Any:
                 raise
 
         def get_user_identity(self) -> Any:
-            # This is the first request; nothing was sent before it.
+            # The client calls this method before it sends its first request.
             _bound(self._server, self._base)
             return super().get_user_identity()
 
         def _validate_tenant_database(self, tenant: str, database: str) -> None:
-            # The inner admin client has its own session.
+            # The inner admin client has a separate session.
             _bound(self._admin_client._server, self._base)
             super()._validate_tenant_database(tenant=tenant, database=database)
 
@@ -122,7 +126,10 @@ def _bounded_client() -> Any:
 
 
 def _bound(server: Any, base: str) -> None:
-    """Replace an HTTP session by one with limits; Chroma's has no timeout and no limit on decompression."""
+    """Replace an HTTP session by a session with limits.
+
+    Chroma's own session has no timeout, and no limit on the size of decompressed responses.
+    """
     import httpx
 
     transport: Any = Transport(base, deadline_s=_ANSWER_SECONDS, limit_bytes=_ANSWER_BYTES)
@@ -140,16 +147,17 @@ def disconnect(client: Any) -> None:
 
 
 def _servers(client: Any) -> list[Any]:
-    """The parts of a client and its inner client that have an HTTP session; empty for an embedded client."""
+    """Return the parts of a client that have an HTTP session; empty for an embedded database."""
     parts = [getattr(part, "_server", None) for part in (client, getattr(client, "_admin_client", None))]
     return [part for part in dict.fromkeys(parts) if getattr(part, "_session", None) is not None]
 
 
 @contextlib.contextmanager
 def connected(location: Location, root: Path | None = None) -> Iterator[Any]:
-    """Open a client of the database or server at ``location``; see :class:`ChromaVectors` for ``root``.
+    """Open a client for the database or server at ``location``, and close it at the end of the block.
 
-    Raises :class:`ArtifactError`.
+    The path of an embedded database must not contain a link below ``root``. Raises :class:`ArtifactError` if
+    Chroma fails.
     """
     with chroma_errors(location):
         client = connect(location, root)
@@ -160,25 +168,25 @@ def connected(location: Location, root: Path | None = None) -> Iterator[Any]:
 
 
 def refuse_foreign(collection: Any, location: Location) -> None:
-    """Raise :class:`ArtifactError` if the collection stores an embedding function or another metric."""
+    """Raise :class:`ArtifactError` if a collection has an embedding function or an unsupported metric."""
     model = collection.get_model()
     configuration = model.configuration_json or {}
     for name in _embedding_functions([configuration, model.get_serialized_schema()]):
         raise ArtifactError(
-            f"the Chroma collection {collection.name!r} at {location} names an embedding function "
-            f"({name!r}), which is never loaded",
+            f"the Chroma collection {collection.name!r} at {location} has an embedding function "
+            f"({name!r}), and embedding functions are never loaded",
             remedy=REBUILD,
         )
     space = (configuration.get("hnsw") or {}).get("space")
     if space not in ("l2", "cosine"):
         raise ArtifactError(
-            f"the Chroma collection {collection.name!r} at {location} has the metric {space!r}, not l2",
+            f"the Chroma collection {collection.name!r} at {location} has the metric {space!r}, not 'l2'",
             remedy=REBUILD,
         )
 
 
 def _embedding_functions(tree: Any) -> Iterator[str]:
-    """Names of the embedding functions anywhere in a configuration."""
+    """Yield the names of all embedding functions in a configuration."""
     pending = [tree]
     while pending:
         value = pending.pop()

@@ -1,9 +1,10 @@
-"""Read the records of a Chroma folder that another program made, from a private copy.
+"""Read the records of a Chroma database that another program created.
 
-1. Opening a Chroma database writes to it, so the folder is first copied to a temporary folder that only this
-   user can read. Folders with links, and folders larger than the limits, are rejected.
-2. Records are fetched by id in batches. No embedding function is passed, and a stored one is never loaded.
-3. Vectors are returned as they are stored, whatever the metric. The copy is deleted afterwards.
+1. Chroma writes to a database when it opens the database. The folder is therefore copied to a temporary
+   folder that only the current user can read. Folders with links, and folders larger than the limits, are
+   rejected.
+2. Records are read in batches. Embedding functions are never loaded.
+3. Vectors are returned as they are stored, for any metric. The copy is deleted afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _BATCH = 2000
 
 
 class ChromaRecords(NamedTuple):
-    """The records of one collection: ids, raw vectors ``(n, d)``, and each record's document and metadata."""
+    """The n records of one collection. ``vectors`` has the shape ``(n, d)``."""
 
     collection: str
     ids: list[str]
@@ -35,10 +36,11 @@ class ChromaRecords(NamedTuple):
 
 
 def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRecords:
-    """Return every record of a collection (default: the only one) of the database in ``folder``.
+    """Return every record of a collection of the database in ``folder``.
 
-    Raises :class:`UsageError` if ``collection`` does not exist, or is not given and there are several, and
-    :class:`ArtifactError` with ``remedy`` if the database can't be read.
+    By default, the only collection of the database is read. Raises :class:`UsageError` if ``collection`` does
+    not exist, or if it is not given and the database has several collections. Raises :class:`ArtifactError`
+    with ``remedy`` if the database can't be read.
     """
     with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
         copy = Path(temporary) / "chroma"
@@ -70,7 +72,7 @@ def _named(client: Any, collection: str, folder: Path) -> str:
     if len(names) != 1:
         raise UsageError(
             f"{folder} has {len(names)} collections: {', '.join(names) or 'none'}",
-            remedy="name one with --collection" if names else "leave the folder chroma out",
+            remedy="choose one with --collection" if names else f"move the folder {folder} away",
         )
     return str(names[0])
 
@@ -89,8 +91,8 @@ def _records(collection: Any, folder: Path, remedy: str) -> ChromaRecords:
         blocks.append(np.asarray(batch["embeddings"], dtype=np.float32))
     if not ids or len(set(ids)) != collection.count():
         raise ArtifactError(
-            f"the collection {collection.name!r} in {folder} counts {collection.count()} records "
-            f"and gives {len(set(ids))}",
+            f"the collection {collection.name!r} in {folder} should contain {collection.count()} records, "
+            f"but {len(set(ids))} records can be read",
             remedy=remedy,
         )
     return ChromaRecords(collection.name, ids, np.concatenate(blocks), documents, metadatas)

@@ -1,13 +1,14 @@
-"""Making the Chroma collections of an index, embedded or on a server.
+"""Build the Chroma collections of an index, embedded or on a server.
 
-1. A collection belongs to one generation of an index and is never changed after it is built. Vectors are
-   always passed in; no embedding function is ever attached or stored.
-2. Chroma's HNSW graph is built with random levels, so two builds differ. The graph is dense enough, and the
-   search wide enough, that every build finds the results of exact search in collections of ten thousand
-   vectors; ``recall_against_exact`` measures this. If vectors are unreachable in a graph, it is built again.
-3. An embedded collection is built from nothing, on one thread.
-4. A collection on a server gets its vectors in batches, several at a time. Its metadata says for which index
-   it is. If a build was interrupted, the next one uploads only the missing vectors.
+1. A collection belongs to one generation of an index, and is not changed after the build. The index computes
+   all vectors, so a collection never has an embedding function.
+2. Chroma's HNSW graph has random levels, so two builds differ. The graph has many edges, and searches visit
+   many candidates. With ten thousand vectors, every build therefore finds the results of exact search.
+   (``recall_against_exact`` measures this.) If vectors are unreachable in a graph, the graph is built again.
+3. An embedded collection is always built from scratch, on one thread.
+4. Vectors are uploaded to a server in batches, several at a time. The metadata of a collection on a server
+   contains an identifier of its index. After an interrupted build, the next build uploads only the missing
+   vectors.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from branchrank.stores.chroma_client import Location, connected, refuse_foreign
 from branchrank.stores.vectors_chroma import MADE_FOR, ChromaVectors, UnreachableError
 
 EF_SEARCH = 1000
-#: With 200 (and 32 neighbours), one in eight builds misses a neighbour for 100 questions on 8,426 chunks.
+#: With 200 (and 32 neighbours), one in eight builds missed a neighbour of 100 questions on 8,426 chunks.
 _EF_CONSTRUCTION = 400
 #: With Chroma's default of 16, points among near-duplicates can be unreachable, even in small graphs.
 _MAX_NEIGHBORS = 64
-#: The most attempts to build a graph: graphs differ from build to build, and some have unreachable points.
+#: The largest number of attempts to build a graph in which all vectors are reachable.
 _BUILDS = 3
-#: A small threshold writes vectors to files, whose digests are in the manifest, instead of Chroma's log.
+#: With a small threshold, Chroma writes vectors to files instead of its log. The manifest has their digests.
 _SYNC_THRESHOLD = 2
-#: On a server a small one would write the whole graph again with every batch.
+#: On a server, a small threshold would write the whole graph again after every batch.
 _SERVER_SYNC_THRESHOLD = 10_000
 _LARGEST_BATCH = 5461
-#: Vectors in one request to a server, and requests at a time.
+#: The number of vectors in one request to a server, and the number of simultaneous requests.
 BATCH = 1000
 UPLOADS = 4
 
@@ -51,14 +52,14 @@ def build_collection(
     root: Path | None = None,
     made_for: str = "",
 ) -> None:
-    """Create the collection ``name`` with unit vectors ``(len(ids), d)``, or complete it on a server.
+    """Create the collection ``name`` with the unit vectors in ``matrix``, of shape ``(len(ids), d)``.
 
-    For ``root`` and ``made_for`` see :class:`~branchrank.stores.vectors_chroma.ChromaVectors`. If a
-    collection of this name on a server holds another index's vectors, it is replaced. If BranchRank did not
-    create it, that is an error.
+    For ``root`` and ``made_for``, see :class:`~branchrank.stores.vectors_chroma.ChromaVectors`. On a server,
+    an incomplete collection of the same index is completed, and a collection of another index is replaced.
 
-    The collection is checked after the build; if vectors are unreachable in the graph, or an interrupted
-    upload left a wrong vector, it is built again. Raises :class:`ArtifactError`.
+    The collection is checked after the build. If vectors are unreachable in the graph, or an interrupted
+    upload left a wrong vector, the collection is built again. Raises :class:`ArtifactError` if Chroma fails,
+    if all builds have unreachable vectors, or if another program created the collection on the server.
     """
     if isinstance(location, Path) and (location / "chroma.sqlite3").is_file():
         drop_collection(location, name, root)
@@ -89,7 +90,7 @@ def drop_collection(location: Location, name: str, root: Path | None = None) -> 
 def _fill(
     location: Location, name: str, ids: Sequence[str], matrix: Vectors, root: Path | None, made_for: str
 ) -> bool:
-    """Add the vectors; returns whether an interrupted upload had left some of them."""
+    """Add the vectors to the collection. Return whether an interrupted upload was continued."""
     with connected(location, root) as client:
         collection = _interrupted(client, location, name, made_for) if isinstance(location, str) else None
         resumed = collection is not None
@@ -105,7 +106,7 @@ def _fill(
 
 
 def _interrupted(client: Any, location: Location, name: str, made_for: str) -> Any:
-    """The collection that an interrupted build of the same vectors left on a server, or ``None``."""
+    """Return the collection that an interrupted build of the same vectors left on a server, or ``None``."""
     from chromadb.errors import NotFoundError
 
     try:
@@ -115,8 +116,8 @@ def _interrupted(client: Any, location: Location, name: str, made_for: str) -> A
     found = (collection.metadata or {}).get(MADE_FOR)
     if found is None:
         raise ArtifactError(
-            f"the Chroma server at {location} has a collection {name!r} that BranchRank did not make",
-            remedy="delete it on the server, or name another server with --chroma-url",
+            f"the Chroma server at {location} has a collection {name!r} that BranchRank did not create",
+            remedy="delete the collection on the server, or use another server with --chroma-url",
         )
     if found == made_for:
         with contextlib.suppress(ArtifactError):

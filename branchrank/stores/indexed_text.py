@@ -9,22 +9,22 @@ from branchrank.records import Chunk, Node
 
 
 def embedded_text(chunk: Chunk) -> str:
-    """The text that is embedded for a chunk: its breadcrumb, then its text."""
+    """Return the text that is embedded for a chunk, which is the breadcrumb followed by the chunk's text."""
     return f"{chunk.breadcrumb}\n{chunk.text}"
 
 
 def chunk_terms(chunk: Chunk) -> str:
-    """The text that BM25 indexes for a chunk: the words of its path, the titles above it and its text."""
+    """Return the text that BM25 indexes for a chunk, which contains its path, its breadcrumb and its text."""
     return f"{_path(chunk.source)}\n{chunk.breadcrumb}\n{chunk.text}"
 
 
 def node_terms(node: Node) -> str:
-    """The text that BM25 indexes for a node: the words of its path, the titles above it and its own text."""
+    """Return the text that BM25 indexes for a node, which contains its path, its breadcrumb and its text."""
     return f"{_path(node.source)}\n{node.breadcrumb}\n{node.text}"
 
 
 def _path(source: str) -> str:
     if source.endswith(ENTRY_SUFFIX):
-        return ""  # an identifier, not words
+        return ""  # The name of the file is an identifier, not words.
     path = PurePosixPath(source)
     return " ".join([*path.parts[:-1], path.name.split(".")[0]])

@@ -1,8 +1,9 @@
-"""Read ``.npy`` files as NumPy writes arrays of numbers, and nothing else that the format allows.
+"""Read ``.npy`` files that NumPy wrote from arrays of numbers. Other content of the format is an error.
 
-NumPy evaluates the header of a file as a Python literal: a damaged one raises whatever Python's parser does,
-and one of another shape reserves the memory that it names. Here the header is matched, and the file must
-have exactly the bytes that the header describes.
+NumPy's own reader evaluates the header of a file as a Python literal. A damaged header can therefore raise
+any error of Python's parser, and a header with a wrong shape can reserve a lot of memory. This module
+compares the header with a pattern, and checks that the file has exactly the number of bytes that the header
+describes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _HEADER = re.compile(
 
 
 def read_npy(stream: BinaryIO) -> NDArray[Any]:
-    """Return the array in an open file. Raises ``ValueError`` for any other content."""
+    """Return the array in an open file. Raises ``ValueError`` if the file is not an array of numbers."""
     dtype, shape = _header(stream)
     content = stream.read()
     _check_size(len(content), dtype, shape)
@@ -30,14 +31,14 @@ def read_npy(stream: BinaryIO) -> NDArray[Any]:
 
 
 def map_npy(stream: BinaryIO) -> NDArray[Any]:
-    """Memory-map the array in an open file on the disk. Raises ``ValueError`` for any other content."""
+    """Memory-map the array in an open file. Raises ``ValueError`` if the file is not an array of numbers."""
     return map_npys(stream, 1)[0]
 
 
 def map_npys(stream: BinaryIO, count: int) -> list[NDArray[Any]]:
-    """Memory-map ``count`` arrays that follow each other in an open file on the disk.
+    """Memory-map ``count`` arrays that follow each other in an open file.
 
-    Raises ``ValueError`` for any other content.
+    Raises ``ValueError`` if the file does not contain exactly ``count`` arrays of numbers.
     """
     arrays: list[NDArray[Any]] = []
     size = os.fstat(stream.fileno()).st_size
@@ -45,7 +46,7 @@ def map_npys(stream: BinaryIO, count: int) -> list[NDArray[Any]]:
         dtype, shape = _header(stream)
         offset = stream.tell()
         end = offset + dtype.itemsize * math.prod(shape)
-        # The last array ends where the file does; the others do not end after it.
+        # The last array must end at the end of the file. No array may end after it.
         _check_size(size - offset if number == count - 1 else min(end, size) - offset, dtype, shape)
         if math.prod(shape):
             arrays.append(np.memmap(stream, dtype=dtype, mode="r", offset=offset, shape=shape))
@@ -58,15 +59,15 @@ def map_npys(stream: BinaryIO, count: int) -> list[NDArray[Any]]:
 def _header(stream: BinaryIO) -> tuple[np.dtype[Any], tuple[int, ...]]:
     start = stream.read(len(_MAGIC) + 2)
     if not start.startswith(_MAGIC):
-        raise ValueError("it is not a .npy file of format 1.0")
+        raise ValueError("the file does not have the .npy format, version 1.0")
     header = stream.read(int.from_bytes(start[-2:], "little"))
     found = _HEADER.fullmatch(header)
     if found is None:
-        raise ValueError("its header does not describe an array of numbers")
+        raise ValueError("the .npy header does not describe an array of numbers")
     try:
         dtype = np.dtype(found[1].decode())
     except TypeError as error:
-        raise ValueError(f"its header names no type of numbers: {error}") from None
+        raise ValueError(f"the .npy header has an unknown type of numbers: {error}") from None
     return dtype, tuple(int(number) for number in found[2].replace(b",", b" ").split())
 
 
@@ -74,5 +75,5 @@ def _check_size(size: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None
     wanted = dtype.itemsize * math.prod(shape)
     if size != wanted or dtype.hasobject:
         raise ValueError(
-            f"it has {size} bytes of numbers, and its header describes {wanted}: {dtype} {shape}"
+            f"the file has {size} bytes of numbers, but the .npy header describes {wanted}: {dtype} {shape}"
         )

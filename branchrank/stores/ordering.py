@@ -1,8 +1,8 @@
-"""Select the best n of an array of scores, in an order that does not depend on the machine.
+"""Select the n best of an array of scores, in an order that does not depend on the machine.
 
-1. The order is by score descending, then by id ascending; ids are compared as strings.
-2. Cosines are recomputed row by row in float64 for the few best candidates, because a matrix product may
-   round equal rows differently depending on their position in the matrix.
+1. The best score comes first. Entries with the same score are sorted by id, as strings.
+2. The cosines of the few best candidates are computed again, row by row in float64, because a matrix product
+   may round equal rows differently at different positions of the matrix.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ TieOrder = NDArray[np.int32]
 
 _scored = partial(tuple.__new__, Scored)
 
-#: Rows rescored at once; limits the memory if very many rows tie.
+#: The number of rows that are scored at once, which limits the memory if very many rows tie.
 _BLOCK = 4096
 
 
 def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = None) -> IntArray:
-    """The indices of the ``n`` best ``scores``, best first; all of them if there are fewer than ``n``.
+    """Return the indices of the ``n`` best ``scores``, best first, or of all scores if there are fewer.
 
-    Equal scores are ordered by ``ties``, which has an entry for each score, or for each row if the scores are
-    those of some ``rows``.
+    Equal scores are sorted by ``ties``, which has one entry per score. If ``rows`` is given, ``ties`` has one
+    entry per row of the index, and ``rows`` contains the row of each score.
     """
     count = min(n, len(scores))
     if count <= 0:
@@ -44,13 +44,13 @@ def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = 
 
 
 def scored(keys: Iterable[str], scores: Iterable[float]) -> list[Scored]:
-    """The entries of a ranked list."""
-    # ``Scored(...)`` takes three times as long.
+    """Return the entries of a ranked list."""
+    # The constructor ``Scored(...)`` takes three times longer.
     return list(map(_scored, zip(keys, scores, strict=True)))
 
 
 def cosines(matrix: FloatArray, rows: IntArray, vector: FloatArray) -> NDArray[np.float64]:
-    """Dot products of some rows with a vector in float64; equal rows give equal results."""
+    """Return the dot products of some rows with a vector, in float64. Equal rows have equal results."""
     exact = np.empty(len(rows), dtype=np.float64)
     query = vector.astype(np.float64)
     for start in range(0, len(rows), _BLOCK):

@@ -1,7 +1,7 @@
-"""Read the data in a pickle without unpickling it: no class is imported, instantiated or called.
+"""Read the data in a pickle without Python's unpickler, so that no class is imported or called.
 
-qdrant-client's local mode stores every point as a pickle. Only the operations for plain data and records are
-supported. A record is read as the dictionary of its fields; anything else is an error.
+The local mode of qdrant-client stores every point as a pickle. Only pickle operations for plain data and
+records are supported. A record is read as the dictionary of its fields. All other operations are errors.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _MARK = object()
 
 
 def read_pickled(content: bytes, records: frozenset[str]) -> Any:
-    """Return the value in ``content``; objects of classes in ``records`` become dictionaries.
+    """Return the value in the pickle ``content``. Objects of classes in ``records`` become dictionaries.
 
-    ``records`` contains names of the form ``module.Class``. Raises ``ValueError`` for any other class, an
-    unknown operation or a truncated pickle.
+    ``records`` contains names of the form ``module.Class``. Raises ``ValueError`` if the pickle contains any
+    other class or an unknown operation, or is truncated.
     """
     try:
         return _Reader(content, records).read()
@@ -35,7 +35,7 @@ def read_pickled(content: bytes, records: frozenset[str]) -> Any:
         struct.error,
         UnicodeDecodeError,
     ) as error:
-        raise ValueError(f"not plain pickled data: {type(error).__name__}") from error
+        raise ValueError(f"the pickle does not contain plain data ({type(error).__name__})") from error
 
 
 class _Reader:
@@ -59,13 +59,15 @@ class _Reader:
                 (value,) = self.stack
                 return value
             if operation not in _OPERATIONS:
-                raise ValueError(f"the pickle has the operation {operation!r}, which data does not need")
+                raise ValueError(
+                    f"the pickle has the operation {operation!r}, which plain data does not need"
+                )
             _OPERATIONS[operation](self)
 
     def _take(self, count: int) -> bytes:
         taken = self.content[self.at : self.at + count]
         if len(taken) != count:
-            raise ValueError("the pickle is cut off")
+            raise ValueError("the pickle ends too early")
         self.at += count
         return taken
 
@@ -80,7 +82,7 @@ class _Reader:
         self.stack.append(value)
 
     def marked(self) -> list[Any]:
-        """Remove and return the items above the last mark, and remove the mark."""
+        """Remove the last mark and the items above it from the stack, and return these items."""
         place = len(self.stack) - 1 - next(n for n, each in enumerate(reversed(self.stack)) if each is _MARK)
         above = self.stack[place + 1 :]
         del self.stack[place:]
@@ -105,7 +107,7 @@ class _Reader:
 
     def new_record(self) -> None:
         if self.stack.pop() != () or self.stack.pop() is not None:
-            raise ValueError("the pickle makes an object with arguments")
+            raise ValueError("the pickle creates an object with arguments, which is not plain data")
         self.push({})
 
     def build(self) -> None:

@@ -1,10 +1,11 @@
-"""A Qdrant collection in this process: a shard of Qdrant's engine in a directory, without a server.
+"""A Qdrant collection in this process, without a server.
 
-1. Searches are exact, so two builds give the same results; `benchmarks/qdrant_hybrid.py` measures the times.
-2. There is no write-ahead log, because with one only a single process could open the shard. Each change is
-   flushed.
-3. Opening a shard changes its files, so they can't be checked by a digest. A trusted collection is built
-   again from checked vectors (:func:`branchrank.stores.qdrant_points.chunk_points`).
+1. The collection is a shard of Qdrant's embedded engine in a directory. Searches are exact, so two builds
+   give the same results. (`benchmarks/qdrant_hybrid.py` measures the times.)
+2. The write-ahead log is turned off, because only one process at a time could open a shard with a log. Each
+   change is flushed to the disk.
+3. Opening a shard changes its files, so a digest can't verify the files. A collection that must be trusted is
+   built again from verified vectors (:func:`branchrank.stores.qdrant_points.chunk_points`).
 """
 
 from __future__ import annotations
@@ -50,10 +51,13 @@ class _ShardConfig(msgspec.Struct):
 
 
 class EmbeddedCollection:
-    """A collection in its own directory. Safe for several threads."""
+    """A Qdrant collection in its own directory. Several threads can use it at the same time."""
 
     def __init__(self, directory: Path) -> None:
-        """Open the collection in ``directory``. Raises :class:`ArtifactError`."""
+        """Open the collection in ``directory``.
+
+        Raises :class:`ArtifactError` if the directory is not a collection with dense vectors.
+        """
         qdrant = edge()
         self._directory = directory
         try:
@@ -61,7 +65,7 @@ class EmbeddedCollection:
             self.dimension = config.vectors[DENSE].size
             self.token_dimension = config.vectors[TOKENS].size if TOKENS in config.vectors else 0
         except (OSError, KeyError, *NOT_JSON) as error:
-            raise self._failure(f"is not a collection with dense vectors ({error})") from error
+            raise self._failure(f"does not contain a collection with dense vectors ({error})") from error
         self.has_sparse = SPARSE in config.sparse_vectors
         self._encoder = Bm25Encoder()
         with self._failures():
@@ -71,9 +75,10 @@ class EmbeddedCollection:
     def create(
         cls, directory: Path, dimension: int, *, enable_hybrid: bool = True, token_dimension: int = 0
     ) -> EmbeddedCollection:
-        """Create an empty collection in an empty or new directory; without sparse vectors if not hybrid.
+        """Create an empty collection in an empty or new directory.
 
-        With ``token_dimension`` it has a multivector.
+        The collection has sparse vectors if ``enable_hybrid`` is true, and a multivector for token vectors if
+        ``token_dimension`` is not 0. Raises :class:`ArtifactError` if the collection can't be created.
         """
         qdrant = edge()
         directory.mkdir(parents=True, exist_ok=True)
@@ -96,7 +101,8 @@ class EmbeddedCollection:
             shard = qdrant.EdgeShard.create(str(directory), config)
         except Exception as error:
             raise ArtifactError(
-                f"cannot make a Qdrant collection in {directory}: {error}", remedy="name an empty directory"
+                f"cannot create a Qdrant collection in {directory}: {error}",
+                remedy="use an empty directory",
             ) from error
         shard.flush()
         shard.close()
@@ -106,30 +112,33 @@ class EmbeddedCollection:
         """Add points, or replace points with the same key. The change is on disk when this returns."""
         qdrant = edge()
         with self._failures():
-            # One by one, because the engine processes the points of one operation in varying order, which
-            # changes the last digits of the sparse scores, and with them the ties, from build to build.
+            # Each point is a separate operation, because the engine reorders the points of one operation.
+            # Another order would change the last digits of sparse scores, and therefore the order of ties.
             for point in points:
                 self._shard.update(qdrant.UpdateOperation.upsert_points([self._point(point)]))
             self._shard.flush()
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove points; unknown keys are ignored."""
+        """Delete the points with these keys. Unknown keys are ignored."""
         with self._failures():
             self._shard.update(edge().UpdateOperation.delete_points([point_id(key) for key in keys]))
             self._shard.flush()
 
     def count(self) -> int:
-        """Number of points."""
+        """Return the number of points."""
         with self._failures():
             return int(self._shard.count(edge().CountRequest(exact=True)))
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """The ``n`` nearest points that pass the filters, by cosine; ties by key."""
+        """Return the ``n`` points with the largest cosine similarity that pass the filters, ties by key."""
         check_query(vector, self.dimension)
         return self._query(vector.tolist(), DENSE, n, filters)
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
-        """The ``n`` best points that pass the filters and share a term, by BM25; ties by key."""
+        """Return the ``n`` points with the best BM25 scores that pass the filters, ties by key.
+
+        Points without a term of the query are not returned.
+        """
         if not self.has_sparse or not query.indices:
             return []
         return self._query(
@@ -137,7 +146,7 @@ class EmbeddedCollection:
         )
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """MaxSim with points; see :class:`~branchrank.stores.qdrant_points.QdrantCollection`."""
+        """Return the MaxSim of a query with points by key, as in :class:`QdrantCollection`."""
         if not keys or not len(tokens):
             return {}
         return mean_of_sums(self._query(tokens.tolist(), TOKENS, len(keys), {KEY: list(keys)}), tokens)
@@ -170,7 +179,10 @@ class EmbeddedCollection:
         return qdrant.Point(id=point_id(point.key), vector=vector, payload={**point.payload, KEY: point.key})
 
     def _failure(self, reason: str) -> ArtifactError:
-        return ArtifactError(f"the Qdrant directory {self._directory} {reason}", remedy="build it again")
+        return ArtifactError(
+            f"the Qdrant directory {self._directory} {reason}",
+            remedy="delete the directory and build it again",
+        )
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
@@ -178,8 +190,8 @@ class EmbeddedCollection:
             yield
         except ArtifactError:
             raise
-        except Exception as error:  # the engine raises plain ``Exception``
-            raise self._failure(f"fails: {error}") from error
+        except Exception as error:  # The engine raises plain ``Exception``.
+            raise self._failure(f"can't be used: {error}") from error
 
 
 def _filter(qdrant: Any, filters: Filters | None) -> Any:

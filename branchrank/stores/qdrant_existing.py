@@ -1,12 +1,14 @@
-"""Read-only access to a Qdrant collection that another program made.
+"""Read-only access to a Qdrant collection that another program created.
 
-1. A collection on a server is searched there. Requests only read its layout, its points and search results.
+1. A collection on a server is searched on the server. Requests only read the layout, the points and search
+   results.
 2. A collection in a folder is a shard of Qdrant's embedded engine, or a collection of qdrant-client's local
-   mode. The folder is copied first (opening a shard changes it), without following links and up to a maximum
-   size. The points of the local mode are pickles. They are read as data
-   (:mod:`branchrank.stores.pickled_data`), never unpickled, and loaded into a shard in a temporary folder.
-3. :mod:`branchrank.stores.qdrant_layout` says which of its vectors are searched.
-4. A key is a point's id as text. Scores are Qdrant's; distances (Euclid, Manhattan) are negated.
+   mode. The folder is copied first, because opening a shard changes it. The copy does not follow links and
+   has a maximum size. Points of the local mode are stored as pickles, which are read as plain data
+   (:mod:`branchrank.stores.pickled_data`) and loaded into a shard in a temporary folder.
+3. :mod:`branchrank.stores.qdrant_layout` selects the vectors that are searched.
+4. The key of a point is its id as text. Scores are Qdrant's scores. Distances (Euclid, Manhattan) are
+   negated, so larger is better.
 """
 
 from __future__ import annotations
@@ -46,30 +48,36 @@ _RECORDS = frozenset(f"qdrant_client.http.models.models.{name}" for name in ("Po
 
 
 class ExistingCollection(Protocol):
-    """A read-only collection. Every method raises :class:`ArtifactError` if Qdrant fails."""
+    """A read-only Qdrant collection. Every method raises :class:`ArtifactError` if Qdrant fails."""
 
     @property
     def place(self) -> str:
-        """A description of the collection and its location for messages."""
+        """A description of the collection and its location, for messages."""
 
     @property
     def layout(self) -> Layout:
         """The vectors that are searched."""
 
     def payloads(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Every point's key and payload."""
+        """Yield the key and the payload of every point."""
 
     def vectors(self, keys: Sequence[str]) -> list[StoredVectors]:
-        """The vectors of points, in the order of ``keys``."""
+        """Return the vectors of points, in the order of ``keys``."""
 
     def dense(self, vector: Vectors, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
-        """The ``n`` nearest points, among ``keys`` if given; ties by key."""
+        """Return the ``n`` nearest points by the dense vectors, ties by key.
+
+        If ``keys`` is given, only these points are searched.
+        """
 
     def sparse(self, query: SparseWeights, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
-        """The ``n`` best points by the sparse vectors, among ``keys`` if given; ties by key."""
+        """Return the ``n`` best points by the sparse vectors, ties by key.
+
+        If ``keys`` is given, only these points are searched.
+        """
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> list[Scored]:
-        """Qdrant's MaxSim (a sum) of a query's token vectors with points that have tokens."""
+        """Return Qdrant's MaxSim, which is a sum, of a query's token vectors with points that have tokens."""
 
     def close(self) -> None:
         """Close files or connections."""
@@ -78,14 +86,14 @@ class ExistingCollection(Protocol):
 def open_existing(name: str, *, url: str, path: str, dimension: int) -> ExistingCollection:
     """Open the collection ``name`` on the server at ``url`` or in the folder ``path``.
 
-    ``dimension`` is the dimension of the query vectors. Raises :class:`UsageError` if both or neither of
-    ``url`` and ``path`` are given, and :class:`ArtifactError` if the collection does not exist or has no
+    ``dimension`` is the dimension of the query vectors. Raises :class:`UsageError` unless exactly one of
+    ``url`` and ``path`` is given. Raises :class:`ArtifactError` if the collection does not exist or has no
     vectors of this dimension.
     """
     if bool(url) == bool(path):
         raise UsageError(
             f"--qdrant-collection {name!r} needs either --qdrant-url or --qdrant-path",
-            remedy="name the server with --qdrant-url, or the folder with --qdrant-path",
+            remedy="use --qdrant-url for a collection on a server, or --qdrant-path for a folder",
         )
     if url:
         return _Served(url, name, dimension)
@@ -271,7 +279,7 @@ class _Shard:
             yield
         except (ArtifactError, UsageError):
             raise
-        except Exception as error:  # the engine raises nothing narrower
+        except Exception as error:  # The engine raises plain ``Exception``.
             raise ArtifactError(f"{self.place} can't be read: {error}", remedy=REMEDY) from error
 
 

@@ -1,8 +1,9 @@
-"""The layout of an existing Qdrant collection: which of its vectors are searched, and how they are stored.
+"""The layout of an existing Qdrant collection, which determines the vectors that are searched.
 
-1. Of several dense vectors, the one named ``dense`` is searched, else the only one with the model's
-   dimension. Of several sparse vectors, the one named ``sparse`` is searched, else the only one.
-2. A multivector (``tokens``, else the only one) holds token vectors, for late interaction.
+1. If a collection has several dense vectors, the vector named ``dense`` is searched or, without this name,
+   the only vector with the dimension of the model. In the same way, the sparse vector named ``sparse`` is
+   searched, or the only sparse vector.
+2. The multivector named ``tokens``, or the only multivector, contains token vectors for late interaction.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.stores.qdrant_points import DENSE, SPARSE, TOKENS, SparseWeights
 
-REMEDY = "name another collection, or leave --qdrant-collection out to search the index's own chunks"
+REMEDY = "use another collection, or omit --qdrant-collection to search the chunks of the index"
 _DISTANCES = ("Euclid", "Manhattan")
 
 
 class Layout(NamedTuple):
-    """The vectors that are searched: their names and sizes, and whether a smaller dense value is nearer."""
+    """The names and sizes of the vectors that are searched.
+
+    ``distance`` is true if the metric of the dense vector is a distance, for which smaller values are better.
+    """
 
     dense: str
     size: int
@@ -33,7 +37,10 @@ class Layout(NamedTuple):
 
 
 class StoredVectors(NamedTuple):
-    """A point's dense and sparse vector and its tokens' rows ``(tokens, d)``; each may be missing."""
+    """The dense vector, the sparse vector and the token vectors ``(tokens, d)`` of a point.
+
+    A vector that the point does not have is ``None``.
+    """
 
     dense: Vectors | None
     sparse: SparseWeights | None
@@ -41,7 +48,7 @@ class StoredVectors(NamedTuple):
 
 
 class DenseVector(NamedTuple):
-    """What a layout says about a dense vector or a multivector."""
+    """The size and metric of a dense vector or a multivector. ``several`` is true for a multivector."""
 
     size: int
     distance: str
@@ -55,13 +62,13 @@ class _StoredVector(msgspec.Struct):
 
 
 class StoredLayout(msgspec.Struct):
-    """A collection's layout, as it is stored in both kinds of folder."""
+    """The layout of a collection, as shards and the local mode store it in a file."""
 
     vectors: dict[str, Any]
     sparse_vectors: dict[str, Any] | None = None
 
     def described(self) -> tuple[dict[str, DenseVector], Mapping[str, Any]]:
-        """Each dense vector by name ("" if unnamed), and the sparse vectors by name."""
+        """Return the dense vectors by name (empty for an unnamed vector), and the sparse vectors by name."""
         named = {"": self.vectors} if "size" in self.vectors else self.vectors
         decoded = msgspec.convert(named, dict[str, _StoredVector])
         dense = {
@@ -72,7 +79,7 @@ class StoredLayout(msgspec.Struct):
 
 
 class LocalModeMeta(msgspec.Struct):
-    """``meta.json`` of the local mode."""
+    """The content of ``meta.json`` in a folder of the local mode."""
 
     collections: dict[str, StoredLayout]
 
@@ -87,13 +94,15 @@ def chosen_layout(
     if len(chosen) != 1:
         sizes = ", ".join(f"{name or 'unnamed'} of {each.size}" for name, each in dense.items()) or "none"
         raise ArtifactError(
-            f"{place} needs exactly one dense vector of {dimension} dimensions: {sizes}", remedy=REMEDY
+            f"{place} must have exactly one dense vector with {dimension} dimensions, but has: {sizes}",
+            remedy=REMEDY,
         )
     size, distance, _ = dense[chosen[0]]
     if size != dimension:
         raise ArtifactError(
-            f"{place} has vectors of {size} dimensions, the index's embedder gives {dimension}",
-            remedy="index with the collection's model: branchrank index --embedder NAME --data-dir DIR",
+            f"{place} has vectors with {size} dimensions, but the embedder of the index makes vectors with "
+            f"{dimension} dimensions",
+            remedy="index with the model of the collection: branchrank index --embedder NAME --data-dir DIR",
         )
     names = [SPARSE] if SPARSE in sparse else list(sparse)
     tokens = TOKENS if TOKENS in several else several[0] if len(several) == 1 else None
@@ -108,7 +117,7 @@ def chosen_layout(
 
 
 def stored_vectors(vector: Any, layout: Layout) -> StoredVectors:
-    """A point's vectors, from the form in which Qdrant, its client or its pickles represent them."""
+    """Return the vectors of a point, from the form of Qdrant's engine, its client or its pickles."""
     named = vector if isinstance(vector, Mapping) else {"": vector}
     dense = named.get(layout.dense)
     sparse = named.get(layout.sparse) if layout.sparse is not None else None

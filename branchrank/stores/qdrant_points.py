@@ -1,11 +1,13 @@
-"""The contents of a Qdrant collection, embedded or on a server: points, sparse weights, filters.
+"""The points of a Qdrant collection, embedded or on a server, with their vectors and metadata.
 
-1. A point's id is the UUID5 of its key, so a chunk has the same point id in every collection.
-2. A point has a named vector ``dense`` (cosine) and, in a hybrid collection, a named sparse vector ``sparse``
-   with Qdrant's BM25 term weights. Qdrant computes the IDF over the collection.
-3. If the index keeps token vectors, a point has the multivector ``tokens``, compared by Qdrant's MaxSim: the
-   sum over the query's tokens of the best cosine. BranchRank's is the mean, so it is divided by their number.
-4. A point's payload contains its key under ``key`` and the metadata that filters can use.
+1. The id of a point is the UUID5 of its key, so a chunk has the same point id in every collection.
+2. A point has a named vector ``dense`` (with the cosine metric). In a hybrid collection, a point also has a
+   named sparse vector ``sparse`` with Qdrant's BM25 term weights. Qdrant computes the IDF over the
+   collection.
+3. If the index stores token vectors, a point has the multivector ``tokens``. Qdrant's MaxSim is the sum, over
+   the query's tokens, of the best cosine. BranchRank uses the mean, so the sum is divided by the number of
+   tokens.
+4. The payload of a point contains its key under ``key``, and the metadata for filters.
 """
 
 from __future__ import annotations
@@ -27,23 +29,25 @@ TOKENS = "tokens"
 KEY = "key"
 BATCH = 256
 
-#: Maps a field to its value, or to several values of which one must match. All fields must match.
+#: Maps each field to a value, or to several values. A point must have one of the values in every field.
 Filters = Mapping[str, str | int | Sequence[str] | Sequence[int]]
 
 _NAMESPACE = uuid.UUID("6f3c2a52-60b1-5d55-8f0e-7a1b2f9d4c11")
 
 
 class SparseWeights(NamedTuple):
-    """A sparse vector: term numbers, and one weight per term."""
+    """A sparse vector, which consists of term numbers and one weight per term."""
 
     indices: list[int]
     values: list[float]
 
 
 class Point(Record, frozen=True, kw_only=True):
-    """One entry of a collection. ``vector`` has unit length, shape ``(d,)``; ``text`` is for BM25.
+    """One entry of a collection.
 
-    ``tokens`` are the unit rows of the text's tokens, ``(tokens, d)``, if the collection has them.
+    ``vector`` has unit length and the shape ``(d,)``. ``text`` is the text that BM25 indexes. ``tokens``
+    contains the unit vectors of the text's tokens, with the shape ``(tokens, d)``, if the collection has
+    token vectors.
     """
 
     key: str
@@ -56,7 +60,11 @@ class Point(Record, frozen=True, kw_only=True):
 def chunk_points(
     chunks: Sequence[Chunk], vectors: Vectors, tokens: Sequence[Vectors | None] | None = None
 ) -> list[Point]:
-    """A point per chunk; ``vectors`` are their unit rows, ``(len(chunks), d)``, ``tokens`` their tokens'."""
+    """Return one point per chunk.
+
+    ``vectors`` contains the unit vectors of the chunks, with the shape ``(len(chunks), d)``. ``tokens``
+    contains the token vectors of each chunk, if the collection has token vectors.
+    """
     return [
         Point(
             key=chunk.id,
@@ -75,11 +83,14 @@ def chunk_points(
 
 
 class QdrantCollection(Protocol):
-    """A collection, embedded or on a server. Every method raises :class:`ArtifactError` if Qdrant fails."""
+    """A Qdrant collection, embedded or on a server.
+
+    Every method raises :class:`ArtifactError` if Qdrant fails.
+    """
 
     @property
     def dimension(self) -> int:
-        """Number of components of a dense vector."""
+        """The number of components of a dense vector."""
 
     @property
     def has_sparse(self) -> bool:
@@ -87,25 +98,31 @@ class QdrantCollection(Protocol):
 
     @property
     def token_dimension(self) -> int:
-        """Number of components of a token's vector; 0 if the collection has no multivector."""
+        """The number of components of a token vector, or 0 if the collection has no multivector."""
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Add points, or replace points with the same key."""
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove points; unknown keys are ignored."""
+        """Delete the points with these keys. Unknown keys are ignored."""
 
     def count(self) -> int:
-        """Number of points."""
+        """Return the number of points."""
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """The ``n`` nearest points that pass the filters, by cosine; ties by key."""
+        """Return the ``n`` points with the largest cosine similarity that pass the filters, ties by key."""
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
-        """The ``n`` best points that pass the filters and share a term, by BM25; ties by key."""
+        """Return the ``n`` points with the best BM25 scores that pass the filters, ties by key.
+
+        Points without a term of the query are not returned.
+        """
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """MaxSim of a query's token vectors ``(tokens, d)`` with points that have tokens, by key."""
+        """Return the MaxSim of a query's token vectors, ``(tokens, d)``, with the points in ``keys``, by key.
+
+        Points without token vectors are not in the result.
+        """
 
     def close(self) -> None:
         """Close files or connections."""
@@ -122,11 +139,11 @@ class Bm25Encoder:
         return edge().Bm25()
 
     def document(self, text: str) -> SparseWeights:
-        """Term weights of a text to index."""
+        """Return the term weights of a text for the index."""
         return _weights(self._model.embed_document(encodable(text)))
 
     def query(self, text: str) -> SparseWeights:
-        """Term weights of a query: 1 for each distinct term; empty if all terms are stop words."""
+        """Return the weight 1 for each distinct term of a query, without stop words."""
         return _weights(self._model.embed_query(encodable(text)))
 
 
@@ -140,31 +157,34 @@ def edge() -> Any:
 
 
 def accepted(value: str | int | Sequence[str] | Sequence[int]) -> list[str] | list[int]:
-    """The values that match a filter's field, all strings or all numbers."""
+    """Return the values of a filter's field as a list. All values are strings, or all values are numbers."""
     if isinstance(value, str):
         return [value]
     return [value] if isinstance(value, int) else list(value)  # type: ignore[return-value]
 
 
 def point_id(key: str) -> str:
-    """The id of the point with this key."""
+    """Return the id of the point with the key ``key``."""
     return str(uuid.uuid5(_NAMESPACE, key))
 
 
 def ranked_points(points: Sequence[Any]) -> list[Scored]:
-    """Convert Qdrant's scored points to a ranked list; :class:`ArtifactError` if a point has no key."""
+    """Return Qdrant's scored points as a ranked list.
+
+    Raises :class:`ArtifactError` if a point has no key in its payload.
+    """
     try:
         found = [Scored(str(point.payload[KEY]), float(point.score)) for point in points]
     except (KeyError, TypeError) as error:
         raise ArtifactError(
-            f"the Qdrant collection holds points without the payload {KEY!r}",
-            remedy="name another collection, or delete this one",
+            f"the Qdrant collection contains points without the field {KEY!r} in their payload",
+            remedy="delete the collection and build it again, or use another collection",
         ) from error
     return sorted(found, key=lambda entry: (-entry.score, entry.key))
 
 
 def mean_of_sums(points: Sequence[Scored], tokens: Vectors) -> dict[str, float]:
-    """Qdrant's sums over the query's tokens as means."""
+    """Convert Qdrant's sums over the tokens of a query to means, by key."""
     return {key: score / len(tokens) for key, score in points}
 
 

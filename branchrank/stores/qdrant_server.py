@@ -1,15 +1,16 @@
-"""A Qdrant collection on a server, accessed over Qdrant's REST interface with a URL and a key.
+"""A Qdrant collection on a server, accessed through Qdrant's REST interface.
 
-1. Requests go to the configured host only. ``BRANCHRANK_QDRANT_KEY`` is sent only to the host that
-   ``BRANCHRANK_QDRANT_KEY_HOST`` or ``BRANCHRANK_QDRANT_URL`` names, so a URL in a workspace's file can't
-   obtain the key. It is not sent over plain HTTP, except to this machine. No message contains the key.
-2. Points, sparse weights and (exact) searches are the same as in the embedded collection, so both give the
-   same results.
-3. A response may take ten seconds in all and have at most 64 MiB; it is not decompressed.
-4. If the server fails, an error is raised; the result is never just empty. An upsert returns only when the
-   points can be found.
-5. A collection is filled in batches, several at a time. Points that an interrupted filling left are not sent
-   again.
+1. Requests go only to the configured host. ``BRANCHRANK_QDRANT_KEY`` is sent only to the host in
+   ``BRANCHRANK_QDRANT_KEY_HOST`` or ``BRANCHRANK_QDRANT_URL``. A URL in a workspace's configuration file
+   therefore can't redirect the key to another host. The key is not sent over plain HTTP, except to this
+   machine. No message contains the key.
+2. Points, sparse weights and exact searches are the same as in the embedded collection, so both collections
+   return the same results.
+3. The time limit for a response is ten seconds, and the size limit is 64 MiB. Responses are not decompressed.
+4. A failure of the server is an error, not an empty result. An upsert returns after searches can find the
+   points.
+5. A collection is filled in batches, several at a time. After an interruption, points that are already on the
+   server are not sent again.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ from branchrank.stores.vectors import check_query
 
 TIMEOUT_S = 10
 _LARGEST_ANSWER = 64 << 20
-#: Requests at a time while a collection is filled.
+#: The number of simultaneous requests that fill a collection.
 UPLOADS = 4
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Storage(NamedTuple):
-    """How a server keeps a new collection; 0: the server's default."""
+    """How a server stores a new collection. The value 0 means the default of the server."""
 
     shards: int = 0
     replication_factor: int = 0
@@ -59,10 +60,13 @@ class Storage(NamedTuple):
 
 
 class ServerCollection:
-    """The collection ``name`` on the server at ``url``. Safe for several threads."""
+    """The collection ``name`` on the server at ``url``. Several threads can use it at the same time."""
 
     def __init__(self, url: str, name: str, *, timeout_s: int = TIMEOUT_S) -> None:
-        """Connect and read the collection's layout. Raises :class:`ArtifactError` if it does not exist."""
+        """Connect to the server and read the layout of the collection.
+
+        Raises :class:`ArtifactError` if the collection does not exist or has no dense vectors.
+        """
         self._url = url
         self._name = name
         self._client = connect(url, timeout_s)
@@ -73,8 +77,8 @@ class ServerCollection:
             vectors = parameters.vectors
             if not isinstance(vectors, Mapping) or DENSE not in vectors:
                 raise ArtifactError(
-                    f"the Qdrant collection {name!r} at {url} has no named vector {DENSE!r}",
-                    remedy="name another collection",
+                    f"the Qdrant collection {name!r} at {url} has no vector with the name {DENSE!r}",
+                    remedy="use another collection, or rebuild the index: branchrank index",
                 )
             self.dimension = int(vectors[DENSE].size)
             self.token_dimension = int(vectors[TOKENS].size) if TOKENS in vectors else 0
@@ -95,10 +99,10 @@ class ServerCollection:
         storage: Storage = Storage(),  # noqa: B008  (a frozen record)
         timeout_s: int = TIMEOUT_S,
     ) -> ServerCollection:
-        """Create an empty collection, replacing an existing one; without sparse vectors if not hybrid.
+        """Create an empty collection, and replace an existing collection of the same name.
 
-        With ``token_dimension`` it has a multivector. Its graph is left out, because only candidates are
-        compared.
+        The collection has sparse vectors if ``enable_hybrid`` is true, and a multivector for token vectors if
+        ``token_dimension`` is not 0. The multivector has no graph, because MaxSim compares only candidates.
         """
         client = connect(url, timeout_s)
         models = rest_models()
@@ -132,16 +136,17 @@ class ServerCollection:
         return cls(url, name, timeout_s=timeout_s)
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Add points, or replace points with the same key. Searches find them as soon as this returns."""
+        """Add points, or replace points with the same key. Searches find the points after this call."""
         with failures(self._url):
             for start in range(0, len(points), BATCH):
                 batch = [self._point(point) for point in points[start : start + BATCH]]
                 self._client.upsert(self._name, points=batch, wait=True)
 
     def fill(self, keys: Sequence[str], points: Callable[[Sequence[int]], Sequence[Point]]) -> None:
-        """Add the points of ``keys`` that the collection lacks; ``points(rows)`` makes those of some rows.
+        """Add the points of ``keys`` that are missing from the collection.
 
-        If a batch fails, the batches that have not begun are dropped and the error is raised.
+        ``points(rows)`` returns the points for some positions in ``keys``. If a batch fails, the error is
+        raised, and batches that have not started are not sent.
         """
 
         def send(start: int) -> None:
@@ -164,30 +169,33 @@ class ServerCollection:
                 raise
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove points; unknown keys are ignored."""
+        """Delete the points with these keys. Unknown keys are ignored."""
         selector = rest_models().PointIdsList(points=[point_id(key) for key in keys])
         with failures(self._url):
             self._client.delete(self._name, points_selector=selector, wait=True)
 
     def count(self) -> int:
-        """Number of points."""
+        """Return the number of points."""
         with failures(self._url):
             return int(self._client.count(self._name, exact=True).count)
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """The ``n`` nearest points that pass the filters, by cosine; ties by key."""
+        """Return the ``n`` points with the largest cosine similarity that pass the filters, ties by key."""
         check_query(vector, self.dimension)
         return self._query(vector.tolist(), DENSE, n, filters)
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
-        """The ``n`` best points that pass the filters and share a term, by BM25; ties by key."""
+        """Return the ``n`` points with the best BM25 scores that pass the filters, ties by key.
+
+        Points without a term of the query are not returned.
+        """
         if not self.has_sparse or not query.indices:
             return []
         vector = rest_models().SparseVector(indices=query.indices, values=query.values)
         return self._query(vector, SPARSE, n, filters)
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """MaxSim with points; see :class:`~branchrank.stores.qdrant_points.QdrantCollection`."""
+        """Return the MaxSim of a query with points by key, as in :class:`QdrantCollection`."""
         if not keys or not len(tokens):
             return {}
         return mean_of_sums(self._query(tokens.tolist(), TOKENS, len(keys), {KEY: list(keys)}), tokens)
@@ -224,7 +232,10 @@ class ServerCollection:
 
 
 def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
-    """The key that may be sent to ``url``, or empty. :class:`UsageError` if it would be unencrypted."""
+    """Return the key for the server at ``url``; empty if no key may be sent to it.
+
+    Raises :class:`UsageError` if the key would be sent without encryption.
+    """
     environment = os.environ if environment is None else environment
     key = environment.get("BRANCHRANK_QDRANT_KEY", "")
     parts = split_url(url)
@@ -233,17 +244,21 @@ def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
         return ""
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
         raise UsageError(
-            f"the key of {url_to_show(url)} would be sent without encryption", remedy="use an https URL"
+            f"the key for {url_to_show(url)} would be sent without encryption",
+            remedy="use a URL that starts with https://",
         )
     return key
 
 
 def connect(url: str, timeout_s: int) -> Any:
-    """A client of the server at ``url``, with the key for it. Raises :class:`UsageError` for a bad URL."""
+    """Return a client for the server at ``url``, with the key for the server.
+
+    Raises :class:`UsageError` if ``url`` is not an HTTP URL.
+    """
     parts = split_url(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         raise UsageError(
-            f"not the URL of a Qdrant server: {url_to_show(url)!r}",
+            f"{url_to_show(url)!r} is not the URL of a Qdrant server",
             remedy="use --qdrant-url http://HOST:PORT",
         )
     key = key_for(url)
@@ -254,7 +269,7 @@ def connect(url: str, timeout_s: int) -> Any:
     except ImportError as error:
         raise MissingDependencyError("qdrant-client", extra="qdrant", purpose="a Qdrant server") from error
     with warnings.catch_warnings():
-        # A key is sent over plain HTTP to this machine only; see key_for.
+        # The function ``key_for`` allows plain HTTP only to this machine.
         warnings.filterwarnings("ignore", message="Api key is used with an insecure connection")
         port = parts.port or (443 if parts.scheme == "https" else 6333)
         return qdrant_client.QdrantClient(
@@ -269,7 +284,7 @@ def connect(url: str, timeout_s: int) -> Any:
 
 
 def rest_models() -> Any:
-    """qdrant-client's records of the REST interface."""
+    """Return the module of qdrant-client with the records of the REST interface."""
     from qdrant_client import models
 
     return models
@@ -295,8 +310,8 @@ def failures(url: str) -> Iterator[None]:
     except Exception as error:
         status = getattr(error, "status_code", None)
         lines = str(error).splitlines() or [type(error).__name__]
-        reason = f"answered {status}" if status else lines[0][:200]
-        remedy = f"start the server at {url}, or leave --qdrant-url out to search in this process"
+        reason = f"it answered {status}" if status else lines[0][:200]
+        remedy = f"start the server at {url}, or omit --qdrant-url to search in this process"
         if status in (401, 403):
             remedy = "set BRANCHRANK_QDRANT_KEY, and BRANCHRANK_QDRANT_KEY_HOST to the server's host"
-        raise ArtifactError(f"the Qdrant server {url} {reason}", remedy=remedy) from error
+        raise ArtifactError(f"the Qdrant server at {url} failed: {reason}", remedy=remedy) from error

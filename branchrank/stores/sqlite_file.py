@@ -1,13 +1,14 @@
 """One SQLite file with chunks and their FTS5 index.
 
-1. The complete file, with its digests, is built in a temporary folder, copied to its own folder and renamed.
-   It never changes afterwards.
-2. It is opened read-only and immutable, with ``trusted_schema`` off. A file with another application id, with
-   any other schema (such as an added view or trigger), or with a failed ``quick_check`` is rejected.
-3. All data is checked when it is read: the FTS5 index against its digest, each chunk against the checksum of
-   its row. SQLite's own check does not detect a changed byte in a value.
+1. The complete file with its digests is built in a temporary folder, copied next to its final path and
+   renamed. The file does not change afterwards.
+2. The file is opened read-only and immutable, with ``trusted_schema`` off. A file with another application id
+   or another schema (such as an added view or trigger) is rejected, and so is a file that fails SQLite's
+   ``quick_check``.
+3. The FTS5 index is compared with its digest when the file is opened, and each chunk is compared with its
+   checksum when it is read. SQLite's ``quick_check`` does not detect a changed byte in a value.
 
-A digest detects corruption. It does not protect against an attacker, who can change the digest as well.
+The digests detect corruption. They do not protect against attackers, who can change the digests as well.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _TABLES = (
     "CREATE VIRTUAL TABLE stems USING fts5(breadcrumb, text, content='', tokenize='porter unicode61')",
     "CREATE VIRTUAL TABLE words USING fts5(breadcrumb, text, content='', tokenize='unicode61')",
 )
-#: ``stems`` finds a word in any form. A prefix of a word may not be a prefix of its stem (``deploy`` has
-#: the stem ``deploi``), so prefixes are searched in ``words``.
+#: The table ``stems`` finds all forms of a word, and the table ``words`` finds the words with a prefix.
+#: A prefix of a word may not be a prefix of its stem (the stem of ``deploy`` is ``deploi``).
 _FTS_TABLES = ("stems", "words")
 _FTS_CONTENT = (
     "SELECT id, block FROM {}_data ORDER BY id",
@@ -52,7 +53,7 @@ _FTS_CONTENT = (
 
 
 class SqliteHeader(Record, frozen=True, kw_only=True):
-    """The data that the file was built from."""
+    """The digests and the number of chunks, which are stored in the file."""
 
     corpus_digest: str
     chunk_count: int
@@ -60,15 +61,16 @@ class SqliteHeader(Record, frozen=True, kw_only=True):
 
 
 class SqliteFile:
-    """An open file. Safe for several threads; a lock lets one thread read at a time."""
+    """An open search file. Several threads can use it, and a lock lets one thread read at a time."""
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
-        """Open and check ``path``. No link is followed below ``root`` (default: the file's folder).
+        """Open and check the file ``path``. Links below ``root`` (by default its folder) are not followed.
 
-        Raises :class:`ArtifactError` if it does not exist, is damaged, is a link, or is not a search file.
+        Raises :class:`ArtifactError` if the file does not exist, is damaged, is a link, or is not a search
+        file.
         """
         if not path.is_file():
-            raise ArtifactError(f"there is no search file {path}", remedy=REMEDY)
+            raise ArtifactError(f"the search file {path} does not exist", remedy=REMEDY)
         root = root or path.parent
         self.path = path
         self._lock = threading.Lock()
@@ -83,15 +85,19 @@ class SqliteFile:
             self._connection.close()
             raise
 
-        weakref.finalize(self, self._connection.close)  # Python 3.13 warns of a connection that nobody closes
+        # Python 3.13 warns about connections that are not closed.
+        weakref.finalize(self, self._connection.close)
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        """All rows of a query with bound values. Raises :class:`ArtifactError` if the file is damaged."""
+        """Return all rows of an SQL query with bound values.
+
+        Raises :class:`ArtifactError` if the file is damaged.
+        """
         with self._lock, self._damage():
             return self._connection.execute(statement, values).fetchall()
 
     def chunks(self, rows: Sequence[int]) -> list[Chunk]:
-        """The chunks in the given rows, in that order, each checked against its checksum."""
+        """Return the chunks in the given rows, in this order, after checking their checksums."""
         marks = ",".join("?" * len(rows))
         found = self.rows(f"SELECT rowid, id, chunk, checksum FROM chunks WHERE rowid IN ({marks})", rows)  # noqa: S608
         chunks: dict[object, Chunk] = {}
@@ -116,10 +122,11 @@ class SqliteFile:
         version = run("PRAGMA user_version").fetchone()[0]
         if version != SCHEMA_VERSION:
             raise ArtifactError(
-                f"{self.path} has schema {version}, this version reads {SCHEMA_VERSION}", remedy=REMEDY
+                f"the search file {self.path} has the schema version {version}, not {SCHEMA_VERSION}",
+                remedy=REMEDY,
             )
         if _schema(self._connection) != _expected_schema():
-            raise self._damaged("its tables are not those of a search file")
+            raise self._damaged("the tables are not those of a search file")
         if run("PRAGMA quick_check").fetchone()[0] != "ok":
             raise self._damaged("SQLite's quick_check fails")
         (encoded,) = run("SELECT header FROM meta").fetchone() or (b"",)
@@ -144,12 +151,12 @@ class SqliteFile:
 def build_sqlite(
     path: Path, chunks: Sequence[Chunk], *, corpus_digest: str, root: Path | None = None
 ) -> None:
-    """Write the search file for ``chunks``. No link is followed below ``root`` (default: its folder).
+    """Write the search file for ``chunks``. Links below ``root`` (by default its folder) are not followed.
 
     Raises :class:`ArtifactError` for repeated ids, and :class:`~branchrank.errors.StorageError` if the file
-    can't be written. In both cases ``path`` keeps its old content.
+    can't be written. After an error, the old file is unchanged.
     """
-    # Rows are in the order of ids, so that breaking a tie by row breaks it by id.
+    # Rows are in the order of the ids, so that ties in the order of rows are in the order of ids.
     ordered = sorted(chunks, key=lambda chunk: chunk.id)
     root = root or path.parent
     with storage_errors(path):
@@ -164,7 +171,7 @@ def build_sqlite(
 def _write(path: Path, chunks: Sequence[Chunk], corpus_digest: str) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
-        # The file is published by a rename, so no journal is needed before that.
+        # No journal is needed, because the file is renamed to its final path only after it is complete.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -186,7 +193,7 @@ def _write(path: Path, chunks: Sequence[Chunk], corpus_digest: str) -> None:
                 ((row, chunk.breadcrumb, chunk.text) for row, chunk in enumerate(chunks, start=1)),
             )
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608
-        # The full-text index is completely written only after a commit.
+        # The digest is computed after the commit, because only then the full-text index is complete.
         connection.execute("COMMIT")
         header = SqliteHeader(
             corpus_digest=corpus_digest,
@@ -223,7 +230,7 @@ def _schema(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
 
 @cache
 def _expected_schema() -> list[tuple[object, ...]]:
-    """The schema that SQLite creates from the statements, including FTS5's own tables."""
+    """Return the schema that SQLite creates for a search file, including the internal tables of FTS5."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         for statement in _TABLES:
             connection.execute(statement)

@@ -1,11 +1,12 @@
 """Keyword search over one SQLite file with FTS5. Every score is in 0..1.
 
-The score is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25. ``e`` is 1 if the chunk contains one of
-the query's terms exactly as written, and 0 if it matches only by word stem or (if stems don't give enough
-candidates) by prefix. So exact matches come first, and scores of different queries are comparable.
+The score of a chunk is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25 score. ``e`` is 1 if the chunk
+contains one of the query's terms exactly as it is written, else 0. Other matches have the same word stem or,
+if too few chunks match by stem, the same beginning. Exact matches therefore come first, and the scores of
+different queries are comparable.
 
-The text of a query is always passed as a bound value, with its terms quoted as FTS5 strings, so it can't
-contain operators.
+The terms of a query are quoted as FTS5 strings and passed as a bound value, so a query can't contain
+operators.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _WORDS = "SELECT rowid, -rank FROM words WHERE words MATCH ? ORDER BY rank, rowi
 
 
 class KeywordMatch(NamedTuple):
-    """A chunk found by FTS5: its BM25 (at least 0), and whether it contains a term exactly as written."""
+    """A chunk that FTS5 found.
+
+    ``bm25`` is the BM25 score, at least 0. ``exact`` is true if the chunk contains a term exactly as written.
+    """
 
     key: str
     bm25: float
@@ -39,7 +43,7 @@ class KeywordMatch(NamedTuple):
 
     @property
     def score(self) -> float:
-        """The keyword score, in 0..1; at least 0.5 for exact matches, at most 0.5 for others."""
+        """The keyword score in 0..1, which is at least 0.5 for exact matches and at most 0.5 for others."""
         return (self.exact + self.bm25 / (1.0 + self.bm25)) / 2.0
 
     @property
@@ -49,9 +53,9 @@ class KeywordMatch(NamedTuple):
 
 
 def query_terms(query: str) -> list[str]:
-    """The distinct terms of a text, in lower case: quoted phrases, and words that aren't stop words.
+    """Return the distinct terms of a query in lower case, which are quoted phrases and words.
 
-    If all words are stop words, they are kept. Returns at most :data:`TERM_LIMIT` terms.
+    Stop words are removed, unless all terms are stop words. At most :data:`TERM_LIMIT` terms are returned.
     """
     readable = query.encode("utf-8", "ignore").decode("utf-8").replace("\0", " ").lower()
     found = [" ".join(phrase.split()) or word for phrase, word in _TERM.findall(readable)]
@@ -61,14 +65,19 @@ def query_terms(query: str) -> list[str]:
 
 
 def fts_expression(terms: Iterable[str], *, prefix: bool = False) -> str:
-    """An FTS5 expression that matches any of the quoted terms, or words that start with one (``prefix``)."""
+    """Return an FTS5 expression that matches any of the terms.
+
+    If ``prefix`` is true, the expression also matches words that start with one of the terms.
+    """
     return " OR ".join('"' + term.replace('"', '""') + ('"*' if prefix else '"') for term in terms)
 
 
 def _literal(terms: Iterable[str]) -> re.Pattern[str]:
-    """A pattern for any of the terms as whole words; white space in the searched text must be folded."""
-    # A term must not match inside a longer word, so check for word characters on both sides. A term that
-    # starts or ends with another character (a bracket or dash) needs no such check on that side.
+    """Return a pattern that matches any of the terms as whole words.
+
+    Runs of white space in the searched text must be replaced by single spaces.
+    """
+    # A term must not match inside a longer word. Only sides that are word characters need a check.
     return re.compile(
         "|".join(
             (r"(?<!\w)" if re.match(r"\w", term) else "")
@@ -80,14 +89,20 @@ def _literal(terms: Iterable[str]) -> re.Pattern[str]:
 
 
 class Fts5Table:
-    """The keyword search of one file. Safe for several threads."""
+    """The keyword search in one file. Several threads can use it at the same time."""
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
-        """Open ``path``; see :class:`~branchrank.stores.sqlite_file.SqliteFile` for the errors."""
+        """Open the file ``path``.
+
+        The errors are those of :class:`~branchrank.stores.sqlite_file.SqliteFile`.
+        """
         self.file = SqliteFile(path, root)
 
     def matches(self, query: str, n: int) -> list[KeywordMatch]:
-        """At most ``n`` chunks that match a query term: exact matches first, then by BM25, ties by id."""
+        """Return at most ``n`` chunks that match a term of the query.
+
+        Exact matches come first. Then chunks are sorted by BM25, and ties by id.
+        """
         terms = query_terms(query)
         if not terms:
             return []
@@ -110,7 +125,10 @@ class Fts5Table:
         return sorted(matches, key=lambda match: (-match.score, match.key))[:n]
 
     def bm25(self, query: str, keys: Sequence[str]) -> dict[str, float]:
-        """FTS5's BM25 of some chunks, at least 0; 0 for a chunk that matches no term of the query by stem."""
+        """Return FTS5's BM25 scores of the chunks ``keys``, at least 0.
+
+        A chunk gets 0 if it matches no term of the query by stem.
+        """
         scores = dict.fromkeys(keys, 0.0)
         terms = query_terms(query)
         if terms and keys:

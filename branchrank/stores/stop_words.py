@@ -1,4 +1,4 @@
-"""English stop words, including question words, for BM25, grep terms and FTS5 queries."""
+"""English stop words, including question words, for BM25, grep and FTS5 queries."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Many distinct strings as four arrays, in memory or mapped from a file, instead of one Python object each.
 
-1. The UTF-8 bytes of all strings follow each other in one array; ``starts`` says where each begins.
-2. ``order`` lists the rows in the order of the strings, so a string is found by bisection. ``ties`` is its
-   inverse: the place of each row in that order, by which equal scores are ordered.
+1. The array ``text`` contains the UTF-8 bytes of all strings, one after the other. The array ``starts``
+   contains the offset of each string.
+2. The array ``order`` contains the rows sorted by their strings, so a string is found by bisection. The array
+   ``ties`` contains the position of each row in this order, and is used to sort rows with equal scores.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-#: Rows remembered by string; when it is full, the memory is cleared.
+#: The largest number of cached look-ups. A full cache is cleared.
 _KEPT = 1 << 16
 
 
 class StringArrays(NamedTuple):
-    """The arrays of ``n`` strings; their sizes of items descend, as :mod:`branchrank.stores.arrays` needs."""
+    """The arrays of ``n`` strings, in descending order of the size of their items.
+
+    :mod:`branchrank.stores.arrays` needs this order.
+    """
 
     starts: NDArray[np.int64]
     order: NDArray[np.int32]
@@ -28,27 +32,27 @@ class StringArrays(NamedTuple):
 
 
 class Strings(Sequence[str]):
-    """A read-only sequence of distinct strings, equal to a tuple of the same strings."""
+    """A read-only sequence of distinct strings, which is equal to a tuple of the same strings."""
 
     def __init__(self, arrays: StringArrays) -> None:
-        """Raises ``ValueError`` if the arrays do not fit together; only their ends are read."""
+        """Raise ``ValueError`` if the types or sizes of the arrays do not match. Only their ends are read."""
         starts, order, ties, text = self.arrays = arrays
         kinds = [f"{array.dtype.name} {array.ndim}" for array in arrays]
         if kinds != ["int64 1", "int32 1", "int32 1", "uint8 1"]:
-            raise ValueError(f"not a table of strings: {kinds}")
+            raise ValueError(f"the arrays of a table of strings have the wrong types: {kinds}")
         if not len(starts) - 1 == len(order) == len(ties) or starts[0] != 0 or starts[-1] != len(text):
-            raise ValueError("the parts of a table of strings do not fit together")
-        #: The place of each row in the sorted strings: shape ``(n,)``.
+            raise ValueError("the sizes of the arrays of a table of strings do not match")
+        #: The position of each row in the sorted strings, with the shape ``(n,)``.
         self.ties = ties
-        # Items of a memoryview are plain integers, which is quicker than NumPy's.
+        # Items of a memoryview are plain integers, which are faster than the integers of NumPy.
         self._starts, self._order, self._text = starts.data, order.data, text.data
-        #: Strings that were looked up, and rows: queries look the same ones up again and again.
+        #: Caches of look-ups by string and by row, because queries look up the same strings repeatedly.
         self._found: dict[str, int] = {}
         self._decoded: dict[int, str] = {}
 
     @classmethod
     def of(cls, strings: Iterable[str]) -> Strings:
-        """The table of these strings."""
+        """Return the table of these strings."""
         if isinstance(strings, Strings):
             return strings
         encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
@@ -56,15 +60,15 @@ class Strings(Sequence[str]):
 
     @classmethod
     def joined(cls, text: bytes, sizes: NDArray[np.int64]) -> Strings:
-        """The table of strings that follow each other in ``text``, with their sizes in bytes."""
+        """Return the table of the strings in ``text``, which follow each other. ``sizes`` are in bytes."""
         starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
         strings = [text[first:last] for first, last in pairwise(starts.tolist())]
-        # UTF-8 sorts like the code points of the strings.
+        # UTF-8 bytes sort in the same order as the code points of the strings.
         order = np.array(sorted(range(len(strings)), key=strings.__getitem__), dtype=np.int32)
         return cls(StringArrays(starts, order, _inverse(order), np.frombuffer(text, dtype=np.uint8)))
 
     def where(self, kept: NDArray[np.bool_]) -> Strings:
-        """The table of some of the strings, in the same order."""
+        """Return the table of the strings for which ``kept`` is true, in the same order."""
         starts, order, _, text = self.arrays
         sizes = np.diff(starts)
         rows = np.cumsum(kept, dtype=np.int32) - np.int32(1)
@@ -102,7 +106,7 @@ class Strings(Sequence[str]):
         return found
 
     def take(self, rows: Iterable[int]) -> list[str]:
-        """The strings of some rows."""
+        """Return the strings in the given rows."""
         known = self._decoded.get
         return [known(row) or self[row] for row in rows]
 
@@ -124,7 +128,7 @@ class Strings(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
     def find(self, string: str) -> int | None:
-        """The row of a string; ``None`` if it is not in the table."""
+        """Return the row of a string, or ``None`` if the string is not in the table."""
         found = self._found.get(string)
         if found is None:
             found = self._bisected(string)
@@ -148,7 +152,7 @@ class Strings(Sequence[str]):
         return None
 
     def row(self, string: str) -> int:
-        """The row of a string. Raises ``KeyError`` if it is not in the table."""
+        """Return the row of a string. Raises ``KeyError`` if the string is not in the table."""
         found = self._found.get(string)
         if found is None and (found := self.find(string)) is None:
             raise KeyError(string)

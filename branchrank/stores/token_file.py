@@ -1,11 +1,11 @@
 """The token vectors of an index's chunks, stored in memory-mapped files.
 
-======================  =================================================================================
-``values``              the rows of all chunks, int8 or float16, one after the other, without a header
-``scales.npy``          one float32 factor per row (:class:`branchrank.ranking.maxsim.TokenVectors`)
-``offsets.npy``         int64 ``(chunks + 1,)``: chunk ``i`` has the rows ``offsets[i]..offsets[i + 1]``
-``keys.npy``            the cache key of each chunk, 64 hexadecimal digits, to reuse its vectors in a build
-======================  =================================================================================
+- ``values`` contains the rows of all chunks, one after the other, as int8 or float16 without a header.
+- ``scales.npy`` contains one float32 factor per row (:class:`branchrank.ranking.maxsim.TokenVectors`).
+- ``offsets.npy`` is int64 with the shape ``(chunks + 1,)``. Chunk ``i`` has the rows from ``offsets[i]`` to
+  ``offsets[i + 1] - 1``.
+- ``keys.npy`` contains the cache key of each chunk, 64 hexadecimal digits. A later build uses the keys to
+   find vectors that can be reused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _NUMBERS: dict[TokenPrecision, type[np.int8] | type[np.float16]] = {"int8": np.i
 
 
 def save_token_vectors(directory: Path, keys: Sequence[str], vectors: Iterable[TokenVectors]) -> None:
-    """Write one entry per chunk, streaming the rows. Raises :class:`~branchrank.errors.StorageError`."""
+    """Write the token vectors of each chunk, without keeping all of them in memory.
+
+    Raises :class:`~branchrank.errors.StorageError` if the files can't be written.
+    """
     scales, counts = [], []
     with storage_errors(directory):
         directory.mkdir(parents=True)
@@ -46,7 +49,7 @@ class TokenFile:
     """The token vectors of the chunks ``ids``, opened from ``directory``."""
 
     def __init__(self, directory: Path, ids: Sequence[str], precision: TokenPrecision) -> None:
-        """Map the files. Raises :class:`ArtifactError` if they do not contain one entry per id."""
+        """Open the files. Raises :class:`ArtifactError` if they do not contain one entry per id."""
         self.precision = precision
         self._ids = Strings.of(ids)
         try:
@@ -57,13 +60,13 @@ class TokenFile:
         except (OSError, ValueError) as error:
             raise _damaged(directory, str(error)) from error
         if len(self._offsets) != len(ids) + 1 or len(self._keys) != len(ids):
-            raise _damaged(directory, f"they have {len(self._keys)} chunks, not {len(ids)}")
+            raise _damaged(directory, f"the files contain {len(self._keys)} chunks, not {len(ids)}")
         if (
             self._offsets[0] != 0
             or self._offsets[-1] != len(self._scales)
             or (np.diff(self._offsets) < 0).any()
         ):
-            raise _damaged(directory, "the offsets do not fit the rows")
+            raise _damaged(directory, "the offsets do not match the number of rows")
 
     @property
     def keys(self) -> list[str]:
@@ -72,11 +75,11 @@ class TokenFile:
 
     @property
     def dimension(self) -> int:
-        """Number of components of a token's vector."""
+        """The number of components of a token vector."""
         return int(self._values.shape[1])
 
     def vectors(self, key: str) -> TokenVectors:
-        """The token vectors of a chunk. Raises ``KeyError`` for an unknown id."""
+        """Return the token vectors of a chunk. Raises ``KeyError`` for an unknown id."""
         row = self._ids.row(key)
         first, last = self._offsets[row : row + 2]
         return TokenVectors(self._values[first:last], self._scales[first:last])
@@ -86,12 +89,14 @@ def _load(path: Path, number: Any) -> NDArray[Any]:
     with path.open("rb") as stream:
         loaded = read_npy(stream)
     if loaded.dtype != number or loaded.ndim != 1:
-        raise ValueError(f"{path.name} holds {loaded.dtype} {loaded.shape}")
+        raise ValueError(
+            f"the file {path.name} contains an array of {loaded.dtype} with the shape {loaded.shape}"
+        )
     return loaded
 
 
 def _rows(path: Path, count: int, number: type[Any]) -> NDArray[Any]:
-    # Use a plain view, because indexing the rows of a ``memmap`` object is slow.
+    # A plain view is used, because indexing the rows of a ``memmap`` object is slow.
     values = np.asarray(np.memmap(path, dtype=number, mode="r"))
     return values.reshape(count, -1)
 

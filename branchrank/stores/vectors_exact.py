@@ -1,10 +1,10 @@
-"""Exact vector search: one dot product per row of a memory-mapped file.
+"""Exact vector search, with one dot product for each row of a memory-mapped file.
 
-1. ``vectors.npy`` contains float32 rows ``(n, d)`` in the order of the ids; it is read without pickle.
-2. A query is multiplied with all rows, one dot product each, on the calling thread only: a matrix-vector
-   product on two BLAS threads took up to fifty times as long on a busy machine.
-3. Rows that reach the n-th best score within the rounding error are scored again in float64, and the best n
-   of them are returned (see :mod:`branchrank.stores.ordering`). The result is identical, to the last bit, for
+1. ``vectors.npy`` contains float32 rows ``(n, d)`` in the order of the ids. The file is read without pickle.
+2. The dot products of the query with all rows are computed on the calling thread. A matrix-vector product on
+   two BLAS threads took up to fifty times longer on a busy machine.
+3. Rows with a score above the n-th best score minus the rounding error are scored again in float64, and the
+   best n of these rows are returned (see :mod:`branchrank.stores.ordering`). The result has the same bits for
    any number of BLAS threads.
 """
 
@@ -34,7 +34,10 @@ def save_vectors(path: Path, matrix: Vectors) -> None:
 
 
 def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
-    """Memory-map ``path``. Raises :class:`ArtifactError` unless it holds float32 ``(rows, dimension)``."""
+    """Memory-map the vectors in the file ``path``.
+
+    Raises :class:`ArtifactError` if the file does not contain a float32 array ``(rows, dimension)``.
+    """
     remedy = "rebuild the index: branchrank index"
     matrix: Vectors
     try:
@@ -51,20 +54,21 @@ def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
 
 
 class ExactVectors:
-    """The reference store: every vector is compared with every query."""
+    """The vector store with exact search, which compares the query with every vector."""
 
     def __init__(self, ids: Sequence[str], matrix: Vectors) -> None:
         """``matrix`` is float32 ``(len(ids), d)`` with unit rows; ``ids`` are distinct."""
         if len(ids) != len(matrix):
             raise ArtifactError(
-                f"{len(ids)} ids but {len(matrix)} vectors", remedy="rebuild the index: branchrank index"
+                f"the index has {len(ids)} ids, but {len(matrix)} vectors",
+                remedy="rebuild the index: branchrank index",
             )
         self._ids = Strings.of(ids)
         self.matrix = np.asarray(matrix)
 
     @property
     def dimension(self) -> int:
-        """Number of components of a vector."""
+        """The number of components of a vector."""
         return int(self.matrix.shape[1])
 
     @property
@@ -73,40 +77,40 @@ class ExactVectors:
         return self._ids
 
     def search(self, vector: Vectors, n: int) -> list[Scored]:
-        """The ``n`` nearest vectors, exactly; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        """Return the ``n`` nearest vectors; see :class:`~branchrank.stores.vectors.VectorStore`."""
         check_query(vector, self.dimension)
         count = min(n, len(self._ids))
         if count <= 0:
             return []
         rough = np.vecdot(self.matrix, vector.astype(np.float32))
         threshold = np.partition(rough, len(rough) - count)[len(rough) - count]
-        # The error of a float32 dot product of d terms is at most d * eps / 2 times both lengths; double it.
+        # The rounding error is at most ``d * eps / 2`` times both lengths. This bound is doubled here.
         length = max(1.0, float(np.linalg.norm(vector)))
         error = np.float32(self.dimension * float(np.finfo(np.float32).eps) * length)
         pool = np.flatnonzero(rough >= threshold - error)
         return self.rank(pool, vector, count)
 
     def rank(self, rows: IntArray, vector: Vectors, n: int) -> list[Scored]:
-        """The best ``n`` of the given rows."""
+        """Return the best ``n`` of the given rows."""
         scores = self.score(rows, vector)
         order = best(scores, self._ids.ties, n, rows=rows)
         return scored(self._ids.take(rows[order].tolist()), scores[order].tolist())
 
     def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
-        """Cosine similarity of the given rows with a unit vector, shape ``(len(rows),)``."""
+        """Return the cosine similarity of the given rows with a unit vector, shape ``(len(rows),)``."""
         return cosines(self.matrix, rows, vector)
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
-        """Cosines of some ids; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        """Return the scores of the ids ``keys``; see :class:`~branchrank.stores.vectors.VectorStore`."""
         return self.score(np.array([self._ids.row(key) for key in keys], dtype=np.intp), vector)
 
     def row(self, key: str) -> int:
-        """The row of an id. Raises ``KeyError`` for an unknown id."""
+        """Return the row of an id. Raises ``KeyError`` for an unknown id."""
         return self._ids.row(key)
 
     def vector(self, key: str) -> Vectors:
-        """The vector of an id, shape ``(d,)``."""
+        """Return the vector of an id, with the shape ``(d,)``."""
         return np.array(self.matrix[self._ids.row(key)])
 
     def close(self) -> None:
-        """Do nothing: the memory map is closed when the object is deleted."""
+        """Do nothing, because the memory map is closed when the object is deleted."""

@@ -184,7 +184,7 @@ def test_an_interrupted_run_is_resumed(project: Path, number: signal.Signals, tm
         (
             ("--engine", "ray", "--ray-address", "127.0.0.1:9"),
             11,
-            "nothing answers at the Ray address 127.0.0.1:9",
+            "the Ray address 127.0.0.1:9 does not answer",
         ),
         (("--jobs", "-1"), 2, "jobs"),
     ],
@@ -203,7 +203,7 @@ def test_what_counts_the_calls_of_one_process_is_refused(project: Path, flag: st
     llm = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m", flag, 5)
     result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "hybrid", *llm, *JOBS)
     assert result.exit_code == 2
-    assert f"{flag} covers the LLM calls of one process" in result.output
+    assert f"{flag} works within one process only" in result.output
 
 
 def test_a_file_may_not_name_a_cluster_elsewhere(project: Path, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_file_may_not_name_a_cluster_elsewhere(project: Path, tmp_path: Path) 
         stream.write('\n[engine]\nkind = "ray"\nray_address = "192.0.2.77:6379"\n')
     result = invoke("benchmark", "--data-dir", data, "--predictor", "local")
     assert result.exit_code == 2
-    assert "a file may name one of this machine only" in result.output
+    assert "a file can only set a cluster of this machine" in result.output
     assert "--ray-address 192.0.2.77:6379" in result.output
 
 

@@ -46,7 +46,7 @@ def test_it_opens_again_and_again(location: Path) -> None:
 
 
 def test_a_missing_collection_or_database_is_refused_and_not_made(tmp_path: Path, location: Path) -> None:
-    refuses(tmp_path / "nowhere", "no Chroma database")
+    refuses(tmp_path / "nowhere", "does not contain a Chroma database")
     assert not (tmp_path / "nowhere").exists()
     drop_collection(location, "vectors")
     drop_collection(location, "vectors")
@@ -55,7 +55,7 @@ def test_a_missing_collection_or_database_is_refused_and_not_made(tmp_path: Path
 
 def test_vectors_of_another_index_are_refused(location: Path) -> None:
     refuses(location, "differs", matrix=rows(seed=1))
-    refuses(location, "holds 200 vectors", ids=IDS[:-1], matrix=rows()[:-1])
+    refuses(location, "has 200 vectors", ids=IDS[:-1], matrix=rows()[:-1])
     refuses(location, "missing", ids=[f"x{key}" for key in IDS])
 
 
@@ -83,7 +83,7 @@ def test_lost_neighbours_are_found_by_the_probe(tmp_path: Path) -> None:
 
     collection = store._collection
     store._collection = Damaged()
-    with pytest.raises(ArtifactError, match="find themselves"):
+    with pytest.raises(ArtifactError, match="searches find only"):
         store._probe()
     store.close()
 
@@ -98,7 +98,7 @@ def test_a_graph_that_loses_its_vectors_is_built_again(
         probe(self)
         if failures:
             failures.pop()
-            raise UnreachableError("only 3 of 64 vectors find themselves")
+            raise UnreachableError("searches find only 3 of 64 sampled vectors")
 
     monkeypatch.setattr(ChromaVectors, "_probe", unlucky)
     build_collection(tmp_path / "chroma", "vectors", IDS, rows())

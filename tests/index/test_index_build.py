@@ -145,7 +145,7 @@ def test_an_index_of_another_model_or_size_is_not_used(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
     other = reopened(tmp_path, index__embedder="fake:8")
-    with pytest.raises(ArtifactError, match=r"no index for the embedder fake:8; it holds fake-16") as caught:
+    with pytest.raises(ArtifactError, match=r"no index for the embedder fake:8 \(its indexes: ") as caught:
         open_index(other)
     assert "--embedder fake:8" in caught.value.remedy
     workspace.index_directory.rename(other.index_directory)
@@ -251,7 +251,7 @@ def test_chroma_holds_the_same_vectors(tmp_path: Path) -> None:
 
 def test_a_collection_that_was_never_made_is_said(tmp_path: Path) -> None:
     build_index(small_workspace(tmp_path)).close()
-    with pytest.raises(ArtifactError, match=r"Chroma \(nowhere\), not \(embedded\)"):
+    with pytest.raises(ArtifactError, match="in Chroma at no place, not at embedded"):
         open_index(reopened(tmp_path, index__vector_store="chroma"))
     open_index(reopened(tmp_path, index__vector_store="auto")).close()
 
@@ -335,8 +335,8 @@ class TestGivenFiles:
         [
             ({"id": "m2"}, "chunk 2: the id 'm2' occurs twice"),
             ({"source": "missing.md"}, "chunk 1: 'missing.md' is not a document"),
-            ({"line_end": 99}, "chunk 1: lines 3-99"),
-            ({"line_start": 0}, "chunk 1: lines 0-6"),
+            ({"line_end": 99}, "chunk 1: it has lines 3-99"),
+            ({"line_start": 0}, "chunk 1: it has lines 0-6"),
             ({"text": " "}, "chunk 1: the chunk 'm1' has no text"),
             ({"line_start": "three"}, "line_start"),
         ],
@@ -366,7 +366,7 @@ class TestGivenFiles:
         path = tmp_path / "data" / "chunks.jsonl"
         content = self.write(tmp_path).read_bytes()
         path.write_bytes(content)
-        with pytest.raises(ArtifactError, match=r"chunks\.jsonl is not a link") as caught:
+        with pytest.raises(ArtifactError, match=r"chunks\.jsonl was not made by BranchRank") as caught:
             build_index(workspace)
         assert caught.value.remedy.startswith("branchrank adopt ")
         self.use(tmp_path, "chunks", Path("chunks.jsonl"))
@@ -383,7 +383,7 @@ def test_corpora_that_can_not_be_indexed(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no document"):
         build_index(workspace)
     (tmp_path / "docs" / "empty.md").touch()
-    with pytest.raises(CorpusError, match="any text"):
+    with pytest.raises(CorpusError, match="contain no text"):
         build_index(workspace)
     (tmp_path / "docs" / "empty.md").unlink()
     (tmp_path / "docs").rmdir()

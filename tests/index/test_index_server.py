@@ -97,7 +97,10 @@ def test_a_lost_collection_is_built_again(tmp_path: Path, url: str, client: chro
         name = index.report.collection
     collection = client.get_collection(name, embedding_function=None)
     collection.delete(ids=collection.get(limit=1)["ids"])
-    with open_index(workspace) as index, pytest.raises(ArtifactError, match="damaged or foreign"):
+    with (
+        open_index(workspace) as index,
+        pytest.raises(ArtifactError, match="damaged or belongs to another index"),
+    ):
         _ = index.vectors
     with build_index(workspace) as index:
         assert index.vectors.search(index.embedder.embed_query("lid"), 1)
@@ -193,9 +196,9 @@ def test_a_collection_that_is_not_ours_is_never_replaced(
     workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
     name = _server_collection(workspace.generations.directory / "000001")
     client.create_collection(name, embedding_function=None).add(ids=["theirs"], embeddings=[[1.0, 0.0]])
-    with pytest.raises(ArtifactError, match="BranchRank did not make") as caught:
+    with pytest.raises(ArtifactError, match="BranchRank did not create") as caught:
         build_index(workspace)
-    assert "delete it on the server" in caught.value.remedy
+    assert "delete the collection on the server" in caught.value.remedy
     assert client.get_collection(name, embedding_function=None).count() == 1
 
 

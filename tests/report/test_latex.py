@@ -141,7 +141,7 @@ def test_a_comparison_of_runs_has_a_latex_table(run: Path, tmp_path: Path) -> No
     assert result.exit_code == 0, result.output
     heading, first, second = cells((tmp_path / "t.tex").read_text())
     assert heading == ["System", r"strict\_hit@1", r"relaxed\_RR@5"]
-    assert r"on strict\_hit@1, which alone is tested" in (tmp_path / "t.tex").read_text()
+    assert r"on strict\_hit@1, the only tested measure" in (tmp_path / "t.tex").read_text()
     assert r"$^" not in second[2]
     assert (first[0], second[0]) == (r"under\_score (baseline)", "good (candidate)")
     assert second[1].endswith(r"\rlap{$^{\dagger}$}")

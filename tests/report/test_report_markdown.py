@@ -84,7 +84,7 @@ def test_verdicts_are_words_with_their_figures(text: str) -> None:
     assert wins + ties + losses == 60
     assert wins < losses
     assert poor["adjusted p"] == "below 0.0001"
-    assert re.fullmatch(r"\d+ of \d+", poor["labels that carry it"])
+    assert re.fullmatch(r"\d+ of \d+", poor["deciding labels"])
 
 
 def test_nothing_is_bold_without_a_passed_test(text: str) -> None:
@@ -100,13 +100,13 @@ def test_the_winner_that_passed_is_bold(tmp_path: Path, baseline: str, winner: s
     written = markdown(report_content(made))
     assert set(re.findall(r"^\| \*\*(\w+)\*\*", written, re.MULTILINE)) == {winner}
     what = "over the baseline" if winner != baseline else "over every candidate"
-    assert f"its lead {what} passed its adjusted test" in written
+    assert f"its lead {what} is significant after adjustment" in written
 
 
 def test_passage_sizes_stand_beside_strict_rates(paired: RunData, text: str) -> None:
     for row in table(
         text,
-        "Strict rates over the 60 questions with an answer",
+        "Strict rates and size of the first five hits, over the 60 questions with an answer",
     ):
         assert row["lines per hit"] == "3.0"
         assert row["characters per hit"] == "30"
@@ -134,7 +134,7 @@ def test_llm_cost_by_predictor_and_stage_with_prices(tmp_path: Path) -> None:
     )
     arms = (Planned("local", 0.6), Planned("reranked", 0.8, llm="tiny"))
     text = markdown(report_content(make_run(tmp_path, arms, prices=prices, repeats=2)))
-    free, paid = table(text, "By predictor, over all queries, those of unanswerable questions too")
+    free, paid = table(text, "By predictor, over all queries, including those of unanswerable questions")
     assert (free["queries"], paid["queries"]) == ("60", "120")
     assert (free["calls per query"], free["tokens per query"]) == ("0.00", "0")
     assert (paid["calls per query"], paid["tokens per query"]) == ("1.00", "1050")
@@ -142,7 +142,7 @@ def test_llm_cost_by_predictor_and_stage_with_prices(tmp_path: Path) -> None:
     assert paid["EUR per query"] == "0.002500"
     assert table(text, "By stage, over all queries of the predictor")[0]["stage"] == "rerank"
     assert "Prices as of 2026-01-31." in text
-    [flips] = table(text, "Repeats: share of the 60 questions with an answer")
+    [flips] = table(text, "Share of the 60 questions with an answer")
     assert 0 < float(flips["flip rate"].strip("%")) < 100
     assert "rerank: timeout" in text
 
@@ -165,10 +165,10 @@ def test_where_the_gold_was_lost_adds_up(paired: RunData, text: str) -> None:
 
 def test_slices_cut_by_kind_and_by_where_the_gold_lies(paired: RunData, text: str) -> None:
     for slice_name in ("kind", "difficulty", "depth of the gold"):
-        rows = table(text, f"By {slice_name}, with the number of questions that each rate is over")
+        rows = table(text, f"By {slice_name}, with the number of questions of each slice")
         assert [row["predictor"] for row in rows] == ["local", "twin", "poor"] * 2
         assert sum(int(re.findall(r"\((\d+)\)", value)[0]) for value in list(rows[0])[2:]) == 60
-    kinds = table(text, "By kind, with the number of questions that each rate is over")[0]
+    kinds = table(text, "By kind, with the number of questions of each slice")[0]
     assert list(kinds)[2:] == ["howto (40)", "lookup (20)"]
     rate = (40 * float(kinds["howto (40)"].strip("%")) + 20 * float(kinds["lookup (20)"].strip("%"))) / 60
     assert rate == pytest.approx(100 * paired.scores.average("local", _hit1()), abs=0.1)
@@ -181,7 +181,7 @@ def test_unanswerable_questions_give_risk_and_coverage(tmp_path: Path) -> None:
         markdown(report_content(made)),
         "10 of 50 questions have no answer in the corpus",
     )
-    assert row["of these with hits"] == "10"
+    assert row["unanswerable with hits"] == "10"
     right = made.scores.average("local", _hit1()) * 40
     assert row["risk at 100% coverage"] == f"{100 * (1 - right / 50):.1f}%"
     [section] = [each for each in report_content(made).sections if each.title == "Unanswerable questions"]
@@ -202,7 +202,7 @@ def test_repeats_count_an_unanswerable_question_once(tmp_path: Path) -> None:
         markdown(report_content(made)),
         "10 of 50 questions have no answer in the corpus",
     )
-    assert row["of these with hits"] == "10.0"
+    assert row["unanswerable with hits"] == "10.0"
     right = made.scores.average("llm", _hit1()) * 40
     assert row["risk at 100% coverage"] == f"{100 * (1 - right / 50):.1f}%"
 
@@ -282,7 +282,7 @@ def test_a_run_without_predictors_that_trace_says_so(tmp_path: Path) -> None:
             return msgspec.structs.replace(super().predict(question, k, repeat), trace=())
 
     text = markdown(report_content(make_run(tmp_path, (Untraced("local", 0.6),), latency_sample=0)))
-    assert "leaves a trace" in text
+    assert "has a trace" in text
     assert "There is nothing to compare" in text
     assert "Latency was not measured" in text
 

@@ -33,7 +33,7 @@ def run(project: Path) -> Path:
 def test_answers_are_the_same_again(project: Path, run: Path) -> None:
     result = invoke("verify", run, "--rerun", 3, "--data-dir", project / "data")
     assert result.exit_code == 0, result.output
-    assert "6 of 6 answers to 3 questions are the same again" in result.output
+    assert "6 of 6 answers to 3 questions are the same" in result.output
     assert f"not rerun: mine: name its class: --predictor {CLASS}" in result.output
 
 
@@ -67,7 +67,7 @@ def test_an_answer_that_differs_fails(project: Path, run: Path, tmp_path: Path) 
     done = loaded.verify(rerun=100, named=named)
     assert done.rerun is not None
     assert done.rerun.identical == done.rerun.rows - 1
-    assert any("asked again: hit 2 is" in str(finding) for finding in done.findings)
+    assert any("rerun: hit 2 is" in str(finding) for finding in done.findings)
 
 
 def test_another_index_of_the_corpus_is_refused(run: Path, tmp_path: Path) -> None:

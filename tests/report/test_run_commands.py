@@ -183,7 +183,7 @@ def test_a_report_over_another_corpus_says_so(runs: dict[str, Path], tmp_path: P
     for flags, said in (((), True), (("--no-text",), False)):
         result = invoke("report", run, "--corpus", other, *flags)
         assert result.exit_code == 0
-        assert ("other is not the corpus that was searched" in result.stderr) == said
+        assert ("other is not the corpus that the run searched" in result.stderr) == said
     moved = shutil.copytree(runs["good"].parents[1] / "docs", tmp_path / "moved")
     result = invoke("report", run, "--corpus", moved)
     assert result.stderr == ""
@@ -192,7 +192,7 @@ def test_a_report_over_another_corpus_says_so(runs: dict[str, Path], tmp_path: P
 
 @pytest.mark.parametrize(
     ("candidates", "opening"),
-    [(1, "With one predictor against the baseline, at"), (3, "With 3 predictors against the baseline, at")],
+    [(1, "With one predictor against the baseline, an"), (3, "With 3 predictors against the baseline, an")],
 )
 def test_power_says_how_many_compete(candidates: int, opening: str) -> None:
     assert opening in invoke("power", "--candidates", candidates).stdout
@@ -244,7 +244,7 @@ def test_compare_takes_one_run_and_every_pair_or_several_baselines(three: Path) 
         "best vs poor",
         "best vs middling",
     ]
-    assert all("95% interval over 3 comparisons" in line and "odds ratio" in line for line in lines)
+    assert all("95% interval adjusted for 3 comparisons" in line and "odds ratio" in line for line in lines)
     lines = invoke("compare", three, "--baseline", "middling").output.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["poor vs middling", "best vs middling"]
     [first, *_] = invoke("compare", three, "--primary", "strict_MRR@5").output.splitlines()

@@ -137,7 +137,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a row deleted": (without_row, "predictor 'reranked': is missing"),
     "a gain flipped": (changed_row(flip_gain), "its judgement does not follow"),
     "a span moved": (changed_row(move_span), "its judgement does not follow"),
-    "a lost stage": (changed_row(rename_lost), "lost at 'rerank', should be 'nothing'"),
+    "a lost stage": (changed_row(rename_lost), "has the stage 'rerank' that lost the gold, should be 'none'"),
     "a figure in report.md": (doctored_record, "report.md: line"),
     "a verdict in report.md": (doctored_verdict, "report.md: line"),
     "a figure in report.html": (
@@ -149,10 +149,10 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
         "html: line",
     ),
     "a plot": (replaced("plots/differences.svg", "local", "LOCAL"), "plots/differences.svg: line"),
-    "a time": (timing, "timings.csv: was changed"),
+    "a time": (timing, "timings.csv: has changed"),
     "the seed": (replaced("run.json", '"seed": 42', '"seed": 43'), "run.json: seed: is 43"),
-    "the gold": (moved_gold, "questions.jsonl: was changed"),
-    "the slices": (replaced("gold.jsonl", '"depth":1', '"depth":3'), "gold.jsonl: was changed"),
+    "the gold": (moved_gold, "questions.jsonl: has changed"),
+    "the slices": (replaced("gold.jsonl", '"depth":1', '"depth":3'), "gold.jsonl: has changed"),
     "the hard set": (replaced("hard.jsonl", '"id"', '"ib"'), "hard.jsonl: line 1"),
     "a file removed": (lambda run: (run / "summary.csv").unlink(), "summary.csv: is missing"),
 }
@@ -231,7 +231,7 @@ def test_a_plot_by_another_version_is_compared_with_what_this_one_draws(copied: 
     path.write_text(path.read_text().replace(drawn_by(), "<!-- altair 1.0, vl-convert 0.1 -->"))
     verified = verify_run(copied)
     assert verified.findings == ()
-    assert verified.notes == ("plots/differences.svg was drawn by another version and shows the same",)
+    assert verified.notes == ("plots/differences.svg was drawn by another version, but looks the same",)
     path.write_text(path.read_text().replace("local", "LOCAL", 1))
     assert {finding.file for finding in verify_run(copied).findings} == {"plots/differences.svg"}
 

@@ -111,7 +111,7 @@ def test_the_report_names_each_baseline(tmp_path: Path) -> None:
     text = markdown(report_content(made))
     assert "Baselines: poor, middling." in text
     assert "| candidate | baseline | verdict |" in text
-    assert "95% interval over 3 comparisons" in text
+    assert "95% interval adjusted for 3 comparisons" in text
     assert "| best | middling |" in text
     assert "**best vs middling: better.**" in text
     everyone = make_run(tmp_path, ARMS, baseline="all-pairs", latency_sample=0)

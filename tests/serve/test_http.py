@@ -148,7 +148,8 @@ def test_wrong_routes(server: Running, method: str, path: str, status: int) -> N
 def test_an_unknown_predictor_is_answered_with_the_known_ones(server: Running) -> None:
     _, _, body = server.send(post(asking(predictor="none")))
     assert json.loads(body)["error"]["message"] == (
-        "choose a predictor from local, hybrid, grep, qdrant, sqlite, late-interaction"
+        "the predictor 'none' is not served; "
+        "choose from local, hybrid, grep, qdrant, sqlite, late-interaction"
     )
 
 

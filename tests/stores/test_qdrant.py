@@ -208,21 +208,21 @@ def test_a_collection_on_disk_can_be_opened_again_and_by_several(tmp_path: Path)
 
 
 def test_what_is_no_collection_is_refused(tmp_path: Path, server: FakeQdrant) -> None:
-    with pytest.raises(ArtifactError, match="not a collection"):
+    with pytest.raises(ArtifactError, match="does not contain a collection"):
         EmbeddedCollection(tmp_path / "missing")
     (tmp_path / "edge_config.json").write_text('{"vectors": {"other": {"size": 3}}}')
-    with pytest.raises(ArtifactError, match="not a collection"):
+    with pytest.raises(ArtifactError, match="does not contain a collection"):
         EmbeddedCollection(tmp_path)
     made = EmbeddedCollection.create(tmp_path / "shard", 16)
     with pytest.raises(ArtifactError, match="empty directory"):
         EmbeddedCollection.create(tmp_path / "shard", 16)
     made.close()
-    with pytest.raises(ArtifactError, match="fails"):
+    with pytest.raises(ArtifactError, match="can't be used"):
         made.count()
     with pytest.raises(ArtifactError, match="404"):
         ServerCollection(server.url, "missing")
     server.collections["other"] = {"layout": {"vectors": {"size": 3, "distance": "Dot"}}, "points": {}}
-    with pytest.raises(ArtifactError, match="named vector"):
+    with pytest.raises(ArtifactError, match="no vector with the name"):
         ServerCollection(server.url, "other")
 
 

@@ -66,7 +66,7 @@ def test_a_failed_build_keeps_the_old_file(path: Path, monkeypatch: pytest.Monke
 
 
 def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="no search file"):
+    with pytest.raises(ArtifactError, match="does not exist"):
         SqliteFile(tmp_path / "missing")
     (tmp_path / "text").write_text("not a database " * 100)
     with pytest.raises(ArtifactError, match="damaged"):
@@ -89,7 +89,7 @@ def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
         ("CREATE TABLE more (x)", "tables"),
         ("DROP TABLE words", "tables"),
         ("DELETE FROM chunks WHERE rowid = 2", "chunks are missing"),
-        ("PRAGMA user_version = 99", "schema 99"),
+        ("PRAGMA user_version = 99", "schema version 99"),
         ("DELETE FROM meta", "damaged"),
         ("UPDATE meta SET header = 'x'", "damaged"),
         ("INSERT INTO stems (rowid, breadcrumb, text) VALUES (9, 'x', 'y')", "full-text"),

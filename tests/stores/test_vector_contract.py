@@ -214,5 +214,5 @@ def test_an_array_of_another_shape_or_type_is_refused(tmp_path: Path) -> None:
     np.save(path, np.array([[{}]], dtype=object), allow_pickle=True)
     with pytest.raises(ArtifactError, match="cannot read"):
         load_vectors(path, 1, 1)
-    with pytest.raises(ArtifactError, match="3 ids but 2 vectors"):
+    with pytest.raises(ArtifactError, match="3 ids, but 2 vectors"):
         ExactVectors(["a", "b", "c"], random_rows(2, 3))

@@ -465,8 +465,8 @@ TAMPERINGS = (
     edited("a row deleted", on_rows(lambda rows: rows[1:]), says="is missing"),
     edited("a row repeated", on_rows(lambda rows: [*rows, rows[-1]]), says="occurs twice"),
     edited("a gain flipped", on_row(flip_gain), says="judgement"),
-    edited("a gold hit's lines moved", on_row(move_span), says="rows.jsonl: was changed"),
-    edited("a lost stage renamed", on_row(rename_lost), says="lost at 'rerank'"),
+    edited("a gold hit's lines moved", on_row(move_span), says="rows.jsonl: has changed"),
+    edited("a lost stage renamed", on_row(rename_lost), says="has the stage 'rerank' that lost"),
     edited(
         "a figure in report.md",
         substituted("report.md", r"\| \d+/\d+/\d+ \|", "| 19/1/0 |"),
@@ -488,17 +488,17 @@ TAMPERINGS = (
         says="html: line",
     ),
     edited("a plot", replaced("plots/differences.svg", "local", "LOCAL"), says="plots/differences.svg: line"),
-    edited("a time in timings.csv", on_timings(half_time), says="timings.csv: was changed"),
+    edited("a time in timings.csv", on_timings(half_time), says="timings.csv: has changed"),
     edited("the seed", on_record(lambda record: record.update(seed=43)), says="seed: is 43"),
     edited(
         "the gold's lines",
         replaced(QUESTIONS, '"answer_line_start":8', '"answer_line_start":7'),
-        says="questions.jsonl: was changed",
+        says="questions.jsonl: has changed",
     ),
     edited(
         "a slice in gold.jsonl",
         replaced("gold.jsonl", '"depth":1', '"depth":3'),
-        says="gold.jsonl: was changed",
+        says="gold.jsonl: has changed",
     ),
     edited("the hard set", lambda run: (run / "hard.jsonl").write_text("{}\n") and None, says="hard.jsonl"),
     edited("summary.csv deleted", lambda run: (run / "summary.csv").unlink(), says="summary.csv: is missing"),
@@ -517,27 +517,31 @@ TAMPERINGS = (
     edited(
         "the same, in report.html as well", stamped_and_inlined, says="plots/differences.svg", before=False
     ),
-    Tampering("names of two systems swapped in the rows", on_rows(swap_names), says="which 'local' does not"),
+    Tampering(
+        "names of two systems swapped in the rows", on_rows(swap_names), says="unlike the system 'local'"
+    ),
     Tampering(
         "a hit's id from another section",
         on_row(lambda row: wrong_hit(row).update(id=row["hits"][0]["node_id"] + "x@1")),
-        says="is not of its node",
+        says="does not match the node",
     ),
-    Tampering("a hit's node from another section", on_row(another_node), says="is not of its node"),
+    Tampering("a hit's node from another section", on_row(another_node), says="does not match the node"),
     Tampering(
-        "a hit's id and node from another section", on_row(another_id), says="other hits than its trace"
+        "a hit's id and node from another section", on_row(another_id), says="different hits than its trace"
     ),
-    Tampering("rising scores", on_row(rising), says="rising scores"),
-    Tampering("a hit twice", on_row(hit_twice), says="a hit twice"),
-    Tampering("more hits than top_k", on_rows(one_more_hit), says="holds 6 hits"),
-    Tampering("hits cut off", on_row(shorter_list), says="always finds 5"),
-    Tampering("gold ranks against the hits", on_row(other_gold_ranks), says="ranks the gold at 3"),
+    Tampering("rising scores", on_row(rising), says="scores that increase with the rank"),
+    Tampering("a hit twice", on_row(hit_twice), says="the same hit twice"),
+    Tampering("more hits than top_k", on_rows(one_more_hit), says="has 6 hits"),
+    Tampering("hits cut off", on_row(shorter_list), says="always finds at least 5"),
+    Tampering("gold ranks against the hits", on_row(other_gold_ranks), says="has the gold at"),
     Tampering("a row without hits that is ok", on_row(no_hits), says="has 0 hits"),
-    Tampering("every rank in the branches 1", on_row(all_first), says="two hits at one rank"),
+    Tampering("every rank in the branches 1", on_row(all_first), says="two hits with the same rank"),
     Tampering("timings of a question that was not drawn", on_timings(unasked), says="is missing"),
     Tampering("a total below its stages", on_timings(low_total), says="has stages of"),
     Tampering(
-        "compute that is not the total without the wait", on_timings(wait_in_compute), says="has a compute"
+        "compute that is not the total without the wait",
+        on_timings(wait_in_compute),
+        says="has a time for compute",
     ),
     Tampering("the slowest ten queries removed", on_timings(quick_ones), says="is missing"),
     Tampering(
@@ -545,12 +549,12 @@ TAMPERINGS = (
     ),
     Tampering("gold.jsonl deleted", lambda run: (run / "gold.jsonl").unlink(), says="gold.jsonl: is missing"),
     Tampering("counters of shared work emptied", on_record(no_counters), says="gold keys"),
-    Tampering("an LLM's calls removed", on_rows(without_calls), says="asks an LLM and holds no call"),
-    Tampering("top_k raised", on_record(higher_top_k), says="always finds 10"),
+    Tampering("an LLM's calls removed", on_rows(without_calls), says="does not have the LLM calls"),
+    Tampering("top_k raised", on_record(higher_top_k), says="always finds at least 10"),
     Tampering(
         "a parameter of the fusion changed",
         system("local", "fuse", "k", value=10),
-        says="does not follow from its ranks",
+        says="does not follow from the ranks",
     ),
     Tampering("the seed, in both places", on_record(other_seed), says="is missing"),
     Tampering("hits past the end of their file", on_rows(past_the_end), says="page-"),
@@ -564,20 +568,23 @@ TAMPERINGS = (
         "the corpus digest",
         on_record(lambda record: record.update(corpus_digest="0" * 64)),
         by=CORPUS,
-        says="its digest differs",
+        says="its digest is different",
     ),
     Tampering(
-        "every hit's characters halved", on_rows(halved("characters")), by=RERUN, says="is not such a passage"
+        "every hit's characters halved",
+        on_rows(halved("characters")),
+        by=RERUN,
+        says="another size in the index",
     ),
-    Tampering("every hit's tokens halved", on_rows(halved("tokens")), by=RERUN, says="is not such a passage"),
     Tampering(
-        "the winner's lists given to a class", on_rows(copied_list), by=RERUN, says="asked again: hit 1"
+        "every hit's tokens halved", on_rows(halved("tokens")), by=RERUN, says="another size in the index"
     ),
+    Tampering("the winner's lists given to a class", on_rows(copied_list), by=RERUN, says="rerun: hit 1"),
     Tampering(
         "a parameter of a branch changed",
         system("pageindex", "branches", 0, "tree", "beam", value=1),
         by=RERUN,
-        says="asked again",
+        says="rerun: ",
     ),
     Tampering("a question deleted", without_question, by=SEAL, says="the questions: sealed"),
     Tampering("a question made unanswerable", unanswerable, by=SEAL, says="the questions: sealed"),

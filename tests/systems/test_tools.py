@@ -220,7 +220,7 @@ def test_calibration_suggests_a_threshold_that_keeps_the_branch(opened: Opened) 
     assert found.best == tuple(sorted(distances))
     again = calibrate(distances, threshold=found.suggested)
     assert (again.losing, again.empties) == (0, False)
-    with pytest.raises(ValueError, match="needs queries"):
+    with pytest.raises(ValueError, match="at least one query"):
         calibrate([])
 
 

@@ -1,8 +1,8 @@
-"""The plots of a report: Vega-Lite specifications through Altair, drawn as SVG by vl-convert.
+"""The plots of a report, made as Vega-Lite specifications with Altair and drawn as SVG by vl-convert.
 
 1. Every plot is drawn twice, for wide and for narrow screens, so that text keeps its size.
-2. Each mark has its figure as text (``aria-label``): screen readers read it, and the page's script shows it
-   as a tooltip.
+2. Each mark has its figure as text (``aria-label``) for screen readers. The page's script shows this text as
+   a tooltip.
 3. Equal figures give equal bytes, so ``verify`` can draw a plot again and compare.
 """
 

@@ -1,4 +1,4 @@
-"""A forest plot: each difference from the baseline with its interval, over the band of the margin."""
+"""The forest plot of the differences from the baseline, with intervals and the margin delta."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from branchrank.report.plots.style import (
 )
 from branchrank.runs.words import confidence, gap, gap_between, is_share, margin, plural, score, verdict_words
 
-#: A verdict's short name, its mark and its colour; shape and colour carry the same information.
+#: The short name, mark and colour of each verdict, so that the plot is readable without colours.
 _LOOKS = {
     "better": ("better", "triangle-right", GOOD),
     "worse": ("worse", "triangle-left", BAD),
@@ -29,12 +29,12 @@ _LOOKS = {
     "too few questions to tell": ("too few questions", "circle", MUTED),
 }
 _ROW_PIXELS, _NARROW_ROW_PIXELS = 30, 46
-#: Extra row height on a narrow screen if a name is too long to fit beside its figures.
+#: The extra row height on narrow screens if a name is too long to fit beside its figures.
 _OWN_LINE_PIXELS = 16
 
 
 def differences(comparisons: Sequence[Comparison]) -> Plot:
-    """Every comparison of a run as one row, the largest difference first."""
+    """Plot every comparison of a run in one row, sorted by difference (largest first)."""
     ordered = sorted(comparisons, key=lambda each: (-each.difference, each.candidate, each.baseline))
     first = ordered[0]
     described = "; ".join(_words(each) for each in ordered)
@@ -51,12 +51,14 @@ def _caption(comparisons: Sequence[Comparison]) -> str:
     first = comparisons[0]
     baselines = list(dict.fromkeys(each.baseline for each in comparisons))
     against = baselines[0] if len(baselines) == 1 else "its baseline"
-    band = f" The band is the margin of {margin(first.delta, first.measure)}, too small to matter."
+    band = (
+        f" Differences in the grey band, up to {margin(first.delta, first.measure)}, are too small to matter."
+    )
     measure = first.measure.replace("_", " ")
     return (
         f"Difference from {against} in {measure} over {plural(first.n, 'question')}, with its "
-        f"{confidence(first)}: right of the line is "
-        f"better than {against}.{band if first.delta else ''}"
+        f"{confidence(first)}. Systems on the right of the line are better than "
+        f"{against}.{band if first.delta else ''}"
     )
 
 
@@ -137,7 +139,7 @@ def _chart(comparisons: Sequence[Comparison], frame: Frame) -> dict[str, Any]:
 
 
 def _texts(base: Any, y: Any, frame: Frame, width: int, *, own_line: bool) -> list[Any]:
-    """The figures and verdicts beside each row; on a narrow screen above the row, after its name."""
+    """Return layers with figures and verdicts beside each row, or above it on narrow screens."""
     import altair
 
     looks = {"aria": False, "fontSize": frame.font, "baseline": "middle"}
@@ -160,7 +162,7 @@ def _texts(base: Any, y: Any, frame: Frame, width: int, *, own_line: bool) -> li
 
 
 def _domain(rows: Sequence[dict[str, Any]], delta: float) -> list[float]:
-    """Return a domain that holds all intervals, zero and the margin, with a little space at both ends."""
+    """Return a domain that includes all intervals, zero and the margin, with some space at both ends."""
     low = min(-delta, *(row["low"] for row in rows))
     high = max(delta, *(row["high"] for row in rows))
     air = 0.05 * (high - low) or 1.0

@@ -1,6 +1,6 @@
-"""Drawing a plot as SVG with vl-convert, and comparing it with a drawing by another version.
+"""Drawing plots as SVG with vl-convert, and comparing drawings of different versions.
 
-Text and lines take the colour of the page around them, so that one drawing works on light and dark pages.
+Text and lines have the text colour of the page, so that the same drawing works on light and dark pages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from branchrank.report.plots.style import INK
 
 
 def draw(spec: dict[str, object]) -> str:
-    """Draw a specification as SVG whose text has the colour of the surrounding page."""
+    """Draw a specification as SVG, with text in the text colour of the page."""
     import vl_convert
 
     svg: str = vl_convert.vegalite_to_svg(spec)
@@ -22,7 +22,7 @@ def draw(spec: dict[str, object]) -> str:
 
 
 def drawings(plots: Iterable[Plot]) -> dict[str, str]:
-    """Every plot as SVG by the name of its file, each for wide and for narrow screens."""
+    """Draw every plot for wide and narrow screens, and return the SVG by file name."""
     return {
         name: draw(spec)
         for plot in plots
@@ -31,7 +31,7 @@ def drawings(plots: Iterable[Plot]) -> dict[str, str]:
 
 
 def _rounded(svg: str) -> str:
-    """Round coordinates to a hundredth of a pixel; smaller differences are not visible."""
+    """Round coordinates to a hundredth of a pixel."""
     return re.sub(r"(\d\.\d\d)\d+", r"\1", svg)
 
 
@@ -40,18 +40,18 @@ _STYLE = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#
 
 
 def drawn_by() -> str:
-    """Return the drawing packages with their versions: another version may draw slightly differently."""
+    """Return the versions of the drawing packages, since other versions can draw slightly differently."""
     return f"<!-- altair {version('altair')}, vl-convert {version('vl-convert-python')} -->"
 
 
 def standalone(svg: str) -> str:
-    """Return a drawing as a separate file, dark if the reader's system is set to dark."""
+    """Return a drawing as a separate file that uses the light or dark colours of the reader's system."""
     head, _, rest = svg.partition(">")
     return f"{head}>{_STYLE}{rest}\n{drawn_by()}\n"
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """Return the drawing in a :func:`standalone` file if another version drew it, else ``None``."""
+    """Return the drawing in a :func:`standalone` file of another version, or else ``None``."""
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):
         return None

@@ -1,4 +1,4 @@
-"""Quality against latency, with the frontier over quality, latency and cost."""
+"""The plot of quality against latency, with the frontier over quality, latency and cost."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from branchrank.runs.words import is_share, milliseconds, number, score
 
 #: Areas of the smallest and the largest point, in square pixels.
 _LEAST_AREA, _MOST_AREA = 70, 420
-#: A label at least this far from its point gets a line to it.
+#: The distance between label and point from which a line connects them.
 _FAR_PIXELS = 10
 
 
 def frontier(standings: Sequence[Standing], efficient: set[str], measure: str, unit: str) -> Plot:
-    """Plot quality against p95; a larger point has a higher LLM cost, a filled one is on the frontier."""
+    """Plot quality against p95, with larger points for higher LLM cost and filled points on the frontier."""
     described = "; ".join(_words(each, efficient, measure, unit) for each in standings)
     paid = any(each.cost for each in standings)
     return Plot(
         name="frontier",
         description=f"Quality against latency. {described}",
-        caption="Up and to the left is better. Filled: on the frontier, that is, no other system is at least "
-        "as good in quality, p95 and LLM cost together." + (f" Larger: more {unit}." if paid else ""),
+        caption="Up and to the left is better. Filled points are on the frontier: no other system is at "
+        "least as good in quality, p95 and LLM cost." + (f" Larger points have more {unit}." if paid else ""),
         spec=_chart(standings, efficient, (measure, unit), WIDE),
         narrow=_chart(standings, efficient, (measure, unit), NARROW),
     )
@@ -89,7 +89,7 @@ def _chart(
 
 
 def _ticks(fastest: float, slowest: float) -> list[float]:
-    """Return 1, 2 and 5 times each power of ten; over many powers, only the powers."""
+    """Return ticks at 1, 2 and 5 times the powers of ten, or fewer for a large range."""
     powers = range(int(log10(fastest)) - 2, int(log10(slowest)) + 2)
     steps: tuple[int, ...] = (1, 3) if log10(slowest / fastest) > 1.8 else (1, 2, 5)
     if log10(slowest / fastest) > 4:
@@ -102,7 +102,7 @@ def _ticks(fastest: float, slowest: float) -> list[float]:
 def _rows(
     standings: Sequence[Standing], efficient: set[str], units: tuple[str, str], frame: Frame
 ) -> tuple[list[dict[str, Any]], list[float], list[float]]:
-    """The points with their labels, and the domains of p95 and quality."""
+    """Return the points with their labels, and the domains of p95 and quality."""
     times = [max(0.01, each.p95_ms) for each in standings]
     qualities = [each.quality for each in standings]
     spread = max(4.0, max(times) / min(times))

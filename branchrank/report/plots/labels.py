@@ -1,4 +1,4 @@
-"""Label placement: no label covers another label or a point."""
+"""Placement of labels that don't cover other labels or points."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ _GAP = 4
 
 
 class Label(Record, frozen=True, kw_only=True):
-    """A label whose text starts (``side`` right of its point) or ends (left of it) at ``x``, centred on
-    ``y``, in pixels from the lower left corner of the plot."""
+    """The position of a label, in pixels from the lower left corner of the plot.
+
+    On the right side of its point, a label starts at ``x``; on the left side, it ends at ``x``. Its vertical
+    centre is ``y``.
+    """
 
     x: float
     y: float
@@ -44,9 +47,9 @@ def place_labels(
     radii: Sequence[float],
     frame: Frame,
 ) -> list[Label]:
-    """Place a label for each point, as near as there is room: beside it, else above or below.
+    """Place a label beside each point, or above or below it if there is no space.
 
-    Labels stay within the width of the frame's plot. Higher points are placed first.
+    Labels are inside the width of the plot. Labels of higher points are placed first.
     """
     taken = [
         _Box(left=x - r, right=x + r, low=y - r, high=y + r) for (x, y), r in zip(points, radii, strict=True)

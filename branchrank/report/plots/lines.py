@@ -1,4 +1,4 @@
-"""Line plots: risk against coverage, and quality over the values of a sweep."""
+"""The line plots of risk against coverage, and of quality over the values of a sweep."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def risks(curves: Curves) -> Plot:
     return Plot(
         name="risk",
         description=f"Risk against coverage. {described}",
-        caption="Share of wrong first hits among the answers given, when only the most confident are given.",
+        caption="Share of wrong first hits if only the most confident answers are given.",
         spec=_risk_chart(curves, WIDE),
         narrow=_risk_chart(curves, NARROW),
     )
@@ -52,13 +52,13 @@ def _risk_chart(curves: Curves, frame: Frame) -> dict[str, Any]:
         ),
         y=altair.Y(
             "risk:Q",
-            title="risk: share of them wrong",
+            title="risk: share of wrong answers",
             scale=altair.Scale(domain=[0, min(1.0, 1.08 * highest) or 1.0], nice=False),
             axis=altair.Axis(format=".0%", tickCount=5),
         ),
         color=_colour("predictor", names, frame),
     )
-    # Lines also differ in dashes: colours distinguish only a few lines, and not for all readers.
+    # Lines also have different dashes, since not all readers can distinguish the colours.
     line = base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=_dash("predictor", names))
     told = base.transform_filter(_told(rows)).mark_point(filled=True, size=36, opacity=1)
     chart = altair.layer(line, told.encode(description="words:N"))
@@ -66,7 +66,7 @@ def _risk_chart(curves: Curves, frame: Frame) -> dict[str, Any]:
 
 
 def _told(rows: Sequence[dict[str, Any]]) -> str:
-    """Return a filter for the labelled points: quarters of the coverage, and the last point of each curve."""
+    """Return a filter for the marked points, at quarters of the coverage and at the end of each curve."""
     last = {row["predictor"]: row["coverage"] for row in rows}
     for row in rows:
         row["told"] = row["coverage"] in (0.25, 0.5, 0.75, 1.0, last[row["predictor"]])
@@ -74,7 +74,7 @@ def _told(rows: Sequence[dict[str, Any]]) -> str:
 
 
 class Swept(Record, frozen=True, kw_only=True):
-    """One system of a sweep: its name, the values that it was given, and its score."""
+    """One system of a sweep, with its settings and its score."""
 
     name: str
     values: dict[str, str]
@@ -82,7 +82,7 @@ class Swept(Record, frozen=True, kw_only=True):
 
 
 def sweep(title: str, points: Sequence[Swept], axis: str, measure: str, number: int) -> Plot:
-    """Plot quality over one swept setting (``axis``), with a line for each combination of the others."""
+    """Plot quality over a setting (``axis``), with a line for each combination of the other settings."""
     described = "; ".join(f"{each.name} {interval(each.estimate, measure)}" for each in points)
     return Plot(
         name=f"sweep-{number}",

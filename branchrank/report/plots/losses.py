@@ -1,4 +1,4 @@
-"""The plot of lost gold: one bar of shares for each system."""
+"""The plot of lost gold, with one bar for each system."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Counts = Sequence[tuple[str, str, int]]
 
 
 def losses(counts: Counts) -> Plot:
-    """Plot each predictor's answers by the stage that lost the gold, as one bar of shares."""
+    """Plot the share of each predictor's answers by the stage that lost the gold."""
     described = "; ".join(f"{name} {outcome} {count}" for name, outcome, count in counts if count)
     return Plot(
         name="losses",
-        description=f"Where the gold was lost. {described}",
+        description=f"Stages that lost the gold. {described}",
         caption="Share of the answers by the stage that lost the gold.",
         spec=_chart(counts, WIDE),
         narrow=_chart(counts, NARROW),
@@ -86,7 +86,7 @@ def _chart(counts: Counts, frame: Frame) -> dict[str, Any]:
 
 
 def _name_axis(frame: Frame) -> Any:
-    """Names to the left of the bars; on a narrow screen above them."""
+    """Return the axis with names to the left of the bars, or above them on narrow screens."""
     import altair
 
     looks: dict[str, Any] = {"ticks": False, "domain": False, "labelFontSize": frame.font}

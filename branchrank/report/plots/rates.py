@@ -1,4 +1,4 @@
-"""Hit rates with their intervals, a panel for each measure."""
+"""The plot of hit rates with their intervals, with a panel for each measure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Estimates = Sequence[tuple[str, str, Estimate | None]]
 
 
 def rates(estimates: Estimates) -> Plot:
-    """Estimates by predictor and measure (or another name of a panel), in percent."""
+    """Plot estimates in percent, each with its predictor and panel."""
     described = "; ".join(
         f"{name} {panel.replace('_', ' ')} {interval(each, 'hit@')}" for name, panel, each in estimates
     )

@@ -1,4 +1,4 @@
-"""The style of all plots: sizes, colours readable on light and dark pages, shared configuration."""
+"""The style of all plots, with sizes, and colours for light and dark pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from branchrank.printable import safe
 if TYPE_CHECKING:
     from altair import TopLevelMixin
 
-#: A placeholder for the page's text colour, replaced after drawing, because Altair has no such colour.
+#: A placeholder that is replaced by the page's text colour after drawing.
 INK = "#010203"
 ACCENT = "#2f7fb8"
 MUTED = "#7c8490"
@@ -17,12 +17,12 @@ GOOD = "#23915f"
 BAD = "#d0503f"
 LINE_COLOURS = ["#2f7fb8", "#d9772f", "#23917f", "#d0503f", "#8d6cab", "#9d755d", "#a88717", "#7c8490"]
 LINE_DASHES = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [10, 3], [1, 3], [6, 2, 1, 2, 1, 2]]
-#: Upper estimate of a character's width as a share of the font size, so that labels fit the planned space.
+#: The assumed maximum width of a character, as a share of the font size.
 _CHARACTER_WIDTH = 0.6
 
 
 class Frame(NamedTuple):
-    """The dimensions of a drawing in pixels: its plot's width and height, its font, its longest label."""
+    """The dimensions of a drawing in pixels."""
 
     width: int
     height: int
@@ -31,17 +31,17 @@ class Frame(NamedTuple):
     label_pixels: int
 
     def text_pixels(self, text: str) -> float:
-        """The maximum width of a label; a longer one is cut."""
+        """Return the maximum width of a label (longer labels are cut)."""
         return min(self.label_pixels, _CHARACTER_WIDTH * self.font * len(text))
 
 
 WIDE = Frame(width=640, height=340, narrow=False, font=13, label_pixels=240)
-#: Fits a screen of 360 pixels including its axis, without shrinking the text.
+#: With its axis, this frame fits a screen of 360 pixels without smaller text.
 NARROW = Frame(width=270, height=300, narrow=True, font=12, label_pixels=120)
 
 
 def finished(chart: TopLevelMixin, frame: Frame) -> dict[str, Any]:
-    """Return the Vega-Lite specification of a chart, with the shared style and every text made printable."""
+    """Return the Vega-Lite specification of a chart with the shared style and printable text."""
     quiet = {"labelColor": INK, "titleColor": INK, "domainColor": MUTED, "tickColor": MUTED}
     fonts = {"labelFontSize": frame.font, "titleFontSize": frame.font, "titleFontWeight": "normal"}
     spec: dict[str, Any] = _printable(chart.to_dict())
@@ -57,7 +57,7 @@ def finished(chart: TopLevelMixin, frame: Frame) -> dict[str, Any]:
 
 
 def _printable(value: Any) -> Any:
-    """Make every text in a value printable: vl-convert ends the process at a control character."""
+    """Make every text in a value printable, since a control character makes vl-convert crash."""
     if isinstance(value, str):
         return safe(value)
     if isinstance(value, dict):

@@ -1,11 +1,11 @@
-"""``verify``: recompute every printed number of a run, and find contradictions within its files.
+"""The checks of ``branchrank verify``, which recompute all figures of a run and find contradictions.
 
 1. The digests in ``run.json`` are compared with the measured files, and with ``run.json`` itself.
-2. The record, the rows and the timings are compared with the plan, with each other, and with what each
-   system's record implies about its answers.
+2. The record, the rows and the timings are compared with the plan and with each other. The answers must be
+   possible for the system that gave them.
 3. Tables, reports and plots are recomputed and compared.
 4. If the corpus is available, gold, hits and quoted passages are compared with the documents.
-5. On request, some questions are asked again (:mod:`branchrank.report.verify.rerun`).
+5. With ``rerun``, some questions are answered again (:mod:`branchrank.report.verify.rerun`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Finding", "Rerun", "Verification", "verify_run"]
 
 
 class Verification(Record, frozen=True, kw_only=True):
-    """The findings, ``notes`` on what could not be compared, and the result of asking questions again."""
+    """The findings, ``notes`` on files that could not be compared, and the result of a rerun."""
 
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
@@ -55,16 +55,16 @@ def verify_run(
     notify: Notify = no_notice,
     progress: Progress = no_progress,
 ) -> Verification:
-    """Find everything in a run's directory that contradicts its rows, timings, questions, plan or documents.
+    """Check a run's directory for contradictions between its files, its plan and the documents.
 
-    ``rerun`` questions are asked again, with what ``named`` holds. ``corpus`` is the folder that was
-    searched, by default where the run says it was. ``seal`` is a copy of the plan's seal.
-    Raises :class:`RunError` when the directory does not hold a run, and what
-    :func:`~branchrank.bench.rerun.open_rerun` raises.
+    ``rerun`` is the number of questions to answer again, with the options in ``named``. ``corpus`` is the
+    folder of the corpus, by default the folder in the run's record. ``seal`` is a copy of the plan's seal.
+    Raises :class:`RunError` if the directory does not have a run, and the errors of
+    :func:`~branchrank.bench.rerun.open_rerun`.
     """
     record = read_run(directory)
     found = _verified(directory, record, rerun, corpus, seal, named, notify, progress)
-    # The checks of rows don't know in which file the run keeps them.
+    # The checks of rows use the name of the plain file.
     findings = [
         replace(each, file=record.rows_file) if each.file == names.ROWS else each for each in found.findings
     ]
@@ -100,7 +100,7 @@ def _verified(
     elif corpus is not None:
         findings.append(Finding(file=names.RUN_JSON, place="corpus_digest", message=reason))
     elif reason and passages is not None:
-        notes.append(f"{reason}; the passages in {names.REPORT_HTML} are not compared")
+        notes.append(f"{reason}, so the passages in {names.REPORT_HTML} were not compared")
     if seal is not None:
         findings += check_seal_copy(run, seal)
     done = None
@@ -111,10 +111,9 @@ def _verified(
 
 
 def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[str]]:
-    """Recompute the reports.
+    """Recompute the reports, and return the findings, the page's passages and notes.
 
-    Also returns the page's passages, and a note on every drawing that another version made and that looks the
-    same.
+    The notes are about plots that another version drew and that look the same.
     """
     report = report_content(run)
     drawn, notes = drawings(report.plots), []
@@ -127,9 +126,11 @@ def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[st
             findings += compare_lines(file, found, standalone(svg))
         elif same_to_the_eye(elsewhere, svg):
             drawn[name] = elsewhere
-            notes.append(f"{file} was drawn by another version and shows the same")
+            notes.append(f"{file} was drawn by another version, but looks the same")
         else:
-            message = "names another version that drew it, and shows something else than this one draws"
+            message = (
+                "was drawn by another version, and looks different from the plot that this version draws"
+            )
             findings.append(Finding(file=file, place="", message=message))
     text = read_text(run.directory / names.REPORT_MD)
     findings += compare_lines(names.REPORT_MD, text, markdown(report))

@@ -1,9 +1,10 @@
-"""Checks of a run against the corpus that it searched, if that is available.
+"""Checks of a run against its corpus, if the corpus is available.
 
-1. The corpus is at the given path, or where it was during the run; its digest shows whether it has changed.
-2. Gold and hits must be inside their documents, and quotes inside their gold's lines. The facts about the
-   gold are read again and compared.
-3. The passages in ``report.html`` must equal those of the documents.
+1. The corpus is in the given folder, or in the folder in the run's record. Its digest shows whether it has
+   changed.
+2. Gold and hits must be inside their documents, and quotes inside the gold's lines. The facts about the gold
+   are recomputed and compared.
+3. The passages in ``report.html`` must have the text of the documents.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from branchrank.safe_open import read_beneath
 
 
 class SearchedCorpus:
-    """The folder of the corpus that a run searched."""
+    """The corpus of a run."""
 
     def __init__(self, run: RunData, root: Path) -> None:
         self.run = run
@@ -42,7 +43,7 @@ class SearchedCorpus:
             return None
 
     def check(self, page: Passages | None) -> list[Finding]:
-        """Check gold, facts, hits and the passages of a report's page."""
+        """Check gold, facts, hits and the passages in ``report.html``."""
         findings = some(names.QUESTIONS, list(self._gold()))
         facts = gold_facts(self.run.asked, self.root)
         findings += some(
@@ -80,18 +81,18 @@ class SearchedCorpus:
                 )
 
     def _hits(self) -> Iterator[Finding]:
-        """Find hits past the end of their documents; hits of a user's class are not checked."""
+        """Find hits of systems that are outside their documents."""
         systems = {each.name for each in self.run.record.predictors if each.system is not None}
         for row in self.run.rows:
             for hit in row.hits if row.predictor in systems else ():
                 lines = self.lines(hit.source)
                 if lines is None:
-                    yield row_finding(
-                        row.key, f"holds a hit in {hit.source!r}, which the corpus does not have"
-                    )
+                    yield row_finding(row.key, f"has a hit in {hit.source!r}, which is not in the corpus")
                 elif hit.line_end > len(lines):
                     where = f"{hit.source}:{hit.line_start}-{hit.line_end}"
-                    yield row_finding(row.key, f"holds the hit {where} of {len(lines)} lines")
+                    yield row_finding(
+                        row.key, f"has the hit {where}, but the document has only {len(lines)} lines"
+                    )
 
     def _passages(self, page: Passages) -> Iterator[Finding]:
         read = gather_passages(self.run, self.root)
@@ -100,11 +101,13 @@ class SearchedCorpus:
             if kept != expected:
                 first = next((start for start, lines in kept if (start, lines) not in expected), 0)
                 place = f"the passage from line {first} of {source}" if first else f"passages of {source}"
-                yield Finding(file=names.REPORT_HTML, place=place, message="is not what the document says")
+                yield Finding(
+                    file=names.REPORT_HTML, place=place, message="is different from the text of the document"
+                )
 
 
 def searched_corpus(run: RunData, corpus: Path | None) -> tuple[SearchedCorpus | None, str]:
-    """Return the corpus at ``corpus`` (default: where the run found it), or ``None`` with the reason."""
+    """Return the corpus in the folder ``corpus`` or in the run's folder, or ``None`` with the reason."""
     record = run.record
     if corpus is None and not record.corpus:
         return None, ""
@@ -114,4 +117,4 @@ def searched_corpus(run: RunData, corpus: Path | None) -> tuple[SearchedCorpus |
         return SearchedCorpus(run, root), ""
     if not digest:
         return None, f"there are no documents in {root}"
-    return None, f"{root} is not the corpus that was searched: its digest differs"
+    return None, f"{root} is not the corpus that the run searched: its digest is different"

@@ -1,4 +1,4 @@
-"""Findings of a verification, and comparisons of two texts or tables."""
+"""The findings of a verification, and the comparison of texts and tables."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from branchrank.records import Record
 from branchrank.safe_open import read_beneath
 
-#: How many differences are listed for one file; the others are counted.
+#: The number of differences that are listed for one file; the others are counted.
 SHOWN = 5
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """Something wrong in ``file``, at ``place``."""
+    """A problem in ``file`` at ``place``."""
 
     file: str
     place: str
@@ -27,9 +27,10 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 def read_text(path: Path) -> str | None:
-    """Read a file's text, ``None`` if it is missing; invalid bytes become text that can't equal any.
+    """Read a file's text, or return ``None`` if the file is missing; invalid bytes are replaced.
 
-    A link, a pipe and a folder count as missing: a finding quotes lines, and a run may come from anybody.
+    A link, a pipe or a folder counts as missing. A run can come from another person, and a finding that
+    quotes a linked file could disclose its content.
     """
     try:
         return read_beneath(path.parent, path.name).decode("utf-8", errors="replace")
@@ -38,7 +39,7 @@ def read_text(path: Path) -> str | None:
 
 
 def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
-    """Report the row and column of every cell that differs."""
+    """Return a finding with the row and column of every cell that differs."""
     if found is None:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:
@@ -56,7 +57,9 @@ def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
                 message = f"is {their_cell!r}, should be {our_cell!r}"
                 findings.append(Finding(file=name, place=place, message=message))
     return some(name, findings) or [
-        Finding(file=name, place="", message="is not formatted as this version writes it")
+        Finding(
+            file=name, place="", message="has the same values, but not the format that this version writes"
+        )
     ]
 
 
@@ -66,13 +69,13 @@ def _other_columns(header: list[list[str]], ours: list[str]) -> str:
     extra = [column for column in theirs if column not in ours]
     parts = ([f"lacks {', '.join(lacks)}"] if lacks else []) + ([f"has {', '.join(extra)}"] if extra else [])
     return (
-        f"has other columns than this version writes ({'; '.join(parts) or 'in another order'}); if an older "
-        "version made the run, `branchrank report RUN` writes its tables and reports again from the rows"
+        f"has different columns than in this version ({'; '.join(parts) or 'in another order'}); if an older "
+        "version made the run, use `branchrank report RUN` to regenerate its tables and reports"
     )
 
 
 def compare_lines(name: str, found: str | None, expected: str) -> list[Finding]:
-    """Report the lines that differ, and the first difference in each."""
+    """Return a finding for each line that differs, with its first difference."""
     if found is None:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:
@@ -106,7 +109,7 @@ def _line_finding(name: str, number: int, their: str, our: str) -> Finding:
 
 
 def some(name: str, findings: Sequence[Finding]) -> list[Finding]:
-    """Return the first findings in a file, and the number of the others."""
+    """Return the first findings of a file, with a last finding that counts the others."""
     more = len(findings) - SHOWN
     if more <= 0:
         return list(findings)

@@ -1,10 +1,10 @@
 """Checks of ``run.json``, ``timings.csv`` and ``gold.jsonl`` against the plan in the run's record.
 
-1. Values that ``run.json`` holds twice must be equal, and its counts are recomputed.
+1. Values that are in ``run.json`` twice must be equal, and its counts are recomputed.
 2. The counts of shared work must add up to the number of answers.
-3. The latency pass must have asked exactly the questions that the seed draws, and a stage can't take longer
-   than its whole query.
-4. The facts about the gold must belong to the questions that have gold.
+3. The latency pass must have exactly the questions that are sampled with the seed, and a stage can't take
+   longer than its query.
+4. The facts about the gold must belong to the questions with gold.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from branchrank.runs.warnings import warnings_of
 from branchrank.spec import System
 from branchrank.systems.stages import timed_together
 
-#: Milliseconds by which rounded times may differ.
+#: The tolerance for rounded times, in milliseconds.
 _ROUNDING = 0.01
 _GOLD_KEYS = "gold keys"
 
 
 def check_record(run: RunData) -> list[Finding]:
-    """Check what ``run.json`` says about its plan and its rows."""
+    """Check the values in ``run.json`` about the plan and the rows."""
     record, settings = run.record, run.settings
     said = {
         "seed": (record.seed, settings.sample_seed),
@@ -38,7 +38,7 @@ def check_record(run: RunData) -> list[Finding]:
         "mode": (record.mode, settings.mode),
     }
     found = [
-        (place, f"is {value}, and the settings say {other}")
+        (place, f"is {value}, but the settings have {other}")
         for place, (value, other) in said.items()
         if value != other
     ]
@@ -53,7 +53,7 @@ def check_record(run: RunData) -> list[Finding]:
         if value != again
     ]
     if record.seal is not None and record.seal.digest != seal_of(record).digest:
-        found.append(("seal", "is not that of this run's plan"))
+        found.append(("seal", "does not match the plan of this run"))
     indexes = {index.name for index in record.indexes}
     for predictor in record.predictors:
         found += [(f"predictor {predictor.name!r}", text) for text in _predictor_faults(predictor, indexes)]
@@ -62,7 +62,7 @@ def check_record(run: RunData) -> list[Finding]:
 
 
 def check_seal_copy(run: RunData, path: Path) -> list[Finding]:
-    """Compare the run with a copy of a seal. Raises :class:`InputError` when the file is not a seal."""
+    """Compare the run with a copy of a seal; raises :class:`InputError` if the file is not a seal."""
     found = differences(read_seal(path), seal_of(run.record))
     return [Finding(file=names.RUN_JSON, place="seal", message=text) for text in found]
 
@@ -72,17 +72,17 @@ def _predictor_faults(predictor: PredictorRecord, indexes: set[str]) -> Iterator
     if system is None:
         return
     if system.name != predictor.name:
-        yield f"is the system {system.name!r}"
+        yield f"has a system with another name, {system.name!r}"
     if system.llm_label != predictor.llm:
-        yield f"names the LLM {predictor.llm!r}, its system {system.llm_label!r}"
+        yield f"has the LLM {predictor.llm!r}, but its system has {system.llm_label!r}"
     if predictor.index not in indexes:
         yield f"searches the index {predictor.index!r}, which the run does not have"
     if predictor.repeats > 1 and not system.asks_llm:
-        yield "is repeated, and asks no LLM"
+        yield "has repeats, but does not use an LLM"
 
 
 def _counter_faults(run: RunData) -> Iterator[str]:
-    """Check the counters: gold keys are looked up once per answer of a system, and found once per index."""
+    """Check the counters of gold keys, which are computed once per question and index, and then reused."""
     record = run.record
     index_of = {each.name: each.index for each in record.predictors if each.system is not None}
     answers = [row for row in run.rows if row.predictor in index_of and row.status == "ok"]
@@ -92,14 +92,14 @@ def _counter_faults(run: RunData) -> Iterator[str]:
     expected = (computed, len(answers) - computed)
     counted = (record.computed.get(_GOLD_KEYS, 0), record.reused.get(_GOLD_KEYS, 0))
     if counted != expected:
-        yield f"{_GOLD_KEYS} were computed and used again {counted} times, should be {expected}"
+        yield f"{_GOLD_KEYS} were computed and reused {counted} times, should be {expected}"
     for name in ("embed", *record.computed):
         if record.computed.get(name, 0) <= 0 < record.reused.get(name, 0):
-            yield f"{name} was used again and never computed"
+            yield f"{name} was reused, but never computed"
 
 
 def check_timings(run: RunData) -> list[Finding]:
-    """Check that ``timings.csv`` has every query of the latency pass, with possible times."""
+    """Check that ``timings.csv`` has every query of the latency pass, with plausible times."""
     timed = defaultdict(list)
     for timing in run.timed:
         timed[timing.predictor, timing.question_id, timing.phase].append(timing)
@@ -108,7 +108,7 @@ def check_timings(run: RunData) -> list[Finding]:
         Finding(file=names.TIMINGS_CSV, place=_place(*key), message=message)
         for keys, message in (
             (wanted - timed.keys(), "is missing"),
-            (timed.keys() - wanted, "was not asked for"),
+            (timed.keys() - wanted, "is not part of the plan"),
         )
         for key in sorted(keys)
     ]
@@ -122,7 +122,7 @@ def check_timings(run: RunData) -> list[Finding]:
 
 
 def _wanted(run: RunData) -> set[tuple[str, str, str]]:
-    """Return (predictor, question, phase) of every query that the latency pass times."""
+    """Return (predictor, question, phase) of every query in the latency pass."""
     size = min(run.settings.latency_sample, len(run.asked))
     if not size:
         return set()
@@ -140,14 +140,14 @@ def _place(predictor: str, question: str, phase: str) -> str:
 def _time_faults(timings: list[Timing], system: System | None) -> Iterator[str]:
     times: Mapping[str, float] = {timing.stage: timing.ms for timing in timings}
     if Counter(timing.stage for timing in timings).most_common(1)[0][1] > 1:
-        yield "has a stage twice"
+        yield "has the same stage twice"
     lacking = [stage for stage in (TOTAL, CPU, LLM_WAIT, COMPUTE) if stage not in times]
     if lacking:
-        yield f"has no {lacking[0]}"
+        yield f"does not have a time for {lacking[0]}"
         return
     total, wait = times[TOTAL], times[LLM_WAIT]
     if abs(times[COMPUTE] - max(0.0, total - wait)) > _ROUNDING:
-        yield f"has a {COMPUTE} that is not its {TOTAL} without the {LLM_WAIT}"
+        yield f"has a time for {COMPUTE} that is not its {TOTAL} minus the {LLM_WAIT}"
     if system is None:
         return
     apart = (TOTAL, CPU, LLM_WAIT, COMPUTE, "embed cpu")
@@ -158,10 +158,10 @@ def _time_faults(timings: list[Timing], system: System | None) -> Iterator[str]:
 
 
 def check_gold_facts(run: RunData) -> list[Finding]:
-    """Check that ``gold.jsonl`` is about the questions that have gold, where a corpus was searched."""
+    """Check that ``gold.jsonl`` has the questions with gold, if a corpus was searched."""
     about = [facts.question_id for facts in run.gold_facts]
     golden = [question.id for question in run.asked if question.gold]
     if about == (golden if run.record.corpus else []):
         return []
-    message = f"is about {len(about)} questions, {len(golden)} have gold"
+    message = f"has {len(about)} questions, but {len(golden)} questions of the run have gold"
     return [Finding(file=names.GOLD, place="", message=message)]

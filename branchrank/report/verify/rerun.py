@@ -1,7 +1,7 @@
-"""Asking some questions again, and looking up every hit of the run in its index.
+"""Answering some questions of a run again, and looking up every hit of the run in its index.
 
-Scores may differ by a ten-thousandth, as they do between processors; everything else must be the same. Times
-are not compared.
+Scores can differ by 0.0001, since they differ between processors. Everything else must be the same, except
+times, which are not compared.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ _TOLERANCE = 1e-4
 
 
 class Rerun(Record, frozen=True, kw_only=True):
-    """The result: how many questions and rows were asked again, how many rows are the same, and which
-    predictors were not asked again, with the reason."""
+    """The result of a rerun.
+
+    ``questions`` and ``rows`` count what was answered again, and ``identical`` the rows with the same answer.
+    ``left_out`` has the predictors that were not run again, each with the reason.
+    """
 
     questions: int
     rows: int
@@ -37,7 +40,7 @@ class Rerun(Record, frozen=True, kw_only=True):
     left_out: Mapping[str, str]
 
     def __str__(self) -> str:
-        lines = [f"{self.identical} of {self.rows} answers to {self.questions} questions are the same again"]
+        lines = [f"rerun: {self.identical} of {self.rows} answers to {self.questions} questions are the same"]
         lines += [f"not rerun: {name}: {reason}" for name, reason in self.left_out.items()]
         return "\n".join(lines)
 
@@ -45,7 +48,7 @@ class Rerun(Record, frozen=True, kw_only=True):
 def ask_again(
     run: RunData, count: int, named: Named, *, progress: Progress, notify: Notify
 ) -> tuple[Rerun, list[Finding]]:
-    """Ask ``count`` questions again. Raises what :func:`~branchrank.bench.rerun.open_rerun` raises."""
+    """Answer ``count`` questions again; raises the errors of :func:`~branchrank.bench.rerun.open_rerun`."""
     directory = run.directory
     with open_rerun(directory, run.record, count, named, progress=progress, notify=notify) as opened:
         again = _answers(run, opened, progress)
@@ -61,7 +64,7 @@ def ask_again(
 
 
 def _answers(run: RunData, opened: OpenRerun, progress: Progress) -> list[tuple[tuple[str, str, int], str]]:
-    """Yield each row that was asked again, and what differs in it."""
+    """Return the key of each row that was answered again, with a difference or ""."""
     rows = {row.key: row for row in run.rows}
     wanted = [
         (question, each, repeat)
@@ -79,32 +82,32 @@ def _answers(run: RunData, opened: OpenRerun, progress: Progress) -> list[tuple[
             row = answer(each.predictor, question, run.record.top_k, repeat, run.settings.trace_depth)
             text = next(_differences(kept, row), "")
         except LLMError as error:
-            text = f"asked again: {error.message}"
+            text = f"rerun: {error.message}"
         found.append((kept.key, text))
     progress("questions", len(wanted), len(wanted))
     return found
 
 
 def _differences(kept: Row, row: Row) -> Iterator[str]:
-    """Describe how an answer differs from its row, in the order of the hits."""
+    """Describe the differences between a stored row and a new row."""
     if kept.status != row.status:
-        yield f"asked again: {row.status}, was {kept.status}"
+        yield f"rerun: the status is {row.status}, was {kept.status}"
     for rank, (now, then) in enumerate(zip_longest(row.hits, kept.hits), start=1):
         if now is None or then is None or not _same_hit(now, then):
-            yield f"asked again: hit {rank} is {_shown(now)}, was {_shown(then)}"
+            yield f"rerun: hit {rank} is {_shown(now)}, was {_shown(then)}"
     for name in ("stages", "gold_ranks", "lost", "fallbacks"):
         if getattr(kept, name) != getattr(row, name):
-            yield f"asked again: {name} are {getattr(row, name)!r}, were {getattr(kept, name)!r}"
+            yield f"rerun: {name} are {getattr(row, name)!r}, were {getattr(kept, name)!r}"
     for now_stage, then_stage in zip_longest(row.trace, kept.trace):
         if now_stage is None or then_stage is None or not _same_stage(now_stage, then_stage):
             stage = (then_stage or now_stage).stage
-            yield f"asked again: the trace of {stage} is another"
+            yield f"rerun: the trace of {stage} is different"
     calls = [
         [(call.stage, call.outcome, call.prompt_tokens, call.completion_tokens) for call in each.calls]
         for each in (kept, row)
     ]
     if calls[0] != calls[1]:
-        yield f"asked again: {len(calls[1])} LLM calls, were {len(calls[0])}, or of other tokens"
+        yield f"rerun: {len(calls[1])} LLM calls instead of {len(calls[0])}, or with different tokens"
 
 
 def _same_hit(hit: RowHit, other: RowHit) -> bool:
@@ -139,7 +142,7 @@ def _shown(hit: RowHit | None) -> str:
 
 
 def _foreign_hits(run: RunData, indexes: Mapping[str, Index]) -> Iterator[Finding]:
-    """Find hits of systems that are not passages of their index."""
+    """Find hits of systems that are not passages in their index."""
     count = token_counter()
     index_of = {
         each.name: indexes[each.index]
@@ -170,4 +173,6 @@ def _foreign_hits(run: RunData, indexes: Mapping[str, Index]) -> Iterator[Findin
             found = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters)
             expected = known[key]
             if expected is None or expected[:5] != found or hit.tokens not in (None, expected[5]):
-                yield row_finding(row.key, f"{hit.id!r} is not such a passage in the index")
+                yield row_finding(
+                    row.key, f"{hit.id!r} has other lines, another node or another size in the index"
+                )

@@ -1,7 +1,6 @@
-"""Checks of the rows: complete under the plan, consistent, and judged as spans and gold imply.
+"""Checks that the rows are complete, consistent, and judged according to spans and gold.
 
-These checks hold for any predictor; those that need a system's own record are in
-:mod:`branchrank.report.verify.systems`.
+The module :mod:`branchrank.report.verify.systems` has more checks, for the rows of systems.
 """
 
 from __future__ import annotations
@@ -39,26 +38,26 @@ def check_rows(run: RunData) -> list[Finding]:
     }
     findings = some(names.ROWS, [row_finding(key, "is missing") for key in sorted(wanted - found.keys())])
     findings += [row_finding(key, "occurs twice") for key, count in found.items() if count > 1]
-    findings += [row_finding(key, "was not asked for") for key in found.keys() - wanted]
+    findings += [row_finding(key, "is not part of the plan") for key in found.keys() - wanted]
     questions = run.scores.questions
     filters = read_filters(record.filters)
     models = {predictor.name: predictor.llm for predictor in record.predictors}
     for row in rows:
         findings += [row_finding(row.key, text) for text in _row_faults(row, questions[row.question_id])]
         if len(row.hits) > record.top_k:
-            findings.append(row_finding(row.key, f"holds {len(row.hits)} hits, top_k is {record.top_k}"))
+            findings.append(row_finding(row.key, f"has {len(row.hits)} hits, but top_k is {record.top_k}"))
         outside = {hit.source for hit in row.hits if not all(each.admits(hit.source) for each in filters)}
         findings += [
-            row_finding(row.key, f"has a hit in {source!r}, which the filters do not admit")
+            row_finding(row.key, f"has a hit in {source!r}, which the filters exclude")
             for source in sorted(outside)
         ]
         if row.llm != models.get(row.predictor, row.llm):
-            findings.append(row_finding(row.key, f"names the LLM {row.llm!r}, the plan another"))
+            findings.append(row_finding(row.key, f"has the LLM {row.llm!r}, but the plan has another"))
     return findings
 
 
 def row_finding(key: RowKey, message: str) -> Finding:
-    """Return a finding in the row with this key."""
+    """Return a finding about the row with this key."""
     question, predictor, repeat = key
     place = f"question {question!r}, predictor {predictor!r}" + (f", repeat {repeat}" if repeat else "")
     return Finding(file=names.ROWS, place=place, message=message)
@@ -71,33 +70,33 @@ def _row_faults(row: Row, question: Question) -> Iterator[str]:
     if row.stages and question.answerable:
         lost = lost_at(row.stages, row.gold_ranks, found)
         if lost != lost_in(row):
-            yield f"lost at {row.lost or 'nothing'!r}, should be {lost or 'nothing'!r}"
+            yield f"has the stage {row.lost or 'none'!r} that lost the gold, should be {lost or 'none'!r}"
     elif row.lost:
-        yield f"lost at {row.lost!r}, but nothing could be lost"
+        yield f"has the stage {row.lost!r} that lost the gold, but no stage could lose it"
     if row.gold_ranks and not question.gold:
-        yield "ranks gold that its question doesn't have"
+        yield "has ranks of gold, but its question has no gold"
     if not row.gold_ranks.keys() <= set(row.stages):
-        yield "ranks the gold in stages that it doesn't have"
+        yield "has ranks of the gold in stages that are not in the row"
     for call in row.calls:
         if (call.question_id, call.predictor, call.repeat) != (row.question_id, row.predictor, row.repeat):
-            yield "holds an LLM call of another row"
+            yield "has an LLM call of another row"
         elif call.model != row.llm:
-            yield f"holds an LLM call of {call.model!r}, its LLM is {row.llm!r}"
+            yield f"has an LLM call of {call.model!r}, but its LLM is {row.llm!r}"
     if any(hit.line_end < hit.line_start for hit in row.hits):
-        yield "holds a hit that ends before it starts"
+        yield "has a hit that ends before it starts"
 
 
 def _status_faults(row: Row) -> Iterator[str]:
     if row.status == "ok" and row.error:
-        yield "is ok and has an error"
+        yield "has the status ok and an error"
     if row.status == "failed" and (not row.error or row.hits or row.stages or row.trace):
-        yield "failed, but has hits or stages, or gives no reason"
+        yield "has the status failed, but also hits or stages, or no error"
 
 
 def _judgement_faults(row: Row, question: Question) -> Iterator[str]:
-    """Find judgements that do not follow from spans.
+    """Find judgements that do not follow from the spans of the hits and the gold.
 
-    A credit by quote is accepted, since checking it needs the text.
+    A credit by quote is accepted, since the text is needed to check it.
     """
     pages, weak = gold_pages(question)
     covered: set[int] = set()

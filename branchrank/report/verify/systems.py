@@ -1,14 +1,13 @@
-"""Checks of systems' rows against what a system's record implies
-(:mod:`branchrank.systems.stages`).
+"""Checks that the rows of a system are possible for this system (:mod:`branchrank.systems.stages`).
 
-1. The stages must be those of the system, stored as deep as the settings say.
-2. A hit's id, node and lines must name one place, the same in every row; a hit appears once per row, and
-   scores never rise.
-3. Ranks in the branches must be possible, and a rank fusion's scores must follow from them.
+1. The row must have the stages of the system, with traces of the length in the settings.
+2. A hit's id, node and lines must be the same in every row. Each row has a hit only once, and scores don't
+   increase with the rank.
+3. Ranks in the branches must be possible, and the scores of a rank fusion must follow from the ranks.
 4. The gold's ranks must agree with the hits and with each other.
-5. Rows of a system with an LLM have LLM calls; other rows have none.
+5. Rows of a system with an LLM must have LLM calls, and other rows must not have any.
 
-None of this is implied for a class or an endpoint, so their rows are skipped.
+The rows of a class or an endpoint are not checked, since their stages are unknown.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from branchrank.systems.branches import branch_kind, label
 from branchrank.systems.stages import depth_of, fits, fused_score, last_ranking, least_calls, least_hits
 
 _PASSAGES = "passages"
-#: Rows store the scores of a trace with nine decimals, and distances and cosines in single precision.
+#: Tolerances, since traces have scores with nine decimals, and distances have single precision.
 _TRACED, _SINGLE = 1e-8, 1e-5
 
 
 def check_systems(run: RunData) -> list[Finding]:
-    """Check every answered row of a system against the system's record."""
+    """Check every successful row of a system."""
     findings: list[Finding] = []
     places: dict[tuple[str, str], tuple[object, ...]] = {}
     indexes = {index.name: index for index in run.record.indexes}
@@ -54,7 +53,7 @@ def check_systems(run: RunData) -> list[Finding]:
 
 
 def _is_known(system: System) -> bool:
-    """Return whether every branch kind is installed here; without it, its system can't be checked."""
+    """Return whether all branch kinds of the system are installed, which the checks need."""
     try:
         return all(branch_kind(branch.kind) for branch in system.branches) and bool(system.searched)
     except UsageError:
@@ -62,11 +61,11 @@ def _is_known(system: System) -> bool:
 
 
 def _moved(row: Row, index: str, places: dict[tuple[str, str], tuple[object, ...]]) -> Iterator[str]:
-    """Find hits that have another place in another row of the same index."""
+    """Find hits with different lines in another row of the same index."""
     for hit in row.hits:
         place = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters, hit.tokens)
         if places.setdefault((index, hit.id), place) != place:
-            yield f"{hit.id!r} is another passage here than in another row"
+            yield f"{hit.id!r} is a different passage in another row"
 
 
 class _Checks:
@@ -86,9 +85,9 @@ class _Checks:
         self.grows = system.passages.lines > 0
 
     def faults(self, row: Row) -> Iterator[str]:
-        """Find everything in an answered row that contradicts the system's record."""
+        """Find everything in a successful row that is not possible for the system."""
         if not fits(self.system, row.stages):
-            yield f"went through {', '.join(row.stages) or 'no stage'}, which {self.system.name!r} does not"
+            yield f"has the stages {', '.join(row.stages) or 'none'}, unlike the system {self.system.name!r}"
             return
         question = self.questions[row.question_id]
         yield from self._count_faults(row, question)
@@ -104,42 +103,42 @@ class _Checks:
         chunks = max(0, self.index.chunks - excluded) if self.index is not None else 0
         least = 0 if self.filtered else least_hits(self.system, self.top_k, chunks)
         if len(row.hits) < least:
-            yield f"has {len(row.hits)} hits, the system always finds {least}"
+            yield f"has {len(row.hits)} hits, but the system always finds at least {least}"
         ids = [hit.id for hit in row.hits]
         if len(set(ids)) < len(ids):
-            yield "holds a hit twice"
+            yield "has the same hit twice"
         if any(after.score > before.score for before, after in zip(row.hits, row.hits[1:], strict=False)):
-            yield "has rising scores"
+            yield "has scores that increase with the rank"
 
     def _hit_faults(self, hit: RowHit) -> Iterator[str]:
         if self.system.unit == "span":
             if hit.id != f"{hit.source}:{hit.line_start}-{hit.line_end}":
-                yield f"its id {hit.id!r} is not its lines"
+                yield f"the id {hit.id!r} does not match the lines"
         elif self.index is not None and not self.index.own_files:
             node, _, ordinal = hit.id.rpartition("@") if hit.id != hit.node_id else (hit.id, "", "1")
             if node != hit.node_id or not ordinal.isdecimal():
-                yield f"its id {hit.id!r} is not of its node {hit.node_id!r}"
+                yield f"the id {hit.id!r} does not match the node {hit.node_id!r}"
             elif node != hit.source and not node.startswith(f"{hit.source}#"):
-                yield f"its node {node!r} is not in {hit.source}"
+                yield f"the node {node!r} is not in {hit.source}"
         score = fused_score(self.system, hit.branches)
         if score is not None and not isclose(score, hit.score, rel_tol=1e-9, abs_tol=1e-12):
-            yield f"its score {hit.score:.9g} does not follow from its ranks in the branches"
+            yield f"the score {hit.score:.9g} does not follow from the ranks in the branches"
         if not hit.branches and not self.expands:
             yield "no branch found it"
         for name, placed in hit.branches.items():
             branch = self.branches.get(name)
             if branch is None:
-                yield f"is placed by {name!r}, which is no branch"
+                yield f"has a rank in {name!r}, which is not a branch of the system"
                 continue
             limit = depth_of(branch, self.top_k)
             if branch.expand is None and limit is not None and placed.rank > limit:
-                yield f"is at rank {placed.rank} of {name}, which gives {limit}"
+                yield f"has rank {placed.rank} in {name}, which returns at most {limit} hits"
             measured = branch.fused_unit == "chunk" and branch_kind(branch.kind).ranks_by == "vectors"
             if measured and (
                 hit.distance is None
                 or not isclose(hit.distance, squared_distance(placed.score), abs_tol=_SINGLE)
             ):
-                yield f"its distance is not that of its score in {name}"
+                yield f"the distance does not match the score in {name}"
 
     def _branch_faults(self, row: Row) -> Iterator[str]:
         placed = defaultdict(list)
@@ -150,31 +149,31 @@ class _Checks:
             placements.sort()
             pairs = list(pairwise(placements))
             if not self.expands and any(before[0] == after[0] for before, after in pairs):
-                yield f"has two hits at one rank of {name}"
+                yield f"has two hits with the same rank in {name}"
             elif any(after[1] > before[1] for before, after in pairs):
                 yield f"has ranks in {name} that contradict its scores"
 
     def _gold_faults(self, row: Row) -> Iterator[str]:
         ranks, kept = row.gold_ranks, len(row.hits)
         first = next((rank for rank, hit in enumerate(row.hits, start=1) if hit.gold is not None), None)
-        # The text added when a hit was grown may hold the gold, even if the ranked chunk does not.
+        # The gold can be in lines added to a hit, even if it is not in the ranked chunk.
         if self.system.unit != "span" and not self.grows and ranks.get(_PASSAGES) != first:
-            yield f"ranks the gold at {ranks.get(_PASSAGES)} of its passages, its hits at {first}"
+            yield f"has the gold at rank {ranks.get(_PASSAGES)} of the passages, but at {first} of the hits"
         cap = self.system.fuse.cap
         if cap:
             fused = ranks.get("fusion")
             if ranks.get("cap") != (fused if fused is not None and fused <= cap else None):
-                yield "ranks the gold in the cap otherwise than in the fusion"
+                yield "has different ranks of the gold in cap and fusion"
         if self.system.unit == "chunk" and not self.grows:
             last = ranks.get(last_ranking(self.system))
             if (last if last is not None and last <= kept else None) != first:
-                yield f"ranks the gold at {last} of {last_ranking(self.system)}, its hits at {first}"
+                yield f"has the gold at {last} of {last_ranking(self.system)}, but at {first} of the hits"
         for name, branch in self.branches.items():
             rank, limit = ranks.get(name), depth_of(branch, self.top_k)
             if rank is not None and limit is not None and rank > limit:
-                yield f"ranks the gold at {rank} of {name}, which gives {limit}"
+                yield f"has the gold at rank {rank} of {name}, which returns at most {limit} hits"
             if rank is not None and branch.expand is None and "fusion" not in ranks:
-                yield f"ranks the gold in {name} and not in the fusion"
+                yield f"has a rank of the gold in {name}, but not in the fusion"
             if branch.fused_unit != "chunk":
                 continue
             if self.grows:
@@ -183,30 +182,30 @@ class _Checks:
                 hit.branches[name].rank for hit in row.hits if hit.gold is not None and name in hit.branches
             ]
             if golden and (rank is None or rank > min(golden)):
-                yield f"ranks the gold at {rank} of {name}, a hit at {min(golden)}"
+                yield f"has the gold at rank {rank} of {name}, but a hit with gold at {min(golden)}"
 
     def _trace_faults(self, row: Row) -> Iterator[str]:
         if not self.trace_depth:
             if row.trace:
-                yield "holds a trace, which the settings leave out"
+                yield "has a trace, but the settings have no trace"
             return
         if tuple(dict.fromkeys(stage.stage for stage in row.trace)) != row.stages:
-            yield "has a trace of other stages than it names"
+            yield "has a trace of other stages than in its list of stages"
             return
         lists = {stage.stage: stage for stage in row.trace}
         for stage in row.trace:
             if len(stage.keys) != len(stage.scores) or len(stage.keys) > self.trace_depth:
-                yield f"has a trace of {stage.stage} of another length than the settings say"
+                yield f"has a trace of {stage.stage} with another length than in the settings"
             if len(set(stage.keys)) < len(stage.keys):
-                yield f"has an entry twice in its trace of {stage.stage}"
+                yield f"has the same entry twice in its trace of {stage.stage}"
             if _rises(stage.scores):
-                yield f"has rising scores in its trace of {stage.stage}"
+                yield f"has scores that increase with the rank in its trace of {stage.stage}"
         shown = [(hit.id, hit.score) for hit in row.hits[: self.trace_depth]]
         as_ranked = self.system.unit != "node" and not self.grows
         for name in (_PASSAGES, last_ranking(self.system)) if as_ranked else (_PASSAGES,):
             listed = list(zip(lists[name].keys, lists[name].scores, strict=False))[: len(shown)]
             if not _same(shown, listed):
-                yield f"has other hits than its trace of {name}"
+                yield f"has different hits than its trace of {name}"
         for name, branch in self.branches.items():
             if not as_ranked or branch.fused_unit != self.system.unit:
                 continue
@@ -214,15 +213,15 @@ class _Checks:
             for hit in row.hits:
                 placed = hit.branches.get(name)
                 if placed is not None and placed.rank <= len(keys) and keys[placed.rank - 1] != hit.id:
-                    yield f"has {hit.id!r} at another rank than its trace of {name}"
+                    yield f"has {hit.id!r} at a different rank than its trace of {name}"
 
     def _call_faults(self, row: Row) -> Iterator[str]:
         if row.calls and not self.system.asks_llm:
-            yield "holds LLM calls, and its system asks none"
+            yield "has LLM calls, but its system does not use an LLM"
         if len(row.calls) < least_calls(self.system, len(row.hits)):
-            yield "asks an LLM and holds no call"
+            yield "does not have the LLM calls that its system makes"
         if row.fallbacks and not self.system.asks_llm:
-            yield "names a fallback, and its system asks no LLM"
+            yield "has a fallback, but its system does not use an LLM"
 
 
 def _rises(scores: Sequence[float]) -> bool:

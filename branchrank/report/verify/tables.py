@@ -1,7 +1,7 @@
-"""Checks of a run's files: their digests, and the tables recomputed from them.
+"""Checks of a run's digests, and of the tables that are computed from its files.
 
-A digest finds damage and careless edits, not someone who rewrites the digests too; such a change must still
-agree with everything that is computed from it (:mod:`branchrank.report.verify.rows`,
+Digests detect damage and accidental edits, but not a person who changes the digests too. Such a change must
+also agree with all checks of the content (:mod:`branchrank.report.verify.rows`,
 :mod:`branchrank.report.verify.systems`, :mod:`branchrank.report.verify.record`).
 """
 
@@ -22,32 +22,44 @@ from branchrank.runs.tables import calls_csv, comparisons_csv, questions_csv, su
 
 
 def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
-    """Compare the files that were measured, and ``run.json``, with their digests."""
+    """Compare the files with measurements, and ``run.json``, with their digests."""
     if not run.digests:
-        return [Finding(file=names.RUN_JSON, place="digests", message="holds none: the run is not finished")]
+        return [
+            Finding(
+                file=names.RUN_JSON, place="digests", message="are missing, since the run is not finished"
+            )
+        ]
     findings = []
     if names.own_digest((directory / names.RUN_JSON).read_bytes()) != run.digests.get(names.RUN_JSON):
         findings.append(
-            Finding(file=names.RUN_JSON, place="", message="was changed: its digest of itself differs")
+            Finding(
+                file=names.RUN_JSON,
+                place="",
+                message="has changed since the run: its own digest is different",
+            )
         )
     for name in run.truth:
         path, digest = directory / name, run.digests.get(name)
         if not path.exists():
             findings.append(Finding(file=name, place="", message="is missing"))
         elif digest is None:
-            findings.append(Finding(file=name, place="", message="is not in the digests of run.json"))
+            findings.append(Finding(file=name, place="", message="has no digest in run.json"))
         elif digest_file(path) != digest:
-            findings.append(Finding(file=name, place="", message="was changed: its digest differs"))
+            findings.append(
+                Finding(file=name, place="", message="has changed since the run: its digest is different")
+            )
     return findings
 
 
 def check_other_rows(directory: Path, run: RunRecord) -> list[Finding]:
-    """Report a file of rows in the format that the run does not have."""
+    """Report a file with rows in the format that the run does not use."""
     [other] = {names.ROWS, names.COMPACT_ROWS} - {run.rows_file}
     if not (directory / other).exists():
         return []
     return [
-        Finding(file=other, place="", message=f"does not belong to the run: its rows are in {run.rows_file}")
+        Finding(
+            file=other, place="", message=f"does not belong to the run, whose rows are in {run.rows_file}"
+        )
     ]
 
 

@@ -1,6 +1,6 @@
-"""The terminal UI: its search modes, its layout, and the view of a source file.
+"""The terminal UI.
 
-Importing this package raises :class:`MissingDependencyError` when Textual is not installed.
+Importing this package raises :class:`MissingDependencyError` if Textual is not installed.
 """
 
 from branchrank.errors import MissingDependencyError

@@ -1,7 +1,7 @@
-"""The terminal UI: query and keyword boxes, search modes, results, the source file and a log.
+"""The app of the terminal UI, with boxes for query and keywords, results, the source file and a log.
 
-1. A search runs in a thread. A newer query replaces it.
-2. Every search writes to the log: characters, distinct files or chunks, what was left out, and its time.
+1. A search runs in a thread. A newer query replaces a running search.
+2. Every search writes a line to the log with the number of characters, files or chunks, and its time.
 3. Text from documents is made printable and is never interpreted as markup.
 """
 
@@ -34,7 +34,7 @@ QUERY_CHARACTERS = 10_240
 
 
 class Heard(Message):
-    """The status of a finished search, sent from its thread."""
+    """A message with the status of a finished search, sent from the thread of the search."""
 
     def __init__(self, status: SearchStatus) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Choice(Record, frozen=True, kw_only=True):
 
 
 class SearchApp(App[Choice]):
-    """Search one workspace; with ``choosing``, F4 ends the app and returns the highlighted result."""
+    """Searches one workspace. With ``choosing``, F4 ends the app and returns the highlighted result."""
 
     ENABLE_COMMAND_PALETTE = False
     TITLE = "BranchRank"
@@ -86,7 +86,7 @@ class SearchApp(App[Choice]):
     def __init__(
         self, searches: Searches, *, mode: str = "", query: str = "", choosing: bool = False
     ) -> None:
-        """Without ``mode`` the app starts in the best mode."""
+        """Make the app. If ``mode`` is empty, it starts in the best available mode."""
         super().__init__()
         self._choosing = choosing
         self._asked = ""
@@ -96,10 +96,10 @@ class SearchApp(App[Choice]):
         self._results: Sequence[Found] = ()
 
     def compose(self) -> ComposeResult:
-        """The widgets, from top to bottom."""
+        """Yield the widgets, from top to bottom."""
         yield Static(f"BranchRank   {safe(self._searches.title)}", id="title", markup=False)
         query = Input(self._first_query, id="query", max_length=QUERY_CHARACTERS)
-        query.placeholder = "Ask a question, or give identifiers and quoted words; Enter searches"
+        query.placeholder = "Type a question, identifiers or quoted words, and press Enter"
         query.border_title = "Query"
         keywords = Input(id="keywords", max_length=QUERY_CHARACTERS)
         keywords.placeholder = "Exact words for grep"
@@ -124,32 +124,32 @@ class SearchApp(App[Choice]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Subscribe to the search status; run the initial query, if one was given."""
+        """Subscribe to the status of searches, and run the first query, if one was given."""
         self._searches.listen(self._tell)
         self.query_one("#query", Input).focus()
         if self._first_query:
             self._search()
 
     def action_next_mode(self) -> None:
-        """Go to the next mode."""
+        """Switch to the next mode."""
         self.query_one(Tabs).action_next_tab()
 
     def action_to_query(self) -> None:
-        """Go to the query box, its text selected."""
+        """Move the focus to the query box and select its text."""
         query = self.query_one("#query", Input)
         query.focus()
         query.select_all()
 
     def action_to_source(self) -> None:
-        """Go to the source."""
+        """Move the focus to the source file."""
         self.query_one(SourceView).focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer F4 only when a result is to be chosen."""
+        """Enable F4 only if the app was started to choose a result."""
         return self._choosing if action == "choose" else super().check_action(action, parameters)
 
     def action_choose(self) -> None:
-        """End with the highlighted result."""
+        """End the app and return the highlighted result."""
         number = self.query_one("#results", OptionList).highlighted
         if number is not None and number < len(self._results):
             self.exit(Choice(query=self._asked, hit=self._results[number].hit))
@@ -241,7 +241,7 @@ class SearchApp(App[Choice]):
 
 
 def _shown(rank: int, found: Found) -> Content:
-    """A result in the list: its location, why it was found, and a few of its lines."""
+    """Format a result for the list, with its location, its ranks and a few of its lines."""
     hit = found.hit
     parts: list[Content | str | tuple[str, str]] = [
         (f"{rank:>2} ", "dim"),

@@ -1,4 +1,4 @@
-"""The search modes of the terminal UI: the search tools and the available predictors. No terminal code."""
+"""The search modes of the terminal UI, which are the search tools and the available predictors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN_LINES = 3
 
 
 class Mode(Record, frozen=True, kw_only=True):
-    """A way to search; ``search`` turns a query (and exact keywords) into an answer, best first."""
+    """A search mode. ``search`` is a function from a query and exact keywords to results, best first."""
 
     name: str
     label: str
@@ -23,14 +23,14 @@ class Mode(Record, frozen=True, kw_only=True):
 
 
 class SourceText(Record, frozen=True, kw_only=True):
-    """A file's lines, or why it can't be read."""
+    """The lines of a file, or the reason why the file can't be read."""
 
     lines: tuple[str, ...]
     fault: str = ""
 
 
 class Searches:
-    """All modes over one workspace. Searches run one at a time, so that nothing is opened twice."""
+    """All search modes of one workspace. Searches run one at a time, so that nothing is opened twice."""
 
     def __init__(self, service: Service) -> None:
         self._workspace = service.workspace
@@ -56,10 +56,10 @@ class Searches:
 
     @property
     def best(self) -> str:
-        """The best available mode, in which the app starts.
+        """The name of the best available mode, in which the app starts.
 
-        That is late-interaction if the index keeps token vectors (without them each query computes those of
-        its candidates), hybrid if its LLM is configured, else local, else the last mode.
+        The best mode is late-interaction if the index has token vectors, or else hybrid if its LLM is
+        configured, or else local, or else the last mode. (Without token vectors, late-interaction is slow.)
         """
         wanted = ["predictor-local"]
         if self._workspace.system("hybrid").asks_llm:
@@ -70,21 +70,21 @@ class Searches:
         return next((name for name in wanted if name in names), names[-1])
 
     def mode(self, name: str) -> Mode:
-        """The mode of this name."""
+        """Return the mode with this name."""
         (chosen,) = (entry for entry in self.modes if entry.name == name)
         return chosen
 
     def listen(self, listener: Listener) -> None:
-        """Tell ``listener`` of every search from now on."""
+        """Call ``listener`` with the status of every later search."""
         self._tools.listen(listener)
 
     def search(self, mode: str, query: str, keywords: str = "") -> Sequence[Found]:
-        """The results of a query in a mode; ``keywords`` are for modes that take them."""
+        """Return the results of a query in a mode; modes without keywords ignore ``keywords``."""
         with self._lock:
             return self.mode(mode).search(query, keywords).results
 
     def source(self, hit: Hit) -> SourceText:
-        """The file that contains a hit."""
+        """Return the text of the file that contains a hit."""
         try:
             text = self._tools.file_text(hit.source)
         except FileRefused as refusal:
@@ -93,13 +93,13 @@ class Searches:
 
 
 def why(found: Found) -> str:
-    """A result's rank in each branch, and its score."""
+    """Describe a result's rank in each branch, its score and its distance."""
     distance = [] if found.hit.distance is None else [f"distance {found.hit.distance:.3f}"]
     return "  ".join([*found.hit.reasons, f"score {found.hit.score:.4f}", *distance])
 
 
 def preview(found: Found) -> list[tuple[int | None, str]]:
-    """A few lines of a result: the matched ones with their numbers, else its first lines."""
+    """Return a few lines of a result, which are its matched lines with numbers, or else its first lines."""
     matched = found.hit.matched
     if matched:
         lines = found.lines.split("\n")

@@ -1,4 +1,4 @@
-"""A view of a source file with line numbers, the result's lines highlighted and its matched lines marked.
+"""A view of a source file with line numbers, in which the lines of the result are highlighted.
 
 Only the visible lines are rendered, so that a file of any length opens immediately. The line numbers stay in
 place when the text is scrolled horizontally.
@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from branchrank.printable import safe
 
-#: Lines shown before a result's first line; fewer if its first match would be below the middle.
+#: The number of lines shown before a result; fewer if its first match would be below the middle.
 LEAD = 3
 TAB = 4
 
@@ -64,7 +64,7 @@ class SourceView(ScrollView, can_focus=True):
         return len(str(len(self._lines))) + 5
 
     def render_line(self, y: int) -> Strip:
-        """The line at row ``y`` of the visible part."""
+        """Return the line at row ``y`` of the visible part."""
         across, down = self.scroll_offset
         number = down + y + 1
         width = self.size.width
