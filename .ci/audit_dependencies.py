@@ -4,8 +4,8 @@
     curl -LO https://osv-vulnerabilities.storage.googleapis.com/PyPI/all.zip
     python .ci/audit_dependencies.py --advisories all.zip
 
-The file is OSV's: a zip of JSON records, or one record, or a list of records. The exit code is 1 if a pinned
-version is affected and no ``--ignore ID`` names it, and 2 if the file can't be read.
+The file comes from OSV and is a zip of JSON records, one record, or a list of records. The exit code is 1 if
+a record affects a pinned version and is not in ``--ignore ID``, and 2 if the file can't be read.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ ROOT = Path(__file__).parents[1]
 
 
 def pinned(path: Path) -> dict[str, str]:
-    """Package -> version, of lines ``name==version``; names in the normalised form of PyPI."""
+    """Return the version of each package in lines such as ``name==version``, with PyPI's normalised names."""
     lines = path.read_text(encoding="utf-8").splitlines()
     pairs = (re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line) for line in lines)
     return {normalised(pair[1]): pair[2] for pair in pairs if pair}
 
 
 def normalised(name: str) -> str:
-    """A package's name as PyPI compares it."""
+    """Return a package's name in PyPI's normalised form."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
-    """The OSV records of a zip or a JSON file."""
+    """Yield the OSV records of a zip or a JSON file."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
@@ -49,7 +49,7 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def affects(affected: dict[str, Any], version: str) -> bool:
-    """Whether an ``affected`` entry of an OSV record covers a version."""
+    """Whether an ``affected`` entry of an OSV record includes a version."""
     if version in affected.get("versions", ()):
         return True
     return any(
@@ -60,7 +60,7 @@ def affects(affected: dict[str, Any], version: str) -> bool:
 
 
 def _within(events: list[dict[str, str]], version: Version) -> bool:
-    """Whether a version lies between an ``introduced`` and the event that ends it. Events are in order."""
+    """Whether a version is between an ``introduced`` event and the event that ends its range."""
     inside = False
     for event in events:
         try:
@@ -70,12 +70,12 @@ def _within(events: list[dict[str, str]], version: Version) -> bool:
             if fixed or ("last_affected" in event and version > Version(event["last_affected"])):
                 inside = False
         except InvalidVersion:
-            return True  # not comparable: somebody has to look at it
+            return True  # the versions can't be compared, so a person must check the record
     return inside
 
 
 def findings(path: Path, pins: dict[str, str]) -> list[tuple[str, str, str, str]]:
-    """Package, version, id and summary of every record that covers a pinned version."""
+    """Return package, version, id and summary of every record that affects a pinned version."""
     found = []
     for record in records(path):
         if record.get("withdrawn"):
@@ -89,19 +89,20 @@ def findings(path: Path, pins: dict[str, str]) -> list[tuple[str, str, str, str]
 
 
 def main() -> int:
-    """Read the flags, print what is affected, and return the exit code."""
+    """Print the records that affect a pinned version, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--advisories", type=Path, required=True, metavar="FILE", help="OSV's zip or JSON")
     parser.add_argument("--constraints", type=Path, default=ROOT / "constraints.txt", metavar="FILE")
     parser.add_argument(
-        "--ignore", nargs="*", default=[], metavar="ID", help="records that do not apply here"
+        "--ignore", nargs="*", default=[], metavar="ID", help="ids of records that do not apply to BranchRank"
     )
     flags = parser.parse_args()
     try:
         pins = pinned(flags.constraints)
         found = [each for each in findings(flags.advisories, pins) if each[2] not in flags.ignore]
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        print(f"error: cannot read the advisories: {error!r}", file=sys.stderr)
+        print(f"error: cannot read the advisories in {flags.advisories}: {error!r}", file=sys.stderr)
+        print("fix: download OSV's all.zip again", file=sys.stderr)
         return 2
     for name, version, identifier, summary in found:
         print(f"{name} {version}: {identifier}: {summary}")

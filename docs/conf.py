@@ -13,10 +13,10 @@ html_theme = "furo"
 html_title = f"BranchRank {version}"
 html_show_sourcelink = False
 
-# Links such as [Ties](systems.md#ties) work here, on a code host, and in an editor.
+# With heading anchors, links such as [Ties](systems.md#ties) work in the site and on a code host.
 myst_heading_anchors = 4
 
-# The classes of the public API are defined in other modules than the one that a user imports them from.
+# Users import the public classes from `branchrank`, not from the modules that define them.
 add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

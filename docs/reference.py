@@ -112,7 +112,7 @@ def _options(command: click.Command) -> list[click.Option]:
 
 
 def _sets_a_setting(option: click.Option) -> bool:
-    """Whether the option was made from a settings record. Such options pass no value to the command."""
+    """Whether the option was made from a settings record, so that it passes no value to the command."""
     return not option.expose_value and any(flag in option.opts for flag in _sections_by_flag())
 
 

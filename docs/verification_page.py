@@ -16,7 +16,7 @@ HEAD = """\
 # Verifying a run
 
 `branchrank verify RUN` recomputes the judgements, tables, reports and plots of a run from its rows, timings
-and questions, and reports each number that differs. It also reports contradictions within the run. If
+and questions, and reports each number that differs. `verify` also reports contradictions within the run. If
 `verify` finds an error, it exits with code 1.
 
 | part of the run | is compared with |
@@ -55,7 +55,7 @@ branchrank benchmark --predictor all --seal plan.seal   # runs this plan, and re
 branchrank verify RUN --seal plan.seal                  # later, with your copy of the seal
 ```
 
-The file contains the digests of the questions and the corpus, the predictors with their settings, the
+The seal contains the digests of the questions and the corpus, the predictors with their settings, the
 primary measure, the baseline, alpha and the other settings of the benchmark. The report states that the run
 matches the seal. A seal proves when the plan was made only if somebody else has a copy that the author of
 the run can't change.
@@ -92,8 +92,8 @@ def verification_page() -> str:
     alone = sum(each.by == "`verify`" for each in TAMPERINGS)
     left = sum(each.by == "nothing" for each in TAMPERINGS)
     count = (
-        f"\nOf these {len(TAMPERINGS)} changes, version 0.1.0 of `verify` missed {missed}. The current "
-        f"version finds {alone} without other files, and {left} is not found.\n"
+        f"\nOf {len(TAMPERINGS)} changes, the first version of `verify` (0.1.0) missed {missed}. The current "
+        f"version of `verify` finds {alone} changes without other files; {left} can't be found.\n"
     )
     return HEAD + rows + count + TAIL
 
