@@ -90,16 +90,16 @@ def run(
 ) -> None:
     """Index FOLDER, a BEIR folder, run predictors on its queries, and print the table of results.
 
-    FOLDER can also be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test. Download it
-    first with `branchrank corpus add ir:ID`.
+    FOLDER can also be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test. Download the
+    dataset first with `branchrank corpus add ir:ID`.
 
-    Each predictor ranks whole documents. It is tested against the baseline, which is the first predictor
-    unless you give --baseline. With --all-pairs, every two predictors are tested against each other. An
-    existing index is reused, and an interrupted run is resumed.
+    Each predictor ranks whole documents. The baseline is the first predictor, unless you give --baseline, and
+    the other predictors are tested against the baseline. With --all-pairs, every two predictors are tested
+    against each other. An existing index is reused, and an interrupted run is resumed.
 
-    Some defaults differ from those of the flags. A new workspace gets --embedder none, --vector-store exact,
-    --bm25-stop-words english and --no-bm25-split-identifiers. A run gets --top-k 1000, --delta 0.02, no
-    latency pass, and --rows compact if it keeps 100,000 hits or more. The predictors dense, local and
+    Some defaults differ from the defaults of the flags. A new workspace gets --embedder none, --vector-store
+    exact, --bm25-stop-words english and --no-bm25-split-identifiers. A run gets --top-k 1000, --delta 0.02,
+    no latency pass, and --rows compact if it keeps 100,000 hits or more. The predictors dense, local and
     late-interaction need an embedding model, such as --embedder all-MiniLM-L6-v2.
     """
     from branchrank import library

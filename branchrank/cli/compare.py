@@ -156,9 +156,9 @@ def gate(
 ) -> None:
     """Check RUN for a loss of delta or more compared with the baseline.
 
-    The exit code is 0 if there is no such loss, 1 if there is one, and 10 if the questions are too few to
-    decide. With several predictors, the exit code is 1 if any predictor has such a loss, and else 10 if any
-    predictor is undecided.
+    The exit code is 0 if the loss is smaller than delta, 1 if the loss is delta or more, and 10 if the
+    questions are too few to decide. With several predictors, the exit code is 1 if it is 1 for any predictor,
+    and else 10 if it is 10 for any predictor.
     """
     from branchrank import library
     from branchrank.run import Run

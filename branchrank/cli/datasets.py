@@ -53,8 +53,8 @@ def datasets(
 ) -> None:
     """Compare systems over several datasets by their macro average, with an interval and a stratified test.
 
-    Give one RUN for each dataset. NAME is the heading of the dataset's column (default: the name of the run's
-    experiment or corpus). Only systems that every run has are compared.
+    Give one RUN for each dataset. NAME is the heading of the dataset's column, by default the name of the
+    run's experiment or corpus. Only systems that every run has are compared.
     """
     from branchrank import library
 

@@ -86,8 +86,8 @@ def generate(
     """Let an LLM write questions about the corpus of the workspace to the file OUTPUT.
 
     The gold of each question is an exact quotation from the corpus. If the command is interrupted, run it
-    again to resume: finished calls are not repeated. The command stops after three failed calls in a row, or
-    after twenty calls in a row without a usable question. It then keeps the questions that it has.
+    again to resume; finished calls are not repeated. The command stops after three failed calls in a row, or
+    after twenty calls in a row without a usable question. OUTPUT then has the questions written so far.
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
@@ -140,7 +140,7 @@ def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int
     """Let an LLM summarise every node of the workspace's tree, and write the nodes to the file OUTPUT.
 
     To use the summaries, set `nodes` in branchrank.toml to OUTPUT. After an edit of the corpus, run the same
-    command again: it summarises only the edited sections and the sections above them.
+    command again; it summarises only the edited sections and the sections above them.
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,

@@ -88,7 +88,7 @@ class LazyGroup(Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="branchrank")
 def main() -> None:
-    """Benchmark retrieval pipelines over documentation: quality, latency and LLM cost."""
+    """Benchmark retrieval pipelines over documentation for quality, latency and LLM cost."""
 
 
 if __name__ == "__main__":

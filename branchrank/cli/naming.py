@@ -20,7 +20,7 @@ _ENGINE = f"{EngineSettings.section}."
 
 
 def naming_options(function: F) -> F:
-    """Add the flags whose values :func:`given_names` takes, and flags for settings that a run can't set."""
+    """Add the flags that :func:`given_names` reads, and flags for the settings that a run can't set."""
     for option in (
         settings_options(*PARTS, only=frozenset(reaching_settings())),
         click.option(

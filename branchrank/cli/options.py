@@ -22,7 +22,7 @@ DEMO_FOLDER = Path("branchrank-demo")
 
 
 def settings_options(*parts: type[Settings], only: frozenset[str] | None = None) -> Callable[[F], F]:
-    """Add a flag for every setting of the parts, or for those in ``only``, named ``section.name``."""
+    """Add a flag for each setting of the parts. ``only`` limits the settings, named ``section.name``."""
 
     def decorate(function: F) -> F:
         for part in reversed(parts):

@@ -36,7 +36,7 @@ for each in (add, label, agreement, generate):
 @QUESTIONS
 @data_dir_option
 def check(questions: Path | None, data_dir: Path) -> None:
-    """Check the gold of QUESTIONS (default: the question file of the workspace) against the corpus.
+    """Check the gold of QUESTIONS (by default the question file of the workspace) against the corpus.
 
     Gold whose lines have changed or are missing is an error (exit code 3). Leakage and duplicates are
     warnings.
@@ -102,7 +102,7 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
     help="The question file to write.",
 )
 def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
-    """Make questions from the cross references of CORPUS (default: the corpus of the workspace).
+    """Make questions from the cross references of CORPUS (by default the corpus of the workspace).
 
     The text of a link becomes the question, and the section that it links to becomes the gold.
     """
@@ -142,7 +142,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
     """Split QUESTIONS by document into the files NAME-tuning.jsonl and NAME-test.jsonl.
 
-    NAME is the name of QUESTIONS (default: the question file of the workspace). All questions about a
+    NAME is the name of QUESTIONS (by default the question file of the workspace). All questions about a
     document are in the same file.
     """
     with branchrank.Workspace.open(data_dir) as workspace:

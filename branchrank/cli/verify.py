@@ -44,7 +44,7 @@ def verify(
     --rerun needs the index that the run used. Give the classes, endpoints, models and the LLM cassette
     (--llm-replay) of the run as flags. Systems for which one of these is missing are not run again.
 
-    Digests detect damage and accidental edits. They do not detect changes by someone who also rewrites the
+    The digests of a run detect damage and accidental edits, but not changes by someone who also rewrites the
     digests.
     """
     from branchrank import library

@@ -58,7 +58,7 @@ def add(
     difficulty: str,
     quiet: bool,
 ) -> None:
-    """Add a question to QUESTIONS (default: the question file of the workspace).
+    """Add a question to QUESTIONS (by default the question file of the workspace).
 
     Without --source, the terminal UI opens. Search for the passage that answers the question, press F4, and
     type the question and its lines. A digest of the lines is stored with the question. If QUESTIONS does not

@@ -9,7 +9,7 @@ from branchrank.execution.threads import limited_threads
 
 
 class InProcess:
-    """Runs a task in this process, on ``threads`` threads (0: the number is not changed)."""
+    """Runs a task in this process, on ``threads`` threads (0 does not change the number)."""
 
     workers = 1
     in_process = True

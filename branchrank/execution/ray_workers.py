@@ -68,7 +68,7 @@ class _Worker:
 
 
 class RayWorkers:
-    """A backend of the pool with actors of the cluster at ``address`` (empty: a new local cluster).
+    """A backend of the pool with actors of the cluster at ``address``, or of a new local cluster.
 
     ``jobs`` is the number of actors; 0 means one for each CPU of the cluster. Raises
     :class:`MissingDependencyError` if Ray is not installed, and :class:`WorkerError` if the address does not
@@ -173,7 +173,7 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Raise :class:`WorkerError` if the address does not answer. (Ray itself would retry for a minute.)"""
+    """Raise :class:`WorkerError` at once if the address does not answer; Ray would retry for a minute."""
     host, _, port = address.rpartition(":")
     if address == "auto":
         return

@@ -1,6 +1,6 @@
 """Find the lines that contain a query's terms, and return them as passages with context, ranked by BM25.
 
-1. The query is split into terms (:mod:`branchrank.files.terms`). It is never used as a regular expression.
+1. The query is split into terms (:mod:`branchrank.files.terms`), and never used as a regular expression.
 2. ripgrep finds every line that contains any of the terms.
 3. A match is added to the passage of the previous match if both lines are at most twice the context apart.
    The distance is measured between matched lines. (With the distance between context windows, a series of
@@ -178,7 +178,7 @@ class Grep:
     def _ranked(
         self, clusters: list[_Cluster], terms: Sequence[Term], files: int, percentile: float
     ) -> tuple[list[_Cluster], list[float]]:
-        """Sort the clusters by score, drop those below the percentile, and return the rest and the IDFs."""
+        """Return the clusters at or above the percentile, sorted by score, and the IDF of each term."""
         scores, weights = _bm25(clusters, terms, files, self._context)
         floor = np.percentile(scores, percentile)
         order = np.lexsort((np.arange(len(clusters)), -scores))

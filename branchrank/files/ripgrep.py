@@ -1,6 +1,6 @@
 """Run ripgrep as a child process with linear-time patterns and return the matched lines.
 
-1. The binary is the one that the package ``ripgrep`` installed, never another ``rg`` on the PATH.
+1. Only the ``rg`` that the package ``ripgrep`` installed is used, never another ``rg`` on the PATH.
 2. ripgrep runs in its own session, without a configuration file, without following links, and with its own
    regex engine, which does not backtrack. Each pattern is the argument of ``--regexp=`` and the path follows
    ``--``, so the text of a query can't become a flag.

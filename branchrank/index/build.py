@@ -6,8 +6,8 @@
 3. If the settings ask for token vectors, those of unchanged chunks are copied from the current generation,
    and the others are computed.
 4. The chunks are embedded, each with its breadcrumb as the first line, unless adopted vectors are used. Texts
-   that were embedded in step 3 or are in the cache are not embedded again. So unchanged documents are not
-   embedded, and an interrupted build can be resumed.
+   that were embedded in step 3 or are in the cache are not embedded again. So an interrupted build can be
+   resumed, and a later build embeds only changed documents.
 5. Probe queries determine the distance threshold for the model (:mod:`branchrank.index.calibration`).
 6. The vectors, the Chroma collection, the BM25 indexes and the manifest are written to a new generation.
 7. The workspace's links are made, and the generation is flushed to the disk. One rename makes it the current

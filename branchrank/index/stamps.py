@@ -1,8 +1,8 @@
 """Stamps of the files of a generation, which avoid comparing a file with its digest on every use.
 
-1. To check an index, every file is compared with its digest from the build. This takes time in proportion to
-   the size of the index, so each file that matches gets a stamp. A stamp has the inode, the size and the
-   times of the last change.
+1. To check an index, every file is compared with its digest from the build. The comparison takes time in
+   proportion to the size of the index, so each file that matches gets a stamp. A stamp has the inode, the
+   size and the times of the last change.
 2. A reader compares the state of each file with its stamp. A file is read again only if it has no stamp, or
    if its state has changed. Every write changes the state, and so do a copy and a restored backup.
 3. Stamps are stored in ``stamps.json`` of the generation, if the disk can be written. An incomplete file

@@ -1,6 +1,7 @@
 """The links of an index's tree, stored in ``lookup/tree.npy``, which is mapped into memory.
 
-Indexes of older versions do not have this file. Their links are computed from the nodes on first use.
+For indexes of older versions, which do not have this file, the links are computed from the nodes on first
+use.
 """
 
 from __future__ import annotations

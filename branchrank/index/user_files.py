@@ -1,6 +1,6 @@
 """Read chunks and nodes that the user supplies, which replace the chunks and nodes of an index.
 
-1. These files are used only if ``branchrank.toml`` names them (``chunks = ...``, ``nodes = ...``).
+1. Such files are used only if ``branchrank.toml`` names them (``chunks = ...``, ``nodes = ...``).
 2. Chunks need ``id, source, line_start, line_end, text``. A chunk belongs to the nodes that its lines
    overlap; its ``node_id`` is used only if the tree has that node.
 3. Every source must be a document of the corpus, and every line number must exist in its document.
@@ -20,7 +20,7 @@ from branchrank.tree.store import load_nodes
 
 
 class _GivenChunk(Record, frozen=True, kw_only=True):
-    """A line of the user's chunks file. Other keys are ignored."""
+    """A line of the user's chunks file, whose other keys are ignored."""
 
     id: str
     source: str

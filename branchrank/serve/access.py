@@ -1,10 +1,10 @@
 """The access rules of a server for its address, the ``Host`` and ``Origin`` headers, and the token.
 
 1. By default the server binds to the loopback interface. Any other address needs a token.
-2. ``Host`` must be a loopback name, the address of the server, or an additional allowed name. This stops DNS
-   rebinding, where the name of another site resolves to this machine.
+2. ``Host`` must be a loopback name, the address of the server, or an additional allowed name. So a page
+   of another site whose name resolves to this machine (DNS rebinding) can't use the server.
 3. ``Origin``, which browsers send, must be an allowed origin. By default no origin is allowed.
-4. If a token is set, every request must send the token as ``Authorization: Bearer``.
+4. If a token is set, every request must send the token in the header ``Authorization``, after ``Bearer``.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RetrieveAnswer(Record, frozen=True, kw_only=True):
-    """The hits, best first, the fallbacks that were used (``stage: reason``), and notices for the user."""
+    """The hits, best first, the fallbacks that were used, with stage and reason, and notices."""
 
     predictor: str
     hits: tuple[Hit, ...]

@@ -107,7 +107,7 @@ class _Tools:
         )
 
     async def vector_search(self, query: Text, limit: Limit = 10, filters: FilterTexts = ()) -> SearchAnswer:
-        """Return the passages that are nearest in meaning, without those beyond the distance threshold."""
+        """Return the passages that are nearest in meaning, up to the distance threshold."""
         return await self._searched(
             lambda: self._tools.vector_search(query, limit=limit, filters=filters), filters
         )
@@ -140,7 +140,7 @@ class _Tools:
         )
 
     async def read_file(self, path: Annotated[str, Field(max_length=PATH_CHARACTERS)]) -> CallToolResult:
-        """Return the text of an indexed file. The path is the one that results have."""
+        """Return the text of an indexed file. Use the path of a search result."""
         try:
             text = await _run(self._workers, lambda: self._tools.file_text(path))
         except FileRefused as refusal:

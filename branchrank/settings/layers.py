@@ -28,8 +28,8 @@ DEFAULT = "default"
 class Setting(Record, frozen=True, kw_only=True):
     """The description of one setting, for flags, docs and error messages.
 
-    If the value refers to something outside the workspace, ``reaches`` says what, such as ``Qdrant server``.
-    Otherwise ``reaches`` is empty.
+    ``reaches`` is the kind of host, model or file outside the workspace that the value refers to, such as
+    ``Qdrant server``. It is empty if the value does not refer to anything outside the workspace.
     """
 
     section: str

@@ -2,7 +2,7 @@
 
 1. A built-in system is a record, which contains the default value of each of its settings.
 2. Most settings are aliases of an address. For example, ``[local] rrf_k`` is ``fuse.k`` of the system
-   ``local``. Such a setting has the type, range and description of the field at its address.
+   ``local``. An alias has the type, range and description of the field at its address.
 3. Settings that do not correspond to one address are declared in the classes below.
 """
 
@@ -76,7 +76,7 @@ class SystemSettings(Settings, frozen=True, kw_only=True):
 
     #: The built-in system, which contains the defaults.
     system: ClassVar[System]
-    #: Setting -> address of the field of the system that the setting sets.
+    #: Name of a setting -> address of the system's field that the setting changes.
     aliases: ClassVar[dict[str, str]]
 
     if TYPE_CHECKING:
@@ -311,5 +311,5 @@ SYSTEM_PARTS: tuple[type[SystemSettings], ...] = (
     RetrievalSettings,
     LateInteractionSettings,
 )
-#: Setting -> address, for all systems. A name has the same address in every system.
+#: Name of a setting -> address, for all systems. A name has the same address in every system.
 ALIASES: dict[str, str] = {name: address for part in SYSTEM_PARTS for name, address in part.aliases.items()}
