@@ -2,11 +2,11 @@
 
     python benchmarks/chroma_server.py --vectors 10000
 
-1. Vectors are sampled with a seed. They are unit vectors of 384 dimensions around centres, one centre per 100
-   vectors.
+1. Vectors are sampled with a seed. The vectors have 384 dimensions and length 1, and are around centres, one
+   centre per 100 vectors.
 2. A server (`chroma run`) is started on this machine and stopped at the end.
 3. The first figure is the time of a build in seconds, with the checks of `branchrank index`, embedded and on
-   the server with one and with four concurrent uploads. The other figures are the milliseconds of a query for
+   the server with one and with four concurrent uploads. Further figures are the milliseconds of a query for
    the 40 nearest vectors, over 200 queries, and the recall@40.
 """
 

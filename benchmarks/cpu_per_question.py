@@ -3,8 +3,8 @@
     python benchmarks/cpu_per_question.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
 Each question is answered without the results of the previous question. The first answer of each predictor is
-not counted. Times are CPU milliseconds of this process. They are means over the questions, and medians of
-five rounds.
+not counted. Times are CPU milliseconds of this process. The printed times are means over the questions, and
+medians of five rounds.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import QueryMemo
 
-#: CPU milliseconds per question of an earlier client, without its embedding server, for the same 100
-#: questions.
+#: CPU milliseconds per question of the proof of concept (without its embedding server) on the same questions.
 EARLIER = {"local": 34.0, "hybrid": 41.0, "pageindex": 560.0}
 ROUNDS = 5
 
@@ -36,7 +35,10 @@ def main() -> None:
     flags = {"hybrid.no_llm": True, "pageindex.no_llm": True}
     workspace = WorkspaceFolder.open(arguments.data_dir, flags=flags)
     questions = load_questions(arguments.questions)
-    print("| predictor | CPU ms per question | of it the embedding | without it | earlier client | ratio |")
+    print(
+        "| predictor | CPU ms per question | embedding, ms | without embedding, ms "
+        "| proof of concept, ms | ratio |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     with open_index(workspace) as index:
         engine = Engine(index, workspace.corpus_root, workspace.settings, memo=QueryMemo())

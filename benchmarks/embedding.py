@@ -62,7 +62,7 @@ class Cost(NamedTuple):
 
 
 def routes() -> list[Route]:
-    """Return all routes that run in this process. The reference is the first route."""
+    """Return all routes that run in this process. The first route is the reference of the ratios."""
     from sentence_transformers import SentenceTransformer
 
     original = SentenceTransformer(str(find_model()), device="cpu", local_files_only=True)

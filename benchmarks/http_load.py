@@ -4,15 +4,15 @@
 2. For each load `branchrank serve` runs in a separate process on a free port of the loopback interface.
 3. Each client reuses one connection and posts one query after the other until the end of the load. Every
    answer is compared with the expected hits. A refused client (503 with `Retry-After`) waits only 20 ms and
-   not the time in `Retry-After`, so that the overload continues. Any other answer is an error.
+   not the time in `Retry-After`, so that the overload continues. Any other answer counts as an error.
 4. The first fifth of the time is a warm-up and is not measured.
 5. Recovery is the time from the end of the load until a single request needs at most twice the median time of
    20 single requests before the load.
 
     python -m benchmarks.http_load [--seconds 60] [--write]
 
-There are three loads. They are 8 clients and 50 clients with the default settings, and 50 clients with a
-queue of 10 queries.
+The three loads are 8 clients and 50 clients with the default settings, and 50 clients with a queue of 10
+queries.
 """
 
 from __future__ import annotations

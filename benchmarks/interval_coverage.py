@@ -4,24 +4,24 @@
     python benchmarks/interval_coverage.py --samples 300    # quicker, noisier
 
 1. Questions are distributed over pages as in the bundled sample (154 questions on 29 pages) or as in a
-   question set about Symfony's documentation (100 questions on 83 pages). n questions are sampled. If n is
-   larger than the set, more questions are added to the same pages.
+   question set about Symfony's documentation (100 questions on 83 pages). The number of sampled questions is
+   n. If n is larger than the set, more questions are added to the same pages.
 2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages, in two
    ways. With "own rates", each page has a different rate (from a Dirichlet distribution, for hits a beta
    distribution). With "shared", all questions of a page have the same outcome with a probability equal to the
-   ICC, and independent outcomes otherwise, which is harder for the intervals. p is the probability of a hit
-   at rank 1, equal for both systems. Half of the questions get the same outcome from both systems of a pair.
+   ICC, and independent outcomes otherwise, which is harder for the intervals. The probability p of a hit at
+   rank 1 is equal for both systems. Half of the questions get the same outcome from both systems of a pair.
 3. For each sample, the intervals of the library (now) are compared with earlier methods. Earlier methods are
    Wilson's interval with every question counted as independent, BCa over resampled pages, and for differences
    an interval with z**2 added questions, half of them with a difference of -1 and half with 1 (padded).
 4. The interval of a difference is adjusted as in a report, so that it contains 0 if and only if the test does
    not reject.
-5. The tables have four shares of the samples. They are the coverage (the interval contains the true value, at
-   least .93), the type I error (the test rejects at 5% although the systems are equal, at most .05), a false
-   "equivalent" (the interval is within 5 points of 0 although the true difference is 5 points, at most .025),
-   and the power for the difference that `branchrank power` calls detectable with 80% power. With 2,000
-   samples, the standard deviation of a share of .95 is .005. If a test rejects in more than 5% of the samples
-   of a cell, the cell is simulated again with ten times the number of samples.
+5. The tables show the coverage (the interval contains the true value, at least .93), the type I error (the
+   test rejects at 5% although the systems are equal, at most .05), a false "equivalent" (the interval is
+   within 5 points of 0 although the true difference is 5 points, at most .025), and the power for the
+   difference that `branchrank power` calls detectable with 80% power. With 2,000 samples, the standard
+   deviation of a share of .95 is .005. If a test rejects in more than 5% of the samples of a cell, the cell
+   is simulated again with ten times the number of samples.
 6. The last table has the intervals (padded and now) if only a few questions differ, each on a different page.
 
 ``benchmarks/interval_coverage_graded.py`` does the same for AP and nDCG on few queries.
@@ -72,13 +72,13 @@ TABLES = (
     ("Coverage of a hit rate's interval (Wilson → now)", "rate"),
     ("Coverage of a mean reciprocal rank's interval (BCa → now)", "mean"),
     ("Coverage of the interval of a difference of -5 points in hit rate (BCa → padded → now)", "difference"),
-    ("Mean width of this interval in hit rate, in points (BCa → padded → now)", "width"),
+    ("Mean width of the interval of a difference in hit rate, in points (BCa → padded → now)", "width"),
     (
         "Coverage of the interval of no difference in mean reciprocal rank (BCa → padded → now)",
         "mean_difference",
     ),
     (
-        "Mean width of this interval in mean reciprocal rank, in points (BCa → padded → now)",
+        "Mean width of the interval of a difference in mean reciprocal rank, in points (BCa → padded → now)",
         "mean_width",
     ),
     ("Share of false equivalence verdicts for a difference of -5 points (BCa → padded → now)", "equivalent"),
@@ -132,12 +132,12 @@ def page_sizes(structure: str, n: int) -> NDArray[np.int64]:
 
 
 def hits(p: float) -> Outcomes:
-    """Return the outcomes 1 with probability p, and 0 otherwise."""
+    """Return the distribution of a hit, which is 1 with probability p and 0 otherwise."""
     return Outcomes(np.array([1.0, 0.0]), np.array([p, 1 - p]))
 
 
 def reciprocal_ranks(p: float) -> Outcomes:
-    """Return the outcomes 1 with probability p, and a lower reciprocal rank otherwise."""
+    """Return the distribution of a reciprocal rank, which is 1 with probability p and lower otherwise."""
     return Outcomes(RANKS, np.array([p, *(1 - p) * SPREAD]))
 
 
@@ -326,7 +326,7 @@ def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> 
 
 
 def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> None:
-    """Print the worst shares, after simulating the tests again that rejected too often."""
+    """Print the worst shares, and a second simulation of the tests that rejected too often."""
     now = [shares for cells in found.values() for shares in cells]
     coverage = [each[-1] for s in now for each in (s.rate, s.mean, s.difference, s.mean_difference)]
     models = {name: (icc, model) for icc, model, name in CLUSTERINGS}

@@ -154,7 +154,7 @@ def bare(call: KeptCall) -> Recorded:
     """Return a call's outcome, with the reply cut to its labels, which give the same result as the whole
     reply.
 
-    Times are kept of the model alone: those of a script say nothing.
+    Only the times of the real model are stored, because the times of a script are meaningless.
     """
     recorded, text = call.recorded, ""
     if recorded.outcome == "ok":

@@ -32,7 +32,7 @@ SYSTEMS = {
     "local": ("local", {}),
     "local, by score": ("local", {"fuse.method": "score"}),
     "local, by score, 25 lines": ("local", {"fuse.method": "score", "passages.lines": 25}),
-    "hybrid, one of each section": ("hybrid", {"passages.order": "sections"}),
+    "hybrid, one per section": ("hybrid", {"passages.order": "sections"}),
     "hybrid": ("hybrid", {}),
     "hybrid, 25 lines": ("hybrid", {"passages.lines": 25}),
 }

@@ -1,6 +1,7 @@
 """Measure a hybrid query of Qdrant in this process, and of qdrant-client's local mode.
 
-1. ``--points`` random unit vectors with texts of Zipf-distributed words fill a hybrid collection.
+1. A hybrid collection is filled with ``--points`` random unit vectors and with texts of Zipf-distributed
+   words.
 2. Queries run one at a time after a warm-up. The limit is 25 ms at the 95th percentile (the system's
    description promises 500 ms).
 3. A delay is added to each branch. The query takes about one delay longer and not two, because the branches
@@ -130,7 +131,7 @@ def embedded(points: list[Point], queries: list[tuple[str, Vectors]]) -> float:
         )
         delay(collection)
         report(
-            f"hybrid, {DELAY_S * 1000:g} ms delay in each branch",
+            f"hybrid, with a delay of {DELAY_S * 1000:g} ms in each branch",
             len(points),
             filled,
             [timed(lambda t=t: search.search(t, TOP)) for t, _ in queries[:20]],

@@ -1,7 +1,7 @@
 """Compare BranchRank, ir-measures and ranx by the time to score 1,000 questions x 1,000 results with ten
 measures.
 
-    pip install ranx      # left out of the table when it isn't there
+    pip install ranx      # not in the table if it is not installed
     python benchmarks/scoring.py
 
 1. Runs and judgements are sampled with a fixed seed, with 1,000 documents per question, 20 of them judged.
@@ -35,7 +35,7 @@ MEASURES = (
     "P@10",
     "R@100",
 )
-#: ranx's names of the measures with the same definition. Its "ndcg" has linear gains.
+#: Names in ranx of the measures with the same definition. The measure "ndcg" of ranx has linear gains.
 RANX = {
     "Success@1": "hit_rate@1",
     "Success@5": "hit_rate@5",

@@ -1,11 +1,11 @@
-"""Start-up: measure the time of imports, the help and a first query, as multiples of an empty Python process.
+"""Measure the time of imports, the help and a first query, as multiples of an empty Python process.
 
     python benchmarks/startup.py
 
 Each case is a new process with a workspace of the sample, which is built before. The cases are timed
 alternately. The minimum of each case counts, because other load can only increase a time. CPU time includes
-all threads, and varies less than wall time on a busy machine. Then each vector store answers the sample's
-questions in one process, which gives the time of a warm query.
+all threads, and varies less than wall time on a busy machine. The time of a warm query is measured for each
+vector store with the sample's questions in one process.
 """
 
 from __future__ import annotations

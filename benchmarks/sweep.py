@@ -77,7 +77,7 @@ def main() -> None:
     arguments = parser.parse_args()
     workspace = WorkspaceFolder.open(arguments.data_dir, flags={"hybrid.no_llm": True})
     questions = load_questions(arguments.questions)
-    print("| system | additional settings | mean, CPU ms per question and setting | slowest setting |")
+    print("| system | additional settings | mean, CPU ms per question and setting | most expensive setting |")
     print("| --- | --- | --- | --- |")
     with open_index(workspace) as index:
         for system in builtin_systems(("local", "hybrid"), workspace.settings):

@@ -3,9 +3,9 @@
 1. Questions are sampled with a seed, until their gold files fill the smallest part of the corpus. Every part
    contains these files and other files, sampled with the seed. A larger part contains all smaller parts.
 2. Each part is indexed (with vectors of a hash, since the tree search needs no vectors) and searched for the
-   same questions. Choosers with known behaviour select the steps. They are the lexical score, oracles, which
-   name the ancestors of the gold (alone, or with other entries up to the beam), and a random chooser. With
-   ``--base-url``, a model is another chooser.
+   same questions. Choosers with known behaviour select the steps. The choosers are the lexical score,
+   oracles, which name the ancestors of the gold (alone, or with other entries up to the beam), and a random
+   chooser. With ``--base-url``, a model is another chooser.
 3. A hit is a section's own span, so that the tree search is measured and not the choice of a passage.
 4. Tokens of a scripted chooser are estimated as one token per three bytes, as for budgets. A server reports
    its token counts. CPU time is measured in this process without the chooser, as the median of three rounds.

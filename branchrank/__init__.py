@@ -1,4 +1,4 @@
-"""BranchRank: benchmark retrieval pipelines over documentation.
+"""BranchRank benchmarks retrieval pipelines over documentation.
 
 The names in ``__all__`` are the public API. A name's module is imported when the name is first used, so
 ``import branchrank`` loads no heavy package.

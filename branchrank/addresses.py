@@ -1,7 +1,7 @@
-"""Addresses: the name of one field of a system, such as ``fuse.k`` or ``branches.dense.expand.depth``.
+"""Read and change a field of a system by its address, such as ``fuse.k`` or ``branches.dense.weight``.
 
 1. A dot separates a record from one of its fields.
-2. Below ``branches``, the next word is the kind of the branch.
+2. In an address that begins with ``branches.``, the next word is the kind of a branch.
 3. In a table of changes to a system, an address changes one field, a nested table changes the fields that it
    names, and a list replaces the whole list.
 """
@@ -62,7 +62,7 @@ def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
     """Return the message of an error about a system's table. For an unknown name, the message suggests the
     nearest name.
 
-    ``more`` are names that the table's top level accepts in addition to the fields of a system.
+    ``more`` are additional names that the top level of the table accepts.
     """
     found = _UNKNOWN.match(str(error))
     if found is None:

@@ -22,7 +22,7 @@ def text(name: str, value: object, example: str = "how do I ...") -> str:
 
 
 def texts(name: str, value: object, example: str) -> tuple[str, ...]:
-    """Return one or several strings as a tuple."""
+    """Return a tuple of strings from one string or an iterable of strings."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, Iterable) and not isinstance(value, bytes):

@@ -1,11 +1,11 @@
 """Write files so that they survive a crash; read and write JSON Lines; compute digests.
 
-1. A file is written to a temporary name in its own directory, fsynced, and renamed.
+1. A file is written under a temporary name in the same directory, fsynced, and renamed.
 2. The directory is fsynced after the rename, so that a power loss keeps the new name.
 3. The manifest beside each artefact records what the artefact was made from; readers compare the two before
    they use the artefact.
 
-A digest detects corruption. It can't detect an attacker who rewrites the file and the manifest.
+A digest detects corruption. A digest does not detect an attacker who rewrites the file and the manifest.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from branchrank.errors import BranchRankError, InputError, StorageError
 
 T = TypeVar("T")
 
-#: Exceptions of msgspec for bytes that are not JSON of the wanted type; ``RecursionError`` means deep
-#: nesting.
+#: Exceptions of msgspec for bytes that are not JSON of the wanted type (the last one for deep nesting).
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -60,8 +59,7 @@ def fsync_directory(directory: Path) -> None:
 def create_beside(path: Path) -> tuple[int, Path]:
     """Create a file with a temporary name in the folder of ``path``; return its file descriptor and path.
 
-    The file has the permissions that the user's umask allows. Raises ``OSError`` if the file can't be
-    created.
+    The permissions of the file follow the user's umask. Raises ``OSError`` if the file can't be created.
     """
     name = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), name

@@ -1,12 +1,12 @@
 """Copy the bundled sample into a workspace and benchmark it (``branchrank demo``).
 
 1. The sample (documents and questions about them) is copied into a folder, with a ``branchrank.toml`` whose
-   first line marks the folder as a demo. A folder without that mark must be empty. Existing files are not
-   overwritten.
+   first line marks the folder as a demo. A folder without this first line must be empty. Existing files are
+   not overwritten.
 2. The embedder is all-MiniLM-L6-v2 if its weights are installed, otherwise ``fake``, which needs no weights.
    A demo that used ``fake`` is indexed again with all-MiniLM-L6-v2 once its weights are installed.
 3. All built-in predictors (``all``) answer every question, without an LLM. An interrupted run is resumed, and
-   a finished one is returned unchanged.
+   a finished run is returned unchanged.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def run_demo(
 ) -> Run:
     """Copy the sample into ``folder``, index it, compare the systems without an LLM, and return the run.
 
-    ``fresh`` starts a new run even if a finished one exists. Raises :class:`UsageError` for a folder that is
+    ``fresh`` starts a new run even if a finished run exists. Raises :class:`UsageError` for a folder that is
     neither empty nor a demo.
     """
     embedder = MODEL if is_installed() else STAND_IN
@@ -73,7 +73,7 @@ def run_demo(
 def copy_sample(folder: Path, embedder: str) -> None:
     """Copy the files of the sample that are missing in ``folder``; existing files are not overwritten.
 
-    Raises :class:`UsageError` when the folder is neither empty nor a demo.
+    Raises :class:`UsageError` if the folder is neither empty nor a demo.
     """
     config = folder / CONFIG
     refuse_links(folder, "sample/corpus")

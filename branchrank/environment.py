@@ -3,7 +3,7 @@
 1. BranchRank does not change ``os.environ`` permanently. If a library reads an option only from the
    environment, the variable is set during the one call that reads it.
 2. Importing rich (which httpx imports) uses random numbers of :mod:`random`, and the first use of tqdm sets
-   multiprocessing's start method. The states of both modules are restored.
+   multiprocessing's start method. The states of :mod:`random` and multiprocessing are restored.
 3. A worker process gets the variables, import path and working directory of the command that started it.
    PyTorch's number of threads is set only in worker processes, or if ``[engine] threads`` is set.
 """
@@ -21,10 +21,10 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextlib.contextmanager
 def temporary_environment(**variables: str) -> Iterator[None]:
-    """Set variables for the duration of a ``with`` block, then restore the previous values.
+    """Set environment variables during a ``with`` block, then restore the previous values.
 
-    Only one thread at a time can be inside the block. Other threads that read the environment meanwhile see
-    the variables, so put only the call that needs the variables into the block.
+    Only one thread at a time can execute the block. Other threads that read the environment meanwhile see the
+    variables, so put only the call that needs the variables into the block.
     """
     with _ONE_AT_A_TIME:
         before = {name: os.environ.get(name) for name in variables}

@@ -34,8 +34,8 @@ from pathlib import Path
 class BranchRankError(Exception):
     """Base class of the errors that a user can fix.
 
-    ``message`` says what is wrong and where, with the offending value; ``remedy`` is the command or
-    step that fixes it.
+    ``message`` describes the problem with its place and the wrong value; ``remedy`` is the command that fixes
+    the problem.
     """
 
     exit_code = 1
@@ -76,7 +76,7 @@ class QuestionError(InputError):
 
 
 class RunError(InputError):
-    """A run directory is missing, damaged or was edited by hand."""
+    """A run directory is missing, damaged or edited by hand."""
 
 
 class ArtifactError(BranchRankError):
@@ -94,7 +94,7 @@ class LostCollectionError(ArtifactError):
 
 
 class MissingDependencyError(BranchRankError):
-    """A package is not installed that belongs to an ``extra`` or is a dependency of BranchRank."""
+    """A package of an ``extra``, or a dependency of BranchRank, is not installed."""
 
     exit_code = 5
 
@@ -151,8 +151,8 @@ def _unpickled(
 def _requirements(package: str, extra: str) -> str:
     """Return the requirements of an extra, or of the package if ``extra`` is empty, quoted for a shell.
 
-    The requirements come from BranchRank's metadata. ``pip install branchrank[extra]`` would look for
-    BranchRank on a package index, where it is not published.
+    The requirements come from BranchRank's metadata. The command is not ``pip install branchrank[extra]``,
+    because BranchRank is not published on a package index.
     """
     from importlib import metadata  # not for each command
 
@@ -186,7 +186,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def nearest_path(path: Path) -> str:
     """Return ``; did you mean `docs/questions.jsonl`?`` for the existing path nearest to ``path``, or "".
 
-    Each part of the path that does not exist is replaced by the nearest name that does.
+    Each part of the path that does not exist is replaced by the nearest existing name.
     """
     found = Path(path.anchor)
     for part in path.relative_to(path.anchor).parts:
@@ -202,6 +202,6 @@ def nearest_path(path: Path) -> str:
 
 
 def or_else(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name, with the nearest known name or all of them."""
+    """Return the end of a message about an unknown name, with the nearest name or a list of all names."""
     names = list(known)
     return f"; {suggestion(name, names) or 'choose from ' + (', '.join(names) or 'none')}"

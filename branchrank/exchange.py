@@ -80,7 +80,7 @@ def run_beir(
 ) -> Run:
     """Index a BEIR folder, run predictors on the queries of a split, and write the report.
 
-    ``folder`` may be ``ir:ID``, a dataset of the package ir-datasets that is already downloaded.
+    ``folder`` may also be ``ir:ID``, a dataset of the package ir-datasets that is already downloaded.
 
     Each predictor ranks up to 1,000 whole documents. ``measures`` are names of ir-measures, computed on the
     graded judgements; the first name is the primary measure. ``data_dir`` is the workspace (``data/`` and the
@@ -129,7 +129,7 @@ def compare_trec(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """Compare TREC run files of any system with ``baseline``, or all pairs of files with ``all_pairs``.
+    """Compare TREC run files with the file ``baseline``, or each file with all others (``all_pairs``).
 
     The default baseline is the first file. The significance tests are the tests of a BranchRank run, with the
     query as unit, and Holm's correction over the comparisons of each measure. Ties are broken as in
@@ -181,11 +181,11 @@ def compare_frames(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """Compare PyTerrier's frames as :func:`compare_trec` compares files. ``qrels`` has the columns qid, docno
-    and label; ``runs`` maps each name to a frame with the columns qid, docno and score.
+    """Compare runs in PyTerrier's frames, like :func:`compare_trec` for files. ``qrels`` has the columns qid,
+    docno and label; ``runs`` maps each name to a frame with the columns qid, docno and score.
 
-    Raises :class:`~branchrank.errors.RunError` for a missing column, for a value that is not a number, and in
-    the cases of :func:`compare_trec`.
+    Raises :class:`~branchrank.errors.RunError` for a missing column, a value that is not a number, or a
+    judged query that is missing in a run.
 
     >>> import pandas as pd
     >>> from branchrank import library

@@ -1,4 +1,4 @@
-"""Host names and IP addresses: whether a host is local."""
+"""Check whether a host name or an IP address belongs to this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host can be reached only from this machine. ``localhost`` is the only accepted name.
+    """Return whether a host can be reached only from this machine. The only accepted host name is
+    ``localhost``.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost.example.org")
     (True, False)

@@ -1,16 +1,16 @@
 """HTTP requests with limits on time and size, for the embedders and the ``api`` predictor.
 
 1. A request goes only to the given URL; redirects are not followed.
-2. One deadline covers connecting, TLS, sending and the whole answer, however slowly it arrives. The time of
-   the system's name resolution is not limited.
+2. One deadline covers connecting, TLS, sending and the whole answer, however slowly it arrives. The deadline
+   does not cover the system's name resolution.
 3. An answer longer than ``limit_bytes`` is an error, and the rest of it is not read.
-4. The proxy in the environment is used, except for loopback addresses, which a proxy can't reach.
+4. The proxy in the environment variables is used, except for loopback addresses, which a proxy can't reach.
 5. :func:`post_json` and :func:`get` open one connection for each request and close it. :class:`Transport`,
    for libraries that use an httpx client, reuses connections.
 6. Bodies are never decompressed, so no answer is larger than the bytes received.
 
 The error messages contain neither the URL nor a header, and therefore no credentials. Callers add the name of
-the endpoint to the message::
+the endpoint::
 
     HttpError
     +-- StatusError            the server answered with a status other than 2xx
@@ -37,7 +37,7 @@ import httpcore
 
 from branchrank.hosts import is_loopback
 
-#: At most this many bytes of an error's body are read.
+#: Maximum number of bytes that are read of an error's body.
 ERROR_BODY_BYTES = 64 * 1024
 _WRITTEN_AT_ONCE = 16 * 1024
 _KEPT = 10
@@ -102,9 +102,7 @@ class Answer(NamedTuple):
 
 
 class Connections:
-    """Connections to the server of one URL. Several threads can share one object; call :meth:`close` at the
-    end.
-    """
+    """Connections to the server of one URL. Threads can share one object; call :meth:`close` at the end."""
 
     def __init__(self, url: str, *, keep: bool) -> None:
         self._network = _Network()
@@ -126,7 +124,7 @@ class Connections:
     ) -> Answer:
         """Send one request and return its answer, whatever the status.
 
-        Raises :class:`HttpError` when no answer arrives.
+        Raises :class:`HttpError` if no answer arrives.
         """
         if not (url.isascii() and all(value.isascii() for value in headers.values())):
             raise UnreachableError(_UNSENDABLE)
@@ -174,7 +172,7 @@ class Transport:
         self._connections.close()
 
     def handle_request(self, request: Any) -> Any:
-        """Answer an ``httpx.Request`` with an ``httpx.Response`` whose body has been read."""
+        """Send an ``httpx.Request`` and return an ``httpx.Response`` whose body has been read."""
         import httpx
 
         try:
@@ -262,7 +260,7 @@ def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
 
 
 def _proxy_for(url: str) -> str:
-    """Return the proxy in the environment for a URL, or an empty string."""
+    """Return the proxy for a URL in the environment variables, or an empty string."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_loopback(host):

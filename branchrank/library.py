@@ -1,4 +1,4 @@
-"""Functions for the commands that have no method of a workspace or a run.
+"""The library's functions for commands that are not methods of a workspace or a run.
 
 The functions plan and run benchmarks (from names, an experiment file or an interrupted run), list and verify
 runs, analyse power, score TREC files, import BEIR folders, and fetch corpora.
@@ -146,10 +146,10 @@ def run_benchmark(
     """Run a plan, write its directory and its report, and return the finished run.
 
     An interrupted run of the same plan is resumed, unless ``fresh`` is true; ``resume`` is the directory of
-    the run that the plan was read from (:func:`plan_from_run`). ``seal`` is a file that :func:`seal_plan`
-    wrote; a plan that differs from the sealed plan is refused. ``notify`` is called with messages for the
-    user, ``progress`` shows bars. Raises one error that lists every problem of the plan before any work
-    starts. If all queries of a predictor fail, no error is raised, and ``run.failed`` names the predictor.
+    the run whose plan :func:`plan_from_run` read. ``seal`` is a seal file of :func:`seal_plan`; a plan that
+    differs from the sealed plan is refused. ``notify`` is called with messages for the user, ``progress``
+    shows bars. Raises one error that lists every problem of the plan before any work starts. If all queries
+    of a predictor fail, no error is raised, and ``run.failed`` names the predictor.
     """
     from branchrank.report.writing import run_and_report
 
@@ -217,9 +217,7 @@ def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
 
 
 def spent_line(calls: Iterable[LLMCall]) -> str:
-    """Return one line with the numbers of LLM calls, of calls answered by a cache or a cassette, and of
-    tokens.
-    """
+    """Return one line with the numbers of LLM calls, of cached or replayed calls, and of tokens."""
     from branchrank.systems.llm_opening import LLMMeter
 
     meter = LLMMeter()
@@ -229,7 +227,7 @@ def spent_line(calls: Iterable[LLMCall]) -> str:
 
 
 def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
-    """List the runs in a folder of reports, oldest first. A run that can't be read is listed with the reason.
+    """List the runs in a folder of reports, oldest first. A run that can't be read is listed with the error.
 
     >>> list_runs("no/such/folder")
     []
@@ -254,8 +252,9 @@ def verify(
     ``rerun`` is the number of questions, sampled with the run's seed, that the systems answer again over the
     workspace; an LLM's answers come from the run's cassette. ``named`` lists the classes, endpoints and
     models outside the workspace that may be used, the cassette (in ``settings`` as ``llm.replay``), and a
-    workspace other than ``data``. A system that needs anything else is not run again. ``corpus`` is the
-    current folder of the corpus, ``seal`` a copy of the file that sealed the run's plan.
+    workspace other than ``data``. A system that needs something that ``named`` does not list is not run
+    again. ``corpus`` is the current folder of the corpus, ``seal`` a copy of the file that sealed the run's
+    plan.
 
     Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
     index or questions differ from the run's.
@@ -285,10 +284,10 @@ def compare_datasets(
 ) -> DatasetReport:
     """Compare the systems of runs over different datasets by their macro average and one stratified test.
 
-    ``runs`` is a list of runs or their directories, or a mapping from dataset names to them. ``measure``,
-    ``baseline`` and ``delta`` default to the values of the first run. Printing the result shows a table;
-    ``frame`` is a DataFrame, ``comparison`` has the figures, and ``text`` and ``write`` give Markdown and
-    CSV.
+    ``runs`` is a list of runs or run directories, or a mapping from dataset names to runs or run directories.
+    ``measure``, ``baseline`` and ``delta`` default to the values of the first run. Printing the result shows
+    a table; ``frame`` is a DataFrame, ``comparison`` has the figures, and ``text`` and ``write`` give
+    Markdown and CSV.
 
     Raises :class:`~branchrank.errors.UsageError` when the runs have no system in common, or when they declare
     different measures and ``measure`` is not given. Raises :class:`~branchrank.errors.RunError` for a run
@@ -324,10 +323,10 @@ def power(
     ``rate`` is the hit rate that you expect (default 0.7), ``disagreement`` the share of questions that two
     predictors answer differently (default 0.2), ``difference`` the difference in hit rate that you want to
     confirm, and ``candidates`` the number of predictors compared with the baseline (default 1). ``sources``
-    is the number of pages with gold (default: one page per question), and ``icc`` the intraclass correlation
-    of the differences on one page, 0 to 1 (default 0.1). A finished ``run`` provides the defaults of all
-    arguments except ``difference``, for its primary measure or for ``measure``. Printing the result shows a
-    table.
+    is the number of pages with gold (by default one page per question), and ``icc`` the intraclass
+    correlation of the differences on one page, 0 to 1 (default 0.1). A finished ``run`` provides the defaults
+    of all arguments except ``difference``, for its primary measure or for ``measure``. Printing the result
+    shows a table.
 
     Raises :class:`~branchrank.errors.UsageError` for contradictory assumptions, and
     :class:`~branchrank.errors.RunError` for a run that can't be read.
@@ -419,8 +418,8 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
     """Write the starter files of a benchmark of your own documents into the working directory.
 
     The files are ``branchrank.toml`` in ``data_dir``, ``questions.jsonl`` with three example questions, and
-    ``experiment.toml``. ``corpus`` is the folder of the documents (default: ``docs`` or ``doc``) or the name
-    of a corpus. Existing files are not overwritten.
+    ``experiment.toml``. ``corpus`` is the folder of the documents (by default ``docs`` or ``doc``) or the
+    name of a corpus. Existing files are not overwritten.
 
     Raises :class:`~branchrank.errors.CorpusError` if no documents are found, and
     :class:`~branchrank.errors.UsageError` if ``data_dir`` is the workspace of other documents.

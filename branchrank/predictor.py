@@ -11,9 +11,9 @@ from branchrank.records import Hit
 class Predictor(Protocol):
     """Your own retriever, which can be benchmarked together with the built-in systems.
 
-    Any class with a method ``retrieve`` works, without a base class. Two attributes are optional. ``name`` is
-    the name in tables (default: the name of the class), and ``llm`` is the name of the LLM that the retriever
-    uses (default: ``none``).
+    Any class with a method ``retrieve`` works; a base class is not needed. Two attributes are optional.
+    ``name`` is the name in tables (by default the name of the class), and ``llm`` is the name of the LLM that
+    the retriever uses (by default ``none``).
     """
 
     def retrieve(self, query: str, k: int) -> Sequence[Hit]:

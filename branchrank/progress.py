@@ -7,9 +7,9 @@ from collections.abc import Callable
 #: Called with one line of text for the user.
 Notify = Callable[[str], None]
 
-#: Called as ``progress(stage, done, total)``, with the numbers of finished units and of all units (0:
-#: unknown). Stages and their units: ``read`` (documents), ``embed`` (texts), ``store`` (steps), ``summaries``
-#: (nodes), ``questions`` and ``latency`` (queries), ``download`` (bytes), ``unpack`` and ``clone`` (steps).
+#: Called as ``progress(stage, done, total)``. ``total`` is the number of units of the stage (0: unknown).
+#: The units are documents (``read``), texts (``embed``), steps (``store``, ``unpack``, ``clone``),
+#: nodes (``summaries``), queries (``questions``, ``latency``) and bytes (``download``).
 Progress = Callable[[str, int, int], None]
 
 

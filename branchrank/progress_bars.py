@@ -46,7 +46,7 @@ class Announcements:
             _print_line(f"{stage} ({total})" if total else stage)
 
     def status(self, text: str) -> None:
-        """Store the line, to print it at the end."""
+        """Store the status, which is printed at the end."""
         self.last = text
 
 
@@ -66,7 +66,7 @@ class NotebookLine:
         self._update()
 
     def status(self, text: str) -> None:
-        """Replace the status shown after the stage."""
+        """Replace the status that is shown after the stage."""
         self.text = text
         self._update()
 
@@ -105,7 +105,7 @@ class Called:
         self.callback = callback
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Call the caller's function."""
+        """Call the function of the caller."""
         self.callback(stage, done, total)
 
     def status(self, text: str) -> None:

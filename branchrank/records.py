@@ -1,7 +1,7 @@
 """The frozen records that parts of BranchRank pass to each other.
 
-Loaders return these records and not a raw ``dict``. Line numbers start at 1, include the last line, and refer
-to the raw file. Ranks start at 1.
+Loaders return these records and not a raw ``dict``. Line numbers start at 1 and refer to the raw file; spans
+include their last line. Ranks start at 1.
 
 The records are :mod:`msgspec` structs. ``msgspec.json.decode(line, type=Node)`` validates a line while it
 parses it, and its error names the wrong field.
@@ -21,7 +21,7 @@ ServedBy = Literal["server", "cache", "cassette"]
 BREADCRUMB_SEPARATOR = " > "
 
 
-#: Allowed ranges of numbers in files, because another program may have written the file.
+#: Allowed ranges of the numbers in files, which other programs may have written.
 LineNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Rank = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
@@ -89,7 +89,7 @@ class Node(Record, frozen=True, kw_only=True):
 
 
 class Chunk(Record, frozen=True, kw_only=True):
-    """An embedding unit inside one node's own span; ``id`` is ``<node id>@<ordinal from 1>``."""
+    """A piece of one node's own span that gets one vector; ``id`` is ``<node id>@<number from 1>``."""
 
     id: str
     node_id: str
@@ -106,7 +106,7 @@ class Chunk(Record, frozen=True, kw_only=True):
 
 
 class GoldItem(Record, frozen=True, kw_only=True):
-    """One place that answers a question. It is a span, or a whole file if the lines are ``None``.
+    """One place that answers a question, which is a span, or a whole file if the lines are ``None``.
 
     ``answer_digest`` is the digest of the gold lines, from which later edits of the lines are detected.
     ``relevance`` (at least 1, default 2) is the item's grade for graded measures.
@@ -132,9 +132,9 @@ class GoldItem(Record, frozen=True, kw_only=True):
 
 
 class Question(Record, frozen=True, kw_only=True):
-    """A query with its gold. A hit on any item of ``gold`` counts as correct.
+    """A question with its gold. A hit on any item of ``gold`` counts as correct.
 
-    ``extra`` contains the unknown keys of the question's line in its file.
+    ``extra`` contains the additional keys of the question in its file.
     """
 
     id: str
@@ -166,15 +166,15 @@ class Placement(Record, frozen=True, kw_only=True):
 
 
 class Hit(Record, frozen=True, kw_only=True):
-    """One returned passage. ``text`` is exactly the lines ``line_start`` to ``line_end`` of ``source``.
+    """One returned passage. ``text`` contains exactly the lines ``line_start`` to ``line_end`` of ``source``.
 
-    ``branches`` maps a branch's name to the candidate's rank and score in the branch's list. For a branch
-    that expands over the tree, ``branches`` has the rank and score of the section's best chunk in the
-    branch's shortlist. ``notes`` maps a branch's name to an explanation of the score, or to the step of the
-    expansion that added a section outside the shortlist. ``distance`` is the squared L2 distance of unit
-    vectors (0 to 4) if a dense branch found the passage. ``matched`` are the numbers of the lines in which a
-    branch found the query's words. ``members`` are the best passages of the hit's document if the system
-    groups by document. ``fallback`` is the reason why a fallback ranked this hit, or ``None``.
+    ``branches`` maps the name of a branch to the hit's rank and score in the branch's list. For a branch that
+    expands over the tree, ``branches`` has the rank and score of the section's best chunk in the branch's
+    shortlist. ``notes`` maps a branch's name to an explanation of the score, or to the step of the expansion
+    that added a section outside the shortlist. ``distance`` is the squared L2 distance of unit vectors (0 to
+    4) if a dense branch found the passage. ``matched`` are the numbers of the lines in which a branch found
+    the query's words. ``members`` are the best passages of the hit's document if the system groups by
+    document. ``fallback`` is the reason why a fallback ranked this hit, or ``None``.
     """
 
     id: str
@@ -220,7 +220,7 @@ class StageTrace(Record, frozen=True, kw_only=True):
 class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One logical LLM call, as a row of the ledger. Latency is in milliseconds.
 
-    ``reported`` is true if the server returned the token counts, and false if they were estimated.
+    ``reported`` is true if the server returned the token counts, and false if BranchRank estimated them.
     ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...). ``replayed``
     is true if a cassette answered this call. The rows of a run do not contain ``replayed``, so that a replay
     writes the same rows as the recorded run.
@@ -247,8 +247,7 @@ class Retrieval(Record, frozen=True, kw_only=True):
 
     ``fallbacks`` gives the stage and the reason of each fallback; ``calls`` lists the LLM calls. ``found`` is
     the number of entries that each branch matched before its list was cut. ``notices`` are messages for the
-    person who reads the hits. ``incomplete`` is empty, or the reason why a part of the corpus was not
-    searched.
+    user about the hits. ``incomplete`` is empty, or the reason why a part of the corpus was not searched.
     """
 
     hits: tuple[Hit, ...]

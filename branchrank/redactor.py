@@ -36,7 +36,7 @@ def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class Redactor:
-    """Replaces every known key in a text. Secrets shorter than six characters are ignored."""
+    """Replaces every known key in a text by ``[key]``. Secrets shorter than six characters are ignored."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = tuple(secrets)
@@ -88,7 +88,7 @@ def url_to_show(text: str) -> str:
     """Return a URL without user, password and the values of parameters that look like keys.
 
     The URL may be malformed; everything before the last ``@`` is removed. Messages and records show URLs only
-    in this form.
+    after this function has removed credentials.
 
     >>> url_to_show("http://me:secret-1@[h/v1?api_key=secret-2"), url_to_show("me:secret-1@h")
     ('http://[h/v1?api_key=[key]', 'h')
@@ -104,7 +104,7 @@ def hide_parameters(text: str) -> str:
 
 
 def value_to_show(name: str, value: str) -> str:
-    """Return the value of a setting, field or flag, a URL without credentials and other values unchanged."""
+    """Return the value of a setting, field or flag, without credentials if the value is a URL."""
     return url_to_show(value) if is_url(value) or means_url(name) else value
 
 

@@ -55,7 +55,9 @@ class RedisConnection:
         self._told = False
 
     def attempt(self, call: Callable[[], T]) -> T | None:
-        """Return the result of ``call``, or ``None`` if it fails and during the pause after a failure."""
+        """Return the result of ``call``. Returns ``None`` if ``call`` fails, and during the pause after a
+        failure.
+        """
         from redis.exceptions import RedisError
 
         if time.monotonic() < self._resume_at:

@@ -1,4 +1,4 @@
-"""The class of a finished run in the library."""
+"""The library's class for finished runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Run(RunData):
 
     @classmethod
     def of(cls, data: RunData) -> Self:
-        """Return the run ``data`` as an object of this class."""
+        """Return an object of this class with the data of a run."""
         return cls(**{field.name: getattr(data, field.name) for field in fields(data)})
 
     def __repr__(self) -> str:
@@ -74,8 +74,8 @@ class Run(RunData):
         """Compare two predictors of this run, question by question.
 
         A positive ``difference`` means that the candidate is better. ``baseline``, ``measure`` and ``delta``
-        default to the run's declared values. A declared comparison is adjusted for all candidates, as in the
-        run's report. Any other comparison is not adjusted for multiple testing.
+        default to the values that the run declared. A declared comparison is adjusted for all candidates, as
+        in the run's report. Any other comparison is not adjusted for multiple testing.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
         """
@@ -89,7 +89,7 @@ class Run(RunData):
         """Compare every predictor with one or several baselines, or with each other (``"all-pairs"``).
 
         All comparisons form one family; p-values are adjusted by Holm, intervals by Bonferroni. The arguments
-        default to the run's declared values. The result has ``comparisons`` and a DataFrame ``frame``;
+        default to the values that the run declared. The result has ``comparisons`` and a DataFrame ``frame``;
         printing it shows one sentence per comparison.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
@@ -117,7 +117,7 @@ class Run(RunData):
 
         Each predictor is compared with the predictor of the same name, or ``predictor`` with
         ``baseline_predictor``. A positive difference means that this run is better. ``primary`` is the
-        measure that is tested (default: this run's primary measure). ``measures`` and this run's declared
+        measure that is tested (by default this run's primary measure). ``measures`` and this run's declared
         measures get a confidence interval. Printing the result shows the output of ``branchrank compare``.
 
         Raises :class:`~branchrank.errors.RunError` if the two runs have different questions, and
@@ -175,9 +175,9 @@ class Run(RunData):
         Without ``into``, the CSV files in the run's directory are rewritten too. A run of an older version
         then gets the columns of the current version.
 
-        The files are written to the run's directory, or to the directory ``into``, which a cut (a part of a
-        run's questions) requires. ``with_text=False`` omits the documents' text. ``corpus`` is the current
-        folder of the corpus; ``notice`` is called with a line of text if this corpus differs from the
+        The files are written to the run's directory or to the directory ``into``. A run that is cut to some
+        of its questions needs ``into``. ``with_text=False`` omits the documents' text. ``corpus`` is the
+        current folder of the corpus; ``notice`` is called with a line of text if this corpus differs from the
         searched corpus.
 
         Raises :class:`~branchrank.errors.UsageError` if another run's report would be overwritten.
@@ -189,13 +189,13 @@ class Run(RunData):
 
         if into is None and self.conditions:
             raise UsageError(
-                "the report of a cut can't replace the report of the whole run",
-                remedy="name another directory with into=",
+                "the report of a cut (some of the questions) can't replace the report of the whole run",
+                remedy="choose another directory with into=",
             )
         if into is not None and (Path(into) / RUN_JSON).exists():
             raise UsageError(
                 f"{into} is the directory of a run, and its report would be overwritten",
-                remedy="name another directory",
+                remedy="choose another directory",
             )
         if into is None:
             if self.record.status == "finished":

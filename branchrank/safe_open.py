@@ -1,12 +1,12 @@
-"""Open, write and remove files below a folder, safely against malicious paths and swapped symbolic links.
+"""Open, write and remove files below a folder, with protection against malicious paths and symbolic links.
 
 1. A path is split into names. An absolute path, an empty name, ``.`` and ``..`` are refused.
 2. Each folder is opened relative to the descriptor of its parent, never through a link. Another process
-   therefore can't replace a checked folder before it is used. A name that becomes a link between two steps is
-   refused.
-3. A file is opened without following a link and without blocking, and must be a regular file. A file is
-   written under a temporary name relative to its folder's descriptor and renamed there; a folder is removed
-   relative to its parent's descriptor. Copies of folders are limited in bytes and files.
+   therefore can't replace a folder between the check and the use. A name that another process replaces by a
+   link is refused.
+3. A file is opened without following a link and without blocking, and must be a regular file. Files are
+   written under a temporary name and renamed relative to their folder's descriptor; folders are removed
+   relative to their parent's descriptor. The copy of a folder has limits on bytes and files.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def write_beneath(root: Path, relative: str, content: bytes) -> None:
 
 
 def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
-    """Do the same as :func:`write_beneath` with the content of a stream, which is read in blocks."""
+    """Write a stream like :func:`write_beneath`, reading it in blocks."""
     with writer_beneath(root, relative) as stream:
         shutil.copyfileobj(content, stream, 1 << 20)
 
@@ -141,9 +141,9 @@ def create_beneath(root: Path, relative: str) -> None:
 def check_opened(root: Path, relative: str) -> None:
     """Raise :class:`PermissionError` unless this process has the file ``relative`` below ``root`` open.
 
-    Call this after a library such as SQLite opened the path itself. If another process replaced the path by a
-    link before the library opened it, the library opened a different file. Raises :class:`FileNotFoundError`
-    if the file does not exist.
+    Call this after a library such as SQLite opened the path. If another process replaced the path by a link
+    before the library opened it, the library opened a different file. Raises :class:`FileNotFoundError` if
+    the file does not exist.
     """
     with _folder_of(root, relative) as (folder, name):
         wanted = _identity(name, folder, relative)
@@ -169,7 +169,7 @@ def remove_beneath(root: Path, relative: str) -> None:
     """Remove the file or folder ``relative`` below ``root``, if it exists.
 
     Raises :class:`PermissionError` for a path that leaves the folder or contains a link, and ``OSError`` if
-    the system refuses. A link is removed, its target is not.
+    the system refuses. If the path is a link, the link is removed and the target is kept.
     """
     with contextlib.suppress(FileNotFoundError), _folder_of(root, relative) as (folder, name):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
@@ -313,7 +313,7 @@ def _identity(name: str, folder: int, relative: str) -> tuple[int, int]:
     """
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode):
-        raise PermissionError(errno.EACCES, "a link or not a regular file", relative)
+        raise PermissionError(errno.EACCES, "it is a link or not a regular file", relative)
     return found.st_dev, found.st_ino
 
 

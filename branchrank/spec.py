@@ -1,8 +1,8 @@
 """The description of a retrieval system as data, which TOML files contain and the engine runs.
 
 The stages are branches, expand, fuse, cap, rescore, group, rerank, passages and top k. Every part of a system
-is a frozen record, so it can be compared and hashed. Results of a stage are reused by all systems that have
-the same parts up to this stage.
+is a frozen record, so it can be compared and hashed. All systems with the same parts up to a stage share the
+results of this stage.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the branches' lists are fused, and how many candidates are passed on.
+    """The method that fuses the branches' lists, and the number of candidates that it keeps.
 
     ``method`` ``none`` keeps the scores of a single branch. ``unit_interval`` scales the scores to 0..1.
     """
@@ -113,7 +113,7 @@ class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A second score for the first candidates, which is added to the fusion's score.
+    """A second score for the first candidates, which is added to the score of the fusion.
 
     The method ``maxsim`` is late interaction, which compares the token vectors of the query and of each chunk
     (:mod:`branchrank.ranking.maxsim`). The model of the index computes the token vectors.
@@ -176,8 +176,8 @@ class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which passages of the ranked candidates are returned.
 
     With the ``order`` ``scores``, the passages of all candidate sections are ordered together by their
-    scores. If there is a reranker, its order of the sections is used instead. A system that ranks chunks
-    ignores ``order``.
+    scores. If there is a reranker, the reranker's order of the sections is used instead. A system that ranks
+    chunks ignores ``order``.
     """
 
     order: Annotated[

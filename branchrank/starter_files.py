@@ -42,8 +42,8 @@ corpus = {corpus}
 questions = {questions}
 {exclude}
 [index]
-# This model is small and runs on a CPU. A better model, for a machine with a GPU: embedder =
-# "nomic-ai/CodeRankEmbed"   (550 MB, downloaded from the model hub when it is first used)
+# This small model runs on a CPU. A better model, for a machine with a GPU (550 MB, downloaded on first use):
+# embedder = "nomic-ai/CodeRankEmbed"
 embedder = "{embedder}"
 """
 _EXPERIMENT = """\

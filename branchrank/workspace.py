@@ -37,8 +37,8 @@ class Workspace(Searcher):
     """A corpus with its indexes, settings and caches, in one folder.
 
     Open a workspace with :meth:`open`, or create it with :meth:`build`. The index and the model are loaded
-    when they are first needed. A workspace is thread-safe and prints nothing. Close it with :meth:`close`, or
-    use a ``with`` statement.
+    when they are first needed. A workspace is thread-safe and prints nothing. Close a workspace with
+    :meth:`close` or a ``with`` statement.
 
     >>> import branchrank as br
     >>> with br.Workspace.open("data") as workspace:
@@ -145,10 +145,11 @@ class Workspace(Searcher):
 
         The other program's files ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` are read from
         ``folder``, which is not changed. Chunks without line numbers are located in the documents by their
-        text. If ``chroma/`` has several collections, ``collection`` names the collection to use. Its vectors
-        are reused if ``embedder`` gives 20 of the chunks the same vectors (cosine of at least 0.999).
-        :attr:`adoption` lists the data that was used and the data that was left out. ``corpus`` is the folder
-        of the documents (default: the corpus in the ``branchrank.toml`` of ``data_dir`` or ``folder``).
+        text. If ``chroma/`` has several collections, ``collection`` names the collection to use. The vectors
+        of the collection are reused if ``embedder`` gives 20 of the chunks the same vectors (cosine of at
+        least 0.999). :attr:`adoption` lists the data that was used and the data that was skipped. ``corpus``
+        is the folder of the documents (by default the corpus in the ``branchrank.toml`` of ``data_dir`` or
+        ``folder``).
 
         Raises :class:`~branchrank.errors.ArtifactError` if the vectors are not from the embedder or the
         folder can't be read safely, :class:`~branchrank.errors.InputError` for a wrong file, and the same
@@ -186,7 +187,7 @@ class Workspace(Searcher):
 
     @property
     def adoption(self) -> Adoption | None:
-        """The data that :meth:`adopt` used and left out, or ``None`` if the workspace was not adopted."""
+        """The data that :meth:`adopt` used and skipped, or ``None`` if the workspace was not adopted."""
         from branchrank.index.adoption import read_adoption
 
         return read_adoption(self._folder.adoption_file)
@@ -226,10 +227,10 @@ class Workspace(Searcher):
 
         A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with
         ``retrieve(query, k)``, or a function ``f(query, k)``; the object and the function return hits, best
-        first. ``questions`` is a question file (default: the workspace's question file). ``primary`` is the
+        first. ``questions`` is a question file (by default the workspace's question file). ``primary`` is the
         measure that is tested (such as ``Success@1`` or ``strict_hit@5``), and ``measures`` are reported in
         addition. ``baseline`` is the name of the predictor that the other predictors are compared with
-        (default: the first predictor), a list of names, or ``"all-pairs"``. ``sample_size`` questions are
+        (by default the first predictor), a list of names, or ``"all-pairs"``. ``sample_size`` questions are
         sampled with ``seed``. ``filters``, such as ``"file_path=guide/*"``, restrict every search to some
         documents. ``settings`` contains all other settings, such as ``"benchmark.delta"``.
 
@@ -278,7 +279,7 @@ class Workspace(Searcher):
     def check(self) -> CheckedIndex:
         """Read every file of the index and compare its digest with the digest in the manifest.
 
-        (Opening an index compares only the files that changed since the last comparison.) Raises
+        Opening an index compares only the files that changed since the last comparison. Raises
         :class:`~branchrank.errors.ArtifactError`, which names the first damaged file.
 
         >>> from branchrank import Workspace
@@ -292,7 +293,7 @@ class Workspace(Searcher):
     def calibrate(self, questions: AnyPath | None = None) -> Calibration:
         """Measure the distance threshold that keeps the nearest chunk for 95% of the questions.
 
-        ``questions`` is a question file (default: the workspace's question file); gold is ignored. Raises
+        ``questions`` is a question file (by default the workspace's question file); gold is ignored. Raises
         :class:`~branchrank.errors.QuestionError` if the file has no answerable question.
         """
         from branchrank.index.calibration import calibrate, nearest_distances

@@ -66,10 +66,10 @@ def beir_plan(
 ) -> Plan:
     """Index a BEIR folder or a dataset ``ir:ID``, write its questions, and return the plan of the benchmark.
 
-    ``data_dir`` is the workspace (default: ``data/`` and the folder's name). ``settings`` are stored in the
-    workspace and, if it is new, override :data:`NEW_WORKSPACE`. The first of ``measures`` is the primary
-    measure. ``fields`` are other fields of the plan. Wrong files, names and measures are reported before the
-    index is built.
+    ``data_dir`` is the workspace (by default ``data/`` and the folder's name). ``settings`` are stored in the
+    workspace. In a new workspace, they override :data:`NEW_WORKSPACE`. The first of ``measures`` is the
+    primary measure. ``fields`` are other fields of the plan. Wrong files, names and measures are reported
+    before the index is built.
 
     Raises :class:`UsageError` for a wrong name, measure or setting, :class:`~branchrank.errors.InputError`
     for a wrong file, and the same errors as :meth:`~branchrank.workspace.Workspace.build`.
@@ -126,7 +126,7 @@ def _beir_folder(folder: Path) -> Path:
 
 
 def _is_large(plan: Plan, questions: int) -> bool:
-    """Return whether the rows are compressed because of the number of hits (and no setting decides it)."""
+    """Return whether rows are compressed because of the number of hits, unless a setting decides it."""
     benchmark = plan.settings.part(BenchmarkSettings)
     asked = min(questions, benchmark.sample_size or questions)
     is_open = plan.settings.origins["benchmark.rows"] == "default"
@@ -145,7 +145,7 @@ def _check_place(place: Path, name: str) -> None:
 
 
 def _predictors(name: str, workspace: WorkspaceFolder) -> list[str | System]:
-    """Return the systems of a name, adapted to rank documents; return the name of a user's own class
+    """Return the systems of a name, adapted to rank documents. The name of a user's own class is returned
     unchanged.
     """
     if ":" in name:
@@ -154,8 +154,8 @@ def _predictors(name: str, workspace: WorkspaceFolder) -> list[str | System]:
 
 
 def _measure_settings(measures: Sequence[str]) -> dict[str, object]:
-    """Return settings with the first measure as primary. Measures are graded unless the name has another
-    prefix.
+    """Return settings with the first measure as primary. A measure uses grades unless its name has the prefix
+    of another mode.
     """
     names = []
     for name in measures:

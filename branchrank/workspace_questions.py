@@ -41,7 +41,9 @@ class CheckedFile(Record, frozen=True, kw_only=True):
 
 
 class MovedGold(Record, frozen=True, kw_only=True):
-    """The gold that was moved, and the gold that was not found. ``path`` is the updated question file."""
+    """The gold that was moved, and the gold that was not found. ``path`` is the question file with the moved
+    gold.
+    """
 
     path: Path
     moved: tuple[AnchorMove, ...]

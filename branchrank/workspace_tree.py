@@ -28,7 +28,7 @@ class BuiltTree(Record, frozen=True, kw_only=True):
 
 
 class WorkspaceTree:
-    """The tree methods of one workspace. They do not need an index."""
+    """The tree methods of one workspace. The methods do not need an index."""
 
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder
@@ -45,7 +45,7 @@ class WorkspaceTree:
         return BuiltTree(path=Path(output), nodes=len(nodes), notes=(*corpus.notes, *notes))
 
     def load(self, path: AnyPath) -> Tree:
-        """Read the tree in a ``nodes.jsonl``. Raises :class:`~branchrank.errors.ArtifactError` if it is
+        """Read the tree in a ``nodes.jsonl``. Raises :class:`~branchrank.errors.ArtifactError` if the file is
         damaged.
         """
         from branchrank.tree.store import load_nodes

@@ -6,7 +6,7 @@
 
 1. ``run`` prints the table; ``--write`` also writes ``benchmarks/table.json`` and ``docs/results/speed.md``.
 2. ``check`` measures again, or reads ``--measured``, and compares the ratios with ``benchmarks/table.json``.
-   It exits with 1 if the whole 95% interval of a ratio is more than 20% below the stored ratio, and with 2 if
+   The exit code is 1 if the whole 95% interval of a ratio is more than 20% below the stored ratio, and 2 if
    the tables can't be compared.
 3. ``page`` writes ``docs/results/speed.md`` from ``benchmarks/table.json``.
 

@@ -12,8 +12,7 @@ from benchmarks.against.table import Row, Skipped
 
 #: Minimum and maximum rounds of a pair, and the seconds after which no new round starts.
 LEAST, MOST, BUDGET = 5, 31, 8.0
-#: The level of a row's interval. With fewer than six rounds, the interval is the smallest to the largest
-#: ratio.
+#: The level of a row's interval, if the row has at least six rounds.
 LEVEL = 0.95
 
 Clock = Callable[[Callable[[], object]], float]
@@ -21,7 +20,8 @@ Clock = Callable[[Callable[[], object]], float]
 
 class Pair(NamedTuple):
     """``ours`` and ``theirs`` do the same work, ``number`` units per call. ``unit`` is the name of the unit,
-    ``answers`` describes how the two answers differ, and ``clock`` returns the seconds of one call.
+    ``answers`` describes the difference between the two answers, and ``clock`` returns the seconds of one
+    call.
     """
 
     group: str

@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The names of what the row compares, without the version of the other program."""
+        """The key of the row, which has no version of the other program."""
         return self.group, self.what, self.against.split(" ")[0]
 
 

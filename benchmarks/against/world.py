@@ -24,7 +24,7 @@ from branchrank.stores.indexed_text import chunk_terms, embedded_text
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "data" / "sample"
-#: These are used if both exist and no other workspace is named.
+#: The default workspace and questions, if both exist and no other workspace is named.
 LARGER = (ROOT / "data" / "symfony", ROOT.parent / "shared" / "questions" / "symfony-dev.jsonl")
 
 

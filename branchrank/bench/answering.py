@@ -1,9 +1,9 @@
 """Answer the questions of a run in shards, in this process or in workers.
 
-1. A shard contains :data:`SHARD` consecutive questions. All predictors answer a question in the same shard,
-   so that they share memoised results.
-2. The process that opened the plan uses its open predictors. A worker opens the plan again and checks that
-   its indexes have the digests of the run's indexes.
+1. A shard contains :data:`SHARD` consecutive questions. All predictors answer the questions of a shard in the
+   same process, so that the predictors share memoised results.
+2. The process that opened the plan uses the predictors that are already open. A worker opens the plan again
+   and checks the digests of its indexes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ SHARD = 4
 
 
 class Wanted(Record, frozen=True, kw_only=True):
-    """A question, with the answers to compute, each as a predictor's position in the plan and a repeat."""
+    """A question and its missing answers, each as the predictor's position in the plan and the number of the
+    repeat.
+    """
 
     question: Question
     answers: tuple[tuple[int, int], ...]
 
 
 class Answered(Record, frozen=True, kw_only=True):
-    """A row, and how often each stage result was computed or reused for the row."""
+    """A row, with the numbers of computed and reused results of each stage."""
 
     row: Row
     computed: dict[str, int]
@@ -144,7 +146,7 @@ def _paths(plan: Plan) -> Iterator[Path]:
 
 
 def _portable(plan: Plan) -> Plan:
-    """Return the plan with paths relative to the working directory, which workers share or have a copy of."""
+    """Return the plan with paths relative to the working directory, so that workers can open them."""
     return msgspec.structs.replace(
         plan, data_dir=Path(os.path.relpath(plan.data_dir)), settings=with_relative_files(plan.settings)
     )

@@ -1,10 +1,11 @@
-"""Running a plan: from the checks to the files of the run's directory.
+"""Run a plan, from the checks to the files of the run's directory.
 
 1. Check the whole plan, and open its endpoints, indexes and predictors.
 2. Create the run's directory, or resume an interrupted run of the same plan.
 3. Write ``run.json`` with the status ``running`` before any work starts.
 4. The quality pass writes ``rows.jsonl``; the latency pass ``timings.csv``.
-5. All other files are computed from these two files, and the status in ``run.json`` becomes ``finished``.
+5. All other files are computed from ``rows.jsonl`` and ``timings.csv``, and the status in ``run.json``
+   becomes ``finished``.
 """
 
 from __future__ import annotations
@@ -71,14 +72,14 @@ def run_plan(
 ) -> RunData:
     """Run a plan and write the run's directory; ``publish`` writes the report.
 
-    The run counts as finished after ``publish``: if the process ends before, the next command resumes the run
-    and writes the report.
+    The run counts as finished after ``publish``. If the process ends earlier, the next command resumes the
+    run and writes the report.
 
     An interrupted run of the same plan under ``plan.reports`` is resumed, unless ``fresh`` is set or a
-    predictor is a Python object, whose state is not recorded. ``resume`` is the directory of the run that the
-    plan was read from (:func:`~branchrank.bench.resume.plan_from_run`); no index is built for it. ``seal`` is
-    the file that sealed the plan (:mod:`branchrank.bench.seal`). ``status`` is called with a line that
-    replaces the previous line, such as the costs so far.
+    predictor is a Python object, whose state is not recorded. ``resume`` is the directory of a run whose plan
+    :func:`~branchrank.bench.resume.plan_from_run` read; no index is built for a resumed run. ``seal`` is the
+    file that sealed the plan (:mod:`branchrank.bench.seal`). ``status`` is called with a line that replaces
+    the previous line, such as the costs so far.
 
     Raises the errors of :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` before any work
     starts, and :class:`~branchrank.errors.RunError` if ``resume`` is the directory of another plan.
@@ -152,8 +153,8 @@ def run_predictors(
     ``resume`` is the directory of the run to resume. Without ``resume``, the newest interrupted run under
     ``reports`` with the same plan is resumed, unless ``fresh`` is set. ``keep_failures`` is called with the
     LLM calls in the rows of a resumed run. ``measure_index`` adds facts about an index that are known only
-    after all questions are answered. ``executor`` runs the quality pass (default: this process); its workers
-    open ``plan`` and check the digests of ``indexes``.
+    after all questions are answered. ``executor`` runs the quality pass (by default in this process); the
+    executor's workers open ``plan`` and check the digests of ``indexes``.
 
     Raises :class:`~branchrank.errors.RunError` if the run in ``resume`` has another plan or is finished.
     """
@@ -207,8 +208,8 @@ def _interrupted(run: RunRecord, reports: Path, resume: Path | None, *, fresh: b
 
 
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
-    """Return the record of a resumed run. If the ``whole`` plan was read from it, its provenance is not
-    changed.
+    """Return the record of a resumed run. If the ``whole`` plan was read from the record, the provenance is
+    not changed.
     """
     if not whole:
         return msgspec.structs.replace(run, created=begun.created)
@@ -257,7 +258,7 @@ def _measured(
 
 
 def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:
-    """Return the questions as the run's directory stores them, with their wording or with digests."""
+    """Return the questions with their wording or with digests, as they are stored in the run's directory."""
     if settings.question_text == "keep":
         return list(questions)
     return [hashed(question) for question in questions]

@@ -1,11 +1,11 @@
 """Remove credentials from the command and the settings that a run records.
 
-1. Passwords are collected from every string that is a URL, or that is meant as one by the name of its field
-   or flag, and from the words of the command.
-2. The credentials in these strings and words are removed.
+1. Passwords are collected from every string that is a URL, or whose field or flag expects a URL, and from the
+   words of the command.
+2. The credentials in these URLs and words are removed.
 3. The environment's keys are removed from every string. The passwords are removed from all other strings too,
-   except from the strings that identify the run. (Otherwise a password such as "hybrid" would make the
-   identifying strings unreadable.)
+   except from the strings that identify the run. (A password such as "hybrid" would make the identifying
+   strings unreadable.)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IDENTITY = {
 
 
 def scrubbed(record: R, environment: Mapping[str, str]) -> R:
-    """Return the record without the environment's keys and without the credentials of its URLs.
+    """Return the record without the keys in the environment and without the credentials in URLs.
 
     A field ``command`` is split into words as a shell would split it.
     """
@@ -88,7 +88,7 @@ def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _each(name: str, value: Any, change: Callable[[str, str], str]) -> Any:
-    """Return the same structure with every string changed by a function; field names are not changed."""
+    """Return a structure with every string changed by a function; field names are not changed."""
     if isinstance(value, str):
         return change(name, value)
     if isinstance(value, dict):

@@ -42,7 +42,7 @@ from branchrank.systems.checks import problems
 DEFAULT_INDEX = "default"
 #: Keys of a system's table that are not fields of the system.
 _OWN_KEYS = ("from", "index", "sweep", "origin")
-#: How an error lists several problems.
+#: The prefix of each problem in an error with several problems.
 BULLET = "  - "
 
 T = TypeVar("T")
@@ -191,7 +191,7 @@ def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str,
 
 
 def _over(toml: Mapping[str, Any], section: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge a table into one section. If the section is not a table, :func:`resolve` refuses it later."""
+    """Merge a table into one section. A section that is not a table is not changed."""
     below = toml.get(section, {})
     return {**toml, section: {**below, **table} if isinstance(below, Mapping) else below}
 
@@ -221,9 +221,7 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
 def _indexes(
     tables: Mapping[str, Mapping[str, Any]], toml: Mapping[str, Any], found: list[str]
 ) -> dict[str, Resolved]:
-    """Return the settings of the default index, and of each index of the file merged over the default
-    settings.
-    """
+    """Return the settings of the default index and of each index of the file."""
     made: dict[str, Resolved] = {}
     named: dict[str, Mapping[str, Any]] = {DEFAULT_INDEX: {}, **tables}
     for name, table in named.items():
@@ -271,11 +269,11 @@ class _Systems:
         index = self.tables[name].get("index", DEFAULT_INDEX)
         origin = self.tables[name].get("origin", "")
         if origin not in ("", "tuned"):
-            self.found.append(f'[systems.{name}] origin = {origin!r}must be "tuned" or be removed')
+            self.found.append(f'[systems.{name}] origin = {origin!r}; use "tuned", or remove it')
             return []
         sweep = self.tables[name].get("sweep", {})
         if not isinstance(sweep, Mapping) or [] in sweep.values():
-            self.found.append(f"[systems.{name}] sweep must give each name at least one value: {sweep!r}")
+            self.found.append(f"[systems.{name}] sweep needs at least one value for each name: {sweep!r}")
             return []
         lists = {key: values if isinstance(values, list) else [values] for key, values in sweep.items()}
         made = []
@@ -306,8 +304,7 @@ class _Systems:
         return msgspec.convert(swept, System)
 
     def _base(self, name: str, above: tuple[str, ...] = (), endpoint: str = "") -> dict[str, Any] | None:
-        """Return the system's table with inherited values, or ``None`` if it has problems, which are noted
-        once.
+        """Return the system's table with inherited values, or ``None`` if the table has problems.
 
         ``endpoint`` is the URL of the LLM endpoint in the file, or "".
         """

@@ -1,4 +1,5 @@
-"""The latency pass: measure unmemoised queries, one at a time, with predictors interleaved in a seeded order.
+"""In the latency pass, measure unmemoised queries, one at a time, with predictors interleaved in a seeded
+order.
 
 1. Each predictor first answers one question that is timed separately, because the first query of a predictor
    can include one-time work. The index and the models are already open, so the first query is not a cold
@@ -7,11 +8,11 @@
    the machine's speed affects all predictors equally.
 3. The results are the wall time and CPU time of the whole query and the wall time of each stage, in ms. CPU
    time includes the process and its ended child processes, such as grep. Time spent waiting for an LLM is a
-   separate stage (``llm wait``), and ``compute`` does not include it. A call that a cache or a cassette
-   answers counts with the recorded time of the server, so that no call is paid for twice.
-4. Each sampled query is timed ``repeats`` times, each time in a different order, and the time with the median
-   total is used. With one time per query, the times are independent, as the bound of p95 requires. The
-   garbage collector's settings are not changed.
+   separate stage (``llm wait``), and ``compute`` does not include it. For a call that a cache or a cassette
+   answers, the recorded time of the server counts, so that no call is paid for twice.
+4. Each sampled query is timed ``repeats`` times in different orders, and the median total is used. One time
+   per query keeps the times independent, as the bound of p95 requires. The garbage collector's settings are
+   not changed.
 """
 
 from __future__ import annotations

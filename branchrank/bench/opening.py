@@ -35,8 +35,8 @@ class OpenPredictor(Record, frozen=True, kw_only=True):
 
 
 class OpenPlan(Record, frozen=True, kw_only=True):
-    """The open objects of a plan, with predictors in the plan's order, and indexes and engines by the index's
-    name.
+    """The open objects of a plan. Predictors are in the plan's order; indexes and engines are mapped by the
+    index's name.
 
     ``keep_failures`` is called with the LLM calls in existing rows before an interrupted run is resumed;
     ``meter`` counts the LLM calls of workers.
@@ -50,7 +50,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
 
     @property
     def memos(self) -> tuple[Memo, ...]:
-        """The memos of the engines, which contain stage results."""
+        """The memos of the engines, which store the results of stages."""
         return tuple(engine.memo for engine in self.engines.values())
 
     def load_models(self) -> None:

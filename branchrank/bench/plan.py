@@ -1,4 +1,4 @@
-"""A plan: all settings, predictors and questions of one benchmark, checked before any work starts.
+"""A plan has all settings, predictors and questions of one benchmark, and is checked before any work starts.
 
 A plan is made from predictors and settings (:func:`plan_from_names`), from an experiment file
 (:func:`plan_from_experiment`), or from an interrupted run (:mod:`branchrank.bench.resume`).
@@ -97,8 +97,8 @@ class Plan(Record, frozen=True, kw_only=True):
 def check_plan(plan: Plan) -> list[Question]:
     """Return the questions of the plan. Nothing is built and no server is contacted.
 
-    Raises one error with every problem of the plan: a :class:`UsageError`, or an :class:`InputError` where
-    only files are wrong.
+    Raises one error with every problem of the plan, which is a :class:`UsageError`, or an :class:`InputError`
+    if only files are wrong.
     """
     found = list(_errors(plan))
     if found:
@@ -250,11 +250,11 @@ def plan_from_names(
 ) -> Plan:
     """Make a plan from predictors, which all use the workspace's default index.
 
-    A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or an argument
-    of :func:`~branchrank.bench.predictors.predictor_of`. A built-in system that several names include is run
-    once. ``api_endpoint`` is the URL of the predictor ``api``, ``api_predictor`` the name of the server's
-    predictor. ``fields`` are the other fields of the plan. Raises one :class:`UsageError` that lists every
-    problem, including those of the plan.
+    A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or an object
+    that :func:`~branchrank.bench.predictors.predictor_of` accepts. A built-in system that several names
+    include is run only once. ``api_endpoint`` is the URL of the predictor ``api``, ``api_predictor`` the name
+    of the server's predictor. ``fields`` are the other fields of the plan. Raises one :class:`UsageError`
+    that lists every problem of the file and of the plan.
     """
     found: list[BranchRankError] = []
     made: dict[object, PlannedSystem | BenchmarkPredictor] = {}
@@ -304,8 +304,8 @@ def endpoint_predictor(url: str, target: str) -> ApiPredictor:
 def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **fields: Any) -> Plan:
     """Make a plan from an experiment file.
 
-    ``flags`` maps ``"section.name"`` to settings that override the file's; ``fields`` are the other fields of
-    the plan, such as ``reports``.
+    ``flags`` maps ``"section.name"`` to settings that override the file's settings; ``fields`` are the other
+    fields of the plan, such as ``reports``.
 
     Raises one :class:`UsageError` with every problem of the file.
     """

@@ -1,4 +1,4 @@
-"""Predictors: wrap systems, classes and HTTP endpoints so that a benchmark can run them.
+"""Predictors wrap systems, classes and HTTP endpoints so that a benchmark can run them.
 
 :class:`SystemPredictor` runs a system record on the engine; :class:`ClassPredictor` wraps a user's own class
 with ``retrieve(query, k)``; :class:`ApiPredictor` queries any HTTP endpoint that answers ``POST /retrieve``.
@@ -81,7 +81,7 @@ class SystemPredictor:
 
 
 class Untraced:
-    """Base of a user's class and of an HTTP endpoint, which both give no trace."""
+    """Base class of predictors that give no trace (a user's class and an HTTP endpoint)."""
 
     def gold_keys(self, question: Question) -> frozenset[str]:
         """Return no keys, because this predictor gives no trace."""
@@ -92,8 +92,8 @@ class ClassPredictor(Untraced):
     """A user's own predictor. Hits inside excluded spans are removed from the results.
 
     The predictor's name is the object's attribute ``name``, or else the argument ``name``. ``origin`` is
-    ``module:Class`` if it was given in that form, or else the dotted name of its type, from which a command
-    can't recreate it.
+    ``module:Class`` for a class that was named in this form. For other objects it is the dotted name of the
+    type, which a command can't import.
     """
 
     def __init__(self, name: str, wrapped: Predictor, *, origin: str = "") -> None:
@@ -133,7 +133,7 @@ def _checked(hit: Hit) -> Hit:
     """Return the hit with numbers of plain Python types, so that a row can store the hit.
 
     Raises ``ValueError`` or ``TypeError`` for wrong types, lines that are not a span or a score that is not a
-    number. For lines after ``MOST_LINES`` it raises ``OverflowError``, with which only this question fails.
+    number. Raises ``OverflowError`` for lines after ``MOST_LINES``, so that only this question fails.
     """
     for name in ("id", "source", "text"):
         if not isinstance(getattr(hit, name), str):
@@ -224,7 +224,7 @@ def _name_of(thing: object) -> str:
 
 
 def _dotted(thing: object) -> str:
-    """Return the dotted name of a class or a function. (Commands can only import names with a colon.)"""
+    """Return the dotted name of a class or a function. A command can't import such a name."""
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 
@@ -316,7 +316,9 @@ class ApiPredictor(Untraced):
         return Retrieval(hits=tuple(kept[:k]))
 
     def _answer(self, query: str, top_k: int) -> _ApiAnswer:
-        """Post one query. Raises ``HttpError``, or one of ``_UNREADABLE`` for an answer in another format."""
+        """Post one query. Raises ``HttpError`` if there is no answer, or one of ``_UNREADABLE`` for an answer
+        in another format.
+        """
         from branchrank.http_client import post_json
 
         body = {"query": encodable(query), "top_k": top_k} | (

@@ -1,4 +1,4 @@
-"""The quality pass: every predictor answers every question, and every answer becomes a row.
+"""In the quality pass, every predictor answers every question, and every answer becomes a row.
 
 1. Rows of an interrupted run are kept, and their questions are not answered again.
 2. The questions go to the executor in shards (:mod:`branchrank.bench.answering`). All predictors answer a
@@ -21,7 +21,7 @@ from branchrank.runs.rows import Row, RowLog
 
 
 class Work:
-    """How often each stage result was computed or reused in the quality pass, by the name of the stage."""
+    """The numbers of computed and reused results of each stage in the quality pass."""
 
     def __init__(self) -> None:
         self.computed: Counter[str] = Counter()
@@ -40,8 +40,8 @@ def quality_pass(
 ) -> tuple[list[Row], Work]:
     """Answer every question with every predictor. ``predictors`` are names with numbers of repeats.
 
-    Returns the rows, and the counts of computed and reused stage results. Rows are sorted by question,
-    predictor and repeat, also in a resumed run.
+    Returns the rows, and the numbers of computed and reused results. Rows are sorted by question, predictor
+    and repeat, also in a resumed run.
     """
     pairs = [(number, repeat) for number, (_, repeats) in enumerate(predictors) for repeat in range(repeats)]
     wanted = [

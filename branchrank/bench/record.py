@@ -49,7 +49,7 @@ def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> R
 
 
 def planned_record(plan: Plan, questions: Sequence[Question], environment: Mapping[str, str]) -> RunRecord:
-    """Return the part of ``run.json`` that follows from the plan alone, without credentials."""
+    """Return the part of ``run.json`` that depends only on the plan, without credentials."""
     part = plan.settings.part(BenchmarkSettings)
     prices = plan.settings.part(LLMSettings).price_table
     used = {each.index for each in plan.predictors if isinstance(each, PlannedSystem)}

@@ -171,7 +171,7 @@ class Names:
         return value
 
     def value(self, role: str, recorded: str) -> str:
-        """Return a value of a system or an extra index, which must be named for this role or be allowed."""
+        """Return a value of a system or index of the run. The command must name this value or allow it."""
         if self._needs_no_name(role, recorded):
             return recorded
         if (role, recorded) in self.values:
@@ -201,7 +201,7 @@ class Names:
             self.wrong.append(f"--api-endpoint {url_to_show(self.named.api_endpoint)}: the run used {url}")
 
     def data_dir(self, recorded: str) -> Path:
-        """Return the folder of the workspace. A folder other than the default must be named."""
+        """Return the workspace's folder. A folder other than ``data`` must be named by the command."""
         if self.named.data_dir is None and Path(recorded).absolute() != DEFAULT_DATA_DIR.absolute():
             self._missing("--data-dir", "workspace", recorded)
         return self.named.data_dir or DEFAULT_DATA_DIR
@@ -271,7 +271,9 @@ def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved
 def predictor_maker(
     record: PredictorRecord, found: Names
 ) -> Callable[[], PlannedSystem | BenchmarkPredictor]:
-    """Return a function that creates a predictor. Call the function only after all names are checked."""
+    """Return a function that creates a predictor. Call the returned function only after all names are
+    checked.
+    """
     if record.system is not None:
         origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
         system = with_reached(record.system, found.value)
@@ -313,8 +315,8 @@ def recorded_repeats(directory: Path, run: RunRecord) -> int:
 def with_reached(record: R, change: Change) -> R:
     """Return the record with ``change(role, value)`` in place of every value outside the workspace.
 
-    Nested records are changed too. In a table without fixed fields, such as the options of a branch kind,
-    every text that looks like a URL or a path is changed.
+    Nested records are changed too. In the options of a branch kind and other free tables, every text that
+    looks like a URL or a path is changed.
     """
     changed = {
         field.name: _changed(getattr(record, field.name), _role(field.type), change)

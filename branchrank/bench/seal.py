@@ -1,9 +1,10 @@
-"""A seal: a file, written before a run, that records the plan of the run.
+"""A seal is a file that is written before a run and records the plan of the run.
 
 1. ``seal_plan`` writes every part of the plan that can change a row or a verdict (such as the questions, the
    corpus, the predictors, the settings, the primary measure, the baseline and alpha). Short values are stored
    unchanged, long values as their SHA-256.
-2. A run with this seal is refused if a part differs. Otherwise ``run.json`` contains the digest of the seal.
+2. A run with this seal is refused if a part differs. The ``run.json`` of a sealed run contains the digest of
+   the seal.
 3. ``branchrank verify`` computes the parts from ``run.json`` again.
 
 A seal alone proves nothing, because a person who can change the run can also write another seal. A copy in
@@ -29,9 +30,9 @@ from branchrank.runs.directory import RunRecord, SealRecord
 
 Part = str | int | float | bool | None
 
-#: Parts of :attr:`RunRecord.plan` that a seal omits: indexes, because they are known only once they are built
-#: (their settings and corpus are sealed), and the cassette, so that a sealed run can be recorded and
-#: replayed.
+#: Parts of :attr:`RunRecord.plan` that a seal omits.
+#: The indexes are known only after their build; their settings and corpus are sealed.
+#: The cassette is omitted so that a sealed run can be recorded and replayed.
 _LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
 _LONGEST = 80
 
@@ -100,9 +101,7 @@ def read_seal(path: Path) -> Seal:
     except NOT_JSON as error:
         raise InputError(f"{path} is not a seal: {error}", remedy="name the file of a seal") from None
     if digest_of(seal.parts) != seal.digest:
-        raise InputError(
-            f"{path} was changed: its digest differs", remedy="use an unchanged copy of the seal"
-        )
+        raise InputError(f"{path} was changed: its digest differs", remedy="use the unchanged seal file")
     return seal
 
 

@@ -1,4 +1,4 @@
-"""Tuning: choose the weights and BM25 settings of each system by cross-validation, without human labels.
+"""Choose the weights and BM25 settings of each system by cross-validation, without human labels.
 
 1. The tuned settings are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``, if
    the system uses them. Each setting has a short list of values around the system's value; these lists form a
@@ -7,9 +7,9 @@
    values, and the other points are sampled with the seed. All points of all systems answer the same
    questions, so branches, vectors and MaxSim are computed once.
 3. The questions are split into folds by the source of their gold. The questions of each fold are answered
-   with the point that is best on the other folds. The difference between these answers and the answers with
-   the system's own values is the gain. It estimates the effect of tuning on questions about other pages. The
-   interval of the gain allows for questions that share a source.
+   with the point that is best on the other folds. The gain is the difference between the measure of these
+   answers and the measure with the system's own values. The gain estimates the effect of tuning on questions
+   about other pages. The interval of the gain allows for questions that share a source.
 4. Tuning chooses the best point on all questions. Among equally good points the first point is chosen, so
    that a system's values change only for a better result.
 
@@ -66,7 +66,7 @@ class TunedSystem(Record, frozen=True, kw_only=True):
     of the measure with the system's own values, and ``validated`` the mean with the values that were chosen
     on the other folds. ``gain`` is the difference of the two means. ``interval`` is the 95% interval of
     ``gain``, or ``None`` if the questions come from too few sources. ``agreeing`` is the number of folds for
-    which the chosen point is ``chosen``.
+    which tuning chose the same point.
     """
 
     system: str
@@ -180,7 +180,8 @@ def _check(path: Path, contenders: Sequence[PlannedSystem]) -> None:
         name = each.system.name
         if "[" in name:
             raise UsageError(
-                f"{name} is a point of a sweep", remedy=f"replace the sweep in {path} by separate systems"
+                f"{name} is a system of a sweep, which can't be tuned",
+                remedy=f"replace the sweep in {path} by separate systems",
             )
         if each.system.asks_llm:
             raise UsageError(
@@ -328,7 +329,7 @@ def _chosen(
 
 
 def _best(values: Sequence[Mapping[str, float]], ids: Sequence[str]) -> int:
-    """Return the index of the (first) point with the largest sum over the questions."""
+    """Return the position of the first point with the largest sum over the questions."""
     sums = [math.fsum(of[key] for key in ids) for of in values]
     return sums.index(max(sums))
 
