@@ -24,6 +24,7 @@ from branchrank.embedders import Embedder, open_embedder
 from branchrank.embedders.nothing import NONE
 from branchrank.errors import ArtifactError, CorpusError, LostCollectionError, StorageError
 from branchrank.index.corpus_changes import corpus_change
+from branchrank.index.documents import read_documents
 from branchrank.index.generations import MANIFEST, Pin
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
@@ -96,6 +97,11 @@ class Index:
         while self._opened:
             self._opened.pop().close()
         self._pin.release()
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The documents of the index, sorted. Raises :class:`ArtifactError` if their list is damaged."""
+        return tuple(entry.source for entry in read_documents(self.directory))
 
     @cached_property
     def chunks(self) -> RecordsFile[Chunk]:
@@ -270,11 +276,14 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
         manifest = read_record(pin.directory / MANIFEST, Manifest)
         report = read_record(pin.directory / BUILD, BuildReport)
         reason = mismatch(workspace, manifest)
-        if not reason and check_corpus:
-            reason = corpus_change(workspace, manifest, report)
+        if not reason:
+            check_digests(
+                pin.directory, {MANIFEST: report.manifest_digest} | _tokens(manifest.digests, of_tokens=False)
+            )
+            if check_corpus:
+                reason = corpus_change(workspace, pin.directory)
         if reason:
             raise ArtifactError(f"the index in {workspace.data_dir} {reason}", remedy=remedy)
-        check_digests(pin.directory, _of_manifest(report) | _tokens(manifest.digests, of_tokens=False))
         if manifest.chroma == "embedded" and not searches_exactly(workspace.index_settings, manifest.chunks):
             _check_collection(workspace, pin.directory / CHROMA, report, remedy)
     except BaseException:
@@ -283,17 +292,13 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
     return Index(pin, manifest, report, workspace)
 
 
-def _of_manifest(report: BuildReport) -> dict[str, str]:
-    return {MANIFEST: report.manifest_digest} if report.manifest_digest else {}
-
-
 def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
     """Read every file of the index and compare it with its digest, even if its stamp is current.
 
     Raises the errors of :func:`open_index`.
     """
     with open_index(workspace) as index:
-        digests = _of_manifest(index.report) | index.manifest.digests
+        digests = {MANIFEST: index.report.manifest_digest} | index.manifest.digests
         if index.manifest.chroma == "embedded":
             digests |= {f"{CHROMA}/{name}": digest for name, digest in index.report.chroma_digests.items()}
         check_digests(index.directory, digests, all_files=True)
@@ -344,6 +349,8 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
     wanted, built = (without_credentials(each) for each in (workspace.index_settings, manifest.settings))
     if manifest.schema_version != SCHEMA_VERSION:
         return f"has schema {manifest.schema_version}, but this version of BranchRank needs {SCHEMA_VERSION}"
+    if manifest.exclude != workspace.exclude:
+        return f"was built with exclude = {list(manifest.exclude)}, not {list(workspace.exclude)}"
     for name in (
         "embedder",
         "embedder_precision",

@@ -28,7 +28,6 @@ from branchrank.stores.arrays import mapped_arrays, write_arrays
 from branchrank.stores.strings import StringArrays, Strings
 
 R = TypeVar("R", Chunk, Node)
-S = TypeVar("S", bound=msgspec.Struct)
 
 LOOKUP = "lookup"
 _REMEDY = "rebuild the index: branchrank index"
@@ -148,13 +147,6 @@ class RecordsFile(Mapping[str, R], Generic[R]):
             bounds = self._starts[start : min(start + _BLOCK, last) + 1].tolist()
             for row, (begin, stop) in enumerate(pairwise(bounds), start=start):
                 yield self._decoded(self._content[begin:stop], row)
-
-    def decoded_as(self, record_type: type[S]) -> Iterator[S]:
-        """Yield every record as ``record_type``, a type with some of the record's fields."""
-        decoder = msgspec.json.Decoder(record_type)
-        for start in range(0, len(self), _BLOCK):
-            for begin, stop in pairwise(self._starts[start : start + _BLOCK + 1].tolist()):
-                yield decoder.decode(self._content[begin:stop])
 
     def in_source(self, source: str) -> NDArray[np.int32]:
         """Return the rows of a source's records, sorted by first and last line."""
