@@ -1,4 +1,4 @@
-"""BEIR folders (Thakur et al., NeurIPS 2021): ``corpus.jsonl``, ``queries.jsonl``, ``qrels/<split>.tsv``.
+"""BEIR folders (Thakur et al., NeurIPS 2021) with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/``.
 
 1. Each line of ``corpus.jsonl`` is an entry and becomes one file. Line 1 of the file is the title (an empty
    line if the entry has no title), and the text follows. The name of the file is the entry's ``_id``,

@@ -1,4 +1,4 @@
-"""Find the documents below a folder, in a fixed order, and note which files were skipped and why.
+"""Find the documents below a folder, in a fixed order, and the reasons for skipping other files.
 
 1. Files and folders with hidden names, excluded paths and folders of benchmark runs are skipped without a
    note. (The reports of a run would change the corpus that the run measures.) Symbolic links and special

@@ -1,4 +1,4 @@
-"""The parsed form of one file: sections with exact line spans, and blocks of readable text.
+"""The parsed form of one file, with sections, their exact lines, and blocks of readable text.
 
 Every line of the file is in the own span of exactly one section. ``sections[0]`` is the section of the whole
 file. The own span of this section contains the text before the first heading and, if the file has a single
@@ -25,7 +25,7 @@ class Block(Record, frozen=True, kw_only=True):
     blocks.
 
     The n-th line of ``text`` is the readable text of the n-th line of the block, so a long block can be cut
-    between lines. Only the text of a heading is always one line.
+    between lines. A heading is an exception, because its text is always one line.
     """
 
     kind: BlockKind

@@ -74,7 +74,7 @@ def _dataset(identifier: str) -> Any:
 
 
 def _write(dataset: Any, identifier: str, folder: Path, progress: Progress) -> None:
-    """Write the three parts of a dataset as the files of a BEIR folder."""
+    """Write the judgements, queries and documents of a dataset as the files of a BEIR folder."""
     qrels: dict[tuple[str, str], int] = {}
     for judged in _read(identifier, dataset.qrels_iter):
         qrels[judged.query_id, judged.doc_id] = judged.relevance

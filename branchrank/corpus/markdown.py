@@ -196,7 +196,7 @@ class _Reader:
 
 
 class _Walk:
-    """One pass over block tokens. Line 0 of the tokens is line ``first_line`` of the file."""
+    """Converts block tokens to blocks. Line 0 of the tokens is line ``first_line`` of the file."""
 
     def __init__(self, reader: _Reader, first_line: int, nesting: int) -> None:
         self.reader = reader

@@ -1,4 +1,4 @@
-"""The Markdown grammar: CommonMark plus the extensions that most documentation generators share.
+"""The Markdown parser, for CommonMark and the extensions that most documentation generators support.
 
 1. Tables, strikethrough, footnotes and ``!!! note`` admonitions are parsed by markdown-it and its plugins.
 2. A line with a ``:::`` fence (of an admonition or directive) or with a ``(label)=`` target becomes one token
@@ -171,7 +171,7 @@ def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse a ``{/* ... */}`` or ``<!-- ... -->`` that starts a line and is not followed by text."""
+    """Parse an MDX or HTML comment that starts a line and is not followed by text."""
     opening = _line(state, start)[:4]
     closing = "-->" if opening == "<!--" else "*/}" if opening.startswith("{/*") else ""
     if not closing or silent:
@@ -180,7 +180,7 @@ def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     found: dict[tuple[str, str], tuple[int, bool]] = state.env.setdefault("comment ends", {})
     close, alone = found.get((closing, state.src), (0, False))
     if 0 <= close < position or (closing, state.src) not in found:
-        # Otherwise reuse the last search, because a search for each comment would take quadratic time.
+        # Later comments reuse the result, because a search for each comment would take quadratic time.
         close = state.src.find(closing, position)
         alone = close >= 0 and _REST_OF_LINE.match(state.src, close + 3) is not None
         found[closing, state.src] = close, alone

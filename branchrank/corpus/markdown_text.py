@@ -43,7 +43,7 @@ _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 
 
 class InlineText(NamedTuple):
-    """Readable text with the line breaks of the raw text, and the references and labels found in it."""
+    """Readable text with the line breaks of the raw text, and the references and labels in the text."""
 
     text: str
     references: list[Reference]

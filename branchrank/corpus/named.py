@@ -78,7 +78,7 @@ def corpus_places() -> list[CorpusPlace]:
 
 
 def corpora_home() -> Path:
-    """The folder in which named corpora are stored."""
+    """Return the folder in which named corpora are stored."""
     if configured := os.environ.get("BRANCHRANK_CORPORA"):
         return Path(configured)
     from platformdirs import user_data_path
@@ -140,7 +140,7 @@ def add_corpus(
     entry = corpus or known.get(name)
     if entry is None:
         raise CorpusError(
-            f"no corpus is called {name!r}{or_else(name, known)}", remedy="branchrank corpus list"
+            f"there is no named corpus {name!r}{or_else(name, known)}", remedy="branchrank corpus list"
         )
     target = destination or corpora_home() / name
     if target.is_dir() and any(target.iterdir()):

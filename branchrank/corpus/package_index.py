@@ -59,7 +59,7 @@ class IndexConfiguration(Record, frozen=True, kw_only=True):
 
 
 def configured_index() -> IndexConfiguration:
-    """Return pip's effective configuration on this machine."""
+    """Return the package indexes and other settings that pip uses on this machine."""
     command = [sys.executable, "-c", _ASK_PIP]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     try:

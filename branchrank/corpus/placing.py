@@ -8,7 +8,8 @@
    the text must occur exactly once. If a document contains the text several times, the occurrence nearest to
    the given lines is used. Without given lines, the search continues after the previous text of the document
    and prefers an occurrence that no other text has, because programs split documents in order.
-4. If the text is not found, the given lines are used and marked as unconfirmed, if the document has them.
+4. If the text is not found, but the document has the given lines, these lines are used and marked as
+   unconfirmed.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Places:
         self._normalised = cache(lambda source: NormalisedLines.of(self._lines[source]))
 
     def source(self, paths: Sequence[str]) -> str:
-        """Return the document of the first path that matches one; empty if no path matches a document."""
+        """Return the first document that a path matches; empty if no path matches a document."""
         return next((source for path in paths if (source := self._source(path))), "")
 
     def place(self, passage: Passage) -> Place | str:

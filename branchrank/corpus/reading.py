@@ -18,7 +18,7 @@ def is_document(source: str) -> bool:
 def read_document(source: str, content: bytes) -> Document:
     """Parse ``content``, the bytes of the file ``source`` (a path relative to the corpus, with ``/``).
 
-    Malformed markup never raises an exception. It is read as plain text, with a note in the document. Raises
+    Malformed markup is read as plain text, with a note in the document, and never raises an exception. Raises
     :class:`CorpusError` if there is no reader for the suffix of ``source``.
     """
     name = source.lower()

@@ -42,7 +42,7 @@ VERBATIM = frozenset(
         "uml",
     ]
 )
-#: Directives whose argument and body are not visible on the page.
+#: Directives with an argument and a body that are not visible on the page.
 SILENT = frozenset(
     [
         "currentmodule",
@@ -59,7 +59,7 @@ SILENT = frozenset(
         "toctree",
     ]
 )
-#: Directives whose argument is not visible text, but a language, a path or a class name.
+#: Directives with an argument that is not visible text, but a language, a path or a class name.
 SILENT_ARGUMENT = frozenset(
     [
         "code",
@@ -81,14 +81,14 @@ SILENT_ARGUMENT = frozenset(
         "sourcecode",
     ]
 )
-#: Directives whose argument begins with a version, and the words that the page shows before it.
+#: Maps directives with a version as argument to the words that the page shows before the version.
 VERSIONS = {
     "versionadded": "New in version",
     "versionchanged": "Changed in version",
     "versionremoved": "Removed in version",
     "deprecated": "Deprecated since version",
 }
-#: Options whose value is shown on the page.
+#: Options with a value that is visible on the page.
 READABLE_OPTIONS = frozenset(["alt", "caption", "header", "subtitle", "synopsis", "title"])
 #: Names of fields at the top of a file that configure how the page is built.
 PAGE_FIELDS = frozenset(["nocomments", "no-search", "nosearch", "orphan", "tocdepth"])
@@ -101,7 +101,7 @@ _FIELD = re.compile(r":([^\s:`][^:`]*):(?:\s+|$)")
 
 
 def match_directive(text: str) -> tuple[str, str] | None:
-    """Return the directive that ``.. text`` starts, else ``None``.
+    """Return the directive that begins with ``text`` after the two dots, else ``None``.
 
     The result contains the directive's name in lower case and the first line of its argument.
     """
@@ -132,7 +132,7 @@ def base_name(name: str) -> str:
 def definitions(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the texts of the ``|name| replace::`` definitions in a file and the URIs of its named targets.
 
-    Both are dictionaries with normalised names as keys.
+    The two dictionaries have normalised names as keys.
     """
     substitutions: dict[str, str] = {}
     targets: dict[str, str] = {}

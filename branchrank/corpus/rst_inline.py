@@ -1,9 +1,8 @@
 """Convert inline RST to readable text with docutils' inline parser.
 
 1. A paragraph without markup characters is returned unchanged.
-2. In other paragraphs, docutils finds the markup. The readable text of a role with the content ``text
-   <target>`` is ``text``, and that of any other role is the whole content. Unfinished markup is kept as it is
-   written.
+2. In other paragraphs, docutils finds the markup. The readable text of a role is the title ``text`` if the
+   content is ``text <target>``, else the whole content. Unfinished markup is kept as it is written.
 3. Every line break of the source is kept, so that the n-th line of the text is the readable text of the
    n-th line of the source.
 

@@ -1,4 +1,4 @@
-"""Find RST's block structure in its raw lines, so that every span is exact.
+"""Find the headings and blocks of an RST file in its raw lines, so that all line numbers are exact.
 
 1. The scanner makes one pass over the lines, without recursion. A line, its indentation and the lines next to
    it determine the construct that starts there (a heading, a list item, a directive, a literal block, a
@@ -6,8 +6,8 @@
    indentation, so the nesting depth is not limited. A construct that is never closed ends with its last line.
 2. Each construct produces blocks of readable text. The inline reader reads paragraphs, code is kept word for
    word, and tables are read row by row. Comments, targets, options and other markup produce no text.
-3. Internal targets directly above a heading belong to the heading. The same is true for invisible markup
-   there, and for directives that have no body and an argument that is part of the title.
+3. Internal targets and invisible markup directly above a heading belong to the heading. A directive above a
+   heading also belongs to the heading if it has no body and its argument is part of the title.
 
 docutils' block parser is not used, because it drops malformed markup, loses line numbers in nested bodies,
 and is limited by Python's recursion depth. The tests compare the headings that the two parsers find.
@@ -70,7 +70,7 @@ class _Anchor(NamedTuple):
 
 
 class Scanner:
-    """One pass over the lines of a file. :meth:`scan` fills the public lists in line order."""
+    """Finds the headings and blocks of a file. :meth:`scan` fills the public lists in line order."""
 
     def __init__(self, source: str, lines: list[str]) -> None:
         self.lines = [line.expandtabs(8).rstrip() if "\t" in line else line.rstrip() for line in lines]
@@ -371,7 +371,7 @@ class Scanner:
         return self.lines[position] if position < len(self.lines) else ""
 
     def _indent(self, position: int) -> int:
-        """The width of the line's leading white space, in columns."""
+        """Return the width of the white space at the start of a line, in columns."""
         return self._indents[position] if position < len(self.lines) else 0
 
     def _skip_blank(self, position: int) -> int:

@@ -2,8 +2,8 @@
 
 1. The parent of a heading is the nearest earlier heading of a smaller level, so skipped levels (``#`` then
    ``###``) do not matter.
-2. A single top heading is the title of the page. This heading and its labels become part of the file's
-   section.
+2. A single top heading is the title of the page. A heading of this kind and its labels become part of the
+   file's section.
 3. The own span of a section runs from the first line of the section's heading to the line before the next
    heading. The own span of the file starts at line 1. (If the first of several top headings is on line 1, the
    file's own span is empty, and ``own_line_end`` is 0.) Every line of the file is in exactly one own span.
@@ -36,7 +36,7 @@ _IDS_PER_SECTION = 6
 
 
 class Heading(NamedTuple):
-    """A heading in a file.
+    """A heading in a file, before the sections are known.
 
     ``level`` is 1 for a top heading and larger for the headings below. ``line_start`` is the first line of
     the heading, including labels and an overline above the title, and ``line_end`` is the last line,
@@ -131,8 +131,8 @@ def finish_sections(
 
     ``headings`` are in line order and start on distinct lines. ``blocks`` are in line order. Blocks do not
     overlap each other or a heading, and no block crosses a heading. ``title`` is the title in the front
-    matter, if there is one; in this case, a single top heading becomes part of the file's section only if its
-    level is 1.
+    matter, or empty. If ``title`` is not empty, a single top heading becomes part of the file's section only
+    if the level of the heading is 1.
     """
     parents = _parents(headings)
     tops = [index for index, parent in enumerate(parents) if parent is None]

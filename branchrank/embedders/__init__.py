@@ -47,7 +47,7 @@ __all__ = [
     "unit_rows",
 ]
 
-#: Routes that accept a model after a colon.
+#: The names of built-in embedders that accept a model after a colon.
 ROUTES = ("fake", "openai", "ollama")
 
 
@@ -104,8 +104,8 @@ def check_name(embedder: str) -> None:
         return
     if model and route not in _routes():  # Names on the hub don't contain a colon.
         raise UsageError(
-            f"embedder {embedder!r}: there is no route {route!r}{or_else(route, _routes())}",
-            remedy="correct --embedder, or install the package that provides this route",
+            f"embedder {embedder!r}: there is no embedder {route!r}{or_else(route, _routes())}",
+            remedy="correct --embedder, or install the package that provides this embedder",
         )
     meant = _meant(embedder)
     if meant and "/" not in embedder and route not in _routes():  # Names on the hub have an owner.
@@ -162,7 +162,7 @@ def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
 def check_gives_tokens(name: str) -> None:
     """Raise :class:`UsageError` for ``none`` and for embedders on a server.
 
-    These embedders do not compute token vectors.
+    Embedders of these kinds do not compute token vectors.
     """
     if name == NONE:
         raise no_vectors("the index")

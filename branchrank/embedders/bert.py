@@ -69,7 +69,7 @@ class BertShape(Record, frozen=True, kw_only=True):
 
 
 def read_shape(config: Path) -> BertShape:
-    """Read ``config.json``. Raises ``msgspec.ValidationError`` if it does not describe a BERT model."""
+    """Read the file ``config``. Raises ``msgspec.ValidationError`` if the file does not describe a BERT."""
     return msgspec.json.decode(config.read_bytes(), type=BertShape)
 
 

@@ -21,7 +21,7 @@ _CHECKSUM_BYTES = 16
 
 
 class RedisEmbeddingCache:
-    """Vectors under ``branchrank:embedding:<key>`` on the Redis server at ``url``.
+    """An embedding cache on the Redis server at ``url``, with the keys ``branchrank:embedding:<key>``.
 
     The constructor raises the same errors as :class:`RedisConnection`. Later failures are cache misses, and
     ``notify`` is called for the first failure.

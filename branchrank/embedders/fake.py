@@ -3,8 +3,8 @@
 1. The text is split into lower-case words, and each word is reduced to its stem.
 2. The weight of a stem is ``1 + ln(frequency)``, and the weight of each character trigram of the stem is one
    quarter of it.
-3. The hash of each stem or trigram determines a coordinate and a sign (Weinberger et al. 2009, "Feature
-   hashing for large scale multitask learning"). The sum of all signed weights is scaled to unit length.
+3. The hash of each stem or trigram determines a coordinate and a sign. (The method is feature hashing,
+   Weinberger and others, ICML 2009.) The sum of all signed weights is scaled to unit length.
 """
 
 from __future__ import annotations

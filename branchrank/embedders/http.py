@@ -3,7 +3,7 @@
 1. Requests go only to the configured host. Redirects are errors.
 2. A request is retried at most twice, after "too many requests", an overloaded server or a lost connection.
 3. A response must contain one vector per text. The vectors must have the same dimension, and must be finite
-   and not zero. Any other response is an error that names the endpoint.
+   and not zero. A response that breaks these rules is an error that names the endpoint.
 
 ``BRANCHRANK_EMBEDDING_KEY`` is sent only to the host in ``BRANCHRANK_EMBEDDING_KEY_HOST`` or
 ``BRANCHRANK_INDEX_EMBEDDING_URL``, and ``OPENAI_API_KEY`` only to api.openai.com over HTTPS. A URL in a
@@ -40,7 +40,7 @@ from branchrank.redactor import Redactor, split_url, url_to_show
 T = TypeVar("T")
 
 BATCH = 32
-#: Seconds to wait before each retry if the response has no ``Retry-After`` header.
+#: The seconds to wait before each retry if the response has no ``Retry-After`` header.
 RETRY_WAITS = (0.5, 2.0)
 _LONGEST_WAIT = 10.0
 _RETRIED = (429, 502, 503, 504)

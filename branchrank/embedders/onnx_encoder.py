@@ -7,8 +7,8 @@
 3. ``float32`` and ``int8`` run in ONNX Runtime. ``bfloat16`` runs in OpenVINO, because ONNX Runtime can't
    multiply bfloat16 matrices on the CPU.
 
-Only the basic optimisations of ONNX Runtime are enabled. Its fused operators were not faster on the CPU, and
-its fused skip-layer-norm was about 10% slower.
+Only the basic optimisations of ONNX Runtime are enabled, because the fused operators of ONNX Runtime were not
+faster on the CPU, and the fused skip-layer-norm was about 10% slower.
 """
 
 from __future__ import annotations

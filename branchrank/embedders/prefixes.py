@@ -1,8 +1,8 @@
 """The prefixes with which embedding models were trained, for queries and for documents.
 
 The prompts in a model's configuration are preferred to the prefixes in this module. The prefixes here were
-published for families of models. They are used for models without prompts, and for models on a server,
-because a server does not return the prompts.
+published for families of models. Published prefixes are used for models without prompts, and for models on a
+server, because a server does not return the prompts.
 """
 
 from __future__ import annotations

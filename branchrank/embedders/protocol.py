@@ -5,8 +5,8 @@ Vectors can be compared only if their embedders have equal identities.
 1. A document is embedded as ``document_prefix + text``, and a query as ``query_prefix + text``.
 2. A text with more than ``max_tokens`` tokens of the model's tokenizer is truncated at the end.
 3. Every vector is float32 and has unit length, so the dot product of two vectors is their cosine similarity.
-4. A model that runs in this process can also compute a vector for each token of a text. These token vectors
-   are the rows of the model's last layer before pooling. The token vectors of a document include all tokens.
+4. A model that runs in this process can also compute a vector for each token of a text. Token vectors are the
+   rows of the model's last layer before pooling. The token vectors of a document include all tokens.
    The token vectors of a query exclude special tokens and the prefix. A document's vector comes from the same
    forward pass, and has the same bytes with and without token vectors.
 """
@@ -65,8 +65,7 @@ class Embedder(Protocol):
 class DocumentVectors(NamedTuple):
     """The vectors of n texts and of their tokens. All rows have unit length.
 
-    ``vectors`` is float32 ``(n, dimension)``. ``tokens`` contains one array per text, float32 ``(tokens,
-    d)``.
+    ``vectors`` is float32 ``(n, dimension)``. ``tokens`` contains one float32 array ``(tokens, d)`` per text.
     """
 
     vectors: Vectors
@@ -85,7 +84,7 @@ class TokenEmbedder(Embedder, Protocol):
         """
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """Return the unit vectors of a query's tokens, float32 ``(tokens, d)``. There can be 0 rows."""
+        """Return the unit vectors of a query's tokens, float32 ``(tokens, d)``, where tokens can be 0."""
 
 
 def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:

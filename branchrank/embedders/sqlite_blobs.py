@@ -3,7 +3,8 @@
 1. Each row has a checksum of its key and bytes. A row that does not match its checksum is a cache miss and is
    overwritten.
 2. A damaged file, or a file that is not a cache of BranchRank, is renamed, and a new cache is created. If the
-   disk can't be written, no cache is used. Both cases are reported once, and do not stop the command.
+   disk can't be written, no cache is used. Problems with the file are reported once, and never stop a
+   command.
 3. If the file has a size limit, the oldest rows are deleted to make room.
 """
 

@@ -215,7 +215,7 @@ class ChatClient:
             request.headers["Authorization"] = self.endpoint.authorization
 
     async def _within_deadline(self, request: LLMRequest) -> LLMReply | CallFailedError | BudgetError:
-        """Return the reply or the failure, which is not raised since its context could contain a header."""
+        """Return the reply or the failure, since the context of a raised exception could contain a key."""
         progress = {"attempt": 0}
         try:
             async with asyncio.timeout(self.settings.deadline_s):

@@ -28,7 +28,7 @@ UNKNOWN_MODEL = "unknown"
 
 
 class LLMSession:
-    """A context manager that opens gateways with one budget, ledger and decision cache.
+    """A context manager that opens gateways, which share one budget, ledger and decision cache.
 
     ``cache_path`` is the file of the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), or
     ``None`` for no cache. If ``redis_url`` is given, the decision cache is in Redis instead, and ``notify``

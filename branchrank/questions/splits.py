@@ -61,7 +61,7 @@ def largest_group(questions: Sequence[Question]) -> int:
 
 
 def _filled(groups: Sequence[Sequence[str]], wanted: float) -> frozenset[str]:
-    """Return the ids of about ``wanted`` questions, in whole groups, at least one group but not all."""
+    """Return the question ids of groups with about ``wanted`` questions, at least one group, never all."""
     taken: list[str] = []
     left: list[Sequence[str]] = []
     for group in groups:

@@ -60,7 +60,10 @@ def expand(
 def _step(
     around: Neighbourhood, rows: Places, scores: Scores, frontier: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> tuple[Places, Scores, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Pass on the scores of the frontier, and return all rows, their scores, and whether each score rose."""
+    """Do one step of the expansion from the rows in ``frontier``.
+
+    Return all rows that have a score, their scores, and whether the step increased each score.
+    """
     reached, passed = around.passed(rows[frontier], scores[frontier])
     joined = np.unique(np.concatenate([rows, reached]))
     before = np.zeros(len(joined))

@@ -1,16 +1,16 @@
-"""Fusion: combine several ranked lists into one.
+"""Combine several ranked lists into one.
 
-``rrf``     sum over branches of weight / (k + rank)          Cormack, Clarke & Büttcher, SIGIR 2009
-``score``   sum of weight * score, BM25 scaled by its best score (see below)
-``convex``  sum of weight * min-max normalised score          Bruch, Gai & Ingber, TOIS 2023
-``dbsf``    sum of weight * score placed in mean +- 3 sd      distribution-based score fusion
+- :func:`rrf` adds ``weight / (k + rank)`` over the branches (Cormack, Clarke & Büttcher, SIGIR 2009).
+- :func:`score` adds ``weight * score``, where BM25 scores are scaled by the best BM25 score.
+- :func:`convex` adds ``weight * score``, where scores are min-max normalised (Bruch, Gai & Ingber, TOIS
+   2023).
+- :func:`dbsf` adds ``weight * score``, where scores are normalised by mean and standard deviation.
 
 ``score`` is the convex combination with theoretical minima of Bruch, Gai & Ingber (TOIS 2023). The lowest
 possible score of a branch (0) becomes 0, not the lowest score for the query, so the worst candidate does not
 change the scale of the other candidates. Cosines have the same scale for all queries and are used unchanged.
-BM25 scores have no upper bound and are divided by the best BM25 score for the query.
-
-    score(d) = w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25
+BM25 scores have no upper bound and are divided by the best BM25 score for the query. The score of a candidate
+``d`` is ``w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``.
 
 The factor 0.5 balances the two branches, because the cosines of a query's candidates cover about half of the
 interval 0..1, and the scaled BM25 scores cover all of it. Factors from 0.3 to 0.6 give the same hit rates.
@@ -55,7 +55,7 @@ def score(branches: Branches, weights: Weights | None = None, *, shares: Collect
 
     >>> cosine = [Scored("a", 0.75), Scored("b", 0.5)]
     >>> words = [Scored("b", 12.0), Scored("a", 3.0)]
-    >>> score({"dense": cosine, "bm25": words}, shares=["bm25"])
+    >>> score(dict(dense=cosine, bm25=words), shares=["bm25"])
     RankedList([Scored(key='b', score=1.0), Scored(key='a', score=0.875)])
     """
     scaled = {

@@ -16,8 +16,8 @@ _scored = partial(tuple.__new__, Scored)
 class RankedList(Sequence[Scored]):
     """A ranked list, best first, which is stored as a tuple of ids and a tuple of scores.
 
-    An entry object is created only on access. This saves time, because stages pass on hundreds of entries, of
-    which about ten become hits. A ranked list is equal to any sequence of the same entries.
+    An entry object is created only on access, because stages pass on hundreds of entries, of which about ten
+    become hits. A ranked list is equal to any sequence of the same entries.
     """
 
     __slots__ = ("ids", "scores")
@@ -37,7 +37,7 @@ class RankedList(Sequence[Scored]):
         return cls(*zip(*ranking, strict=True)) if ranking else cls((), ())
 
     def where(self, kept: Sequence[bool]) -> RankedList:
-        """Return the entries at the positions where ``kept`` is true. ``kept`` is as long as the list."""
+        """Return the entries for which ``kept`` is true. ``kept`` has one value per entry of the list."""
         return RankedList(tuple(compress(self.ids, kept)), tuple(compress(self.scores, kept)))
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class RankedList(Sequence[Scored]):
 
 
 def ranked(scores: Mapping[str, float], limit: int | None = None) -> RankedList:
-    """Return a ranked list of the best ``limit`` keys (default: all keys), best first."""
+    """Return a ranked list of the best ``limit`` keys (by default of all keys), best first."""
     # Two stable sorts by plain values are several times faster than one sort by tuples.
     ordered = sorted(scores.items(), key=itemgetter(0))
     ordered.sort(key=itemgetter(1), reverse=True)

@@ -6,8 +6,8 @@ range of a cosine for queries of any length.
 
 1. Token vectors are stored as int8 or float16. For int8, each row is scaled by its largest component. Each
    row is stored together with the factor that restores its unit length.
-2. One matrix product multiplies the tokens of all candidates with all query tokens. Then the largest product
-   of each candidate with each query token is selected.
+2. A single matrix product multiplies the tokens of all candidates with all query tokens. The largest product
+   of each candidate with each query token is used.
 3. The matrix product is exact, so it does not depend on the order of summation, the number of threads or the
    other candidates. An int8 product is a sum of d products of at most 127 * 127. If d is at most 1,040, the
    sum is below 2**24 and exact in float32; in float64 the sum is always exact. float16 values are multiples
@@ -61,8 +61,9 @@ def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVecto
 def unit_tokens(vectors: TokenVectors) -> NDArray[np.float32]:
     """Return stored token vectors as rows of unit length, float32 ``(tokens, d)``.
 
-    >>> unit_tokens(quantise(np.array([[0.6, 0.8]], dtype=np.float32),
-    "int8")).astype(float).round(3).tolist() [[0.599, 0.801]]
+    >>> rows = unit_tokens(quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8"))
+    >>> rows.astype(float).round(3).tolist()
+    [[0.599, 0.801]]
     """
     rows: NDArray[np.float32] = vectors.values.astype(np.float32) * vectors.scales[:, np.newaxis]
     return rows
@@ -103,7 +104,7 @@ def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: f
     ``scores`` contains the second scores of the first entries of the list. The other entries get the lowest
     of these second scores, so they can't overtake one of the first entries.
 
-    >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], {"a": 0.1, "b": 0.4}, 1.0).ids
+    >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], dict(a=0.1, b=0.4), 1.0).ids
     ('b', 'a', 'c')
     """
     lowest = min(scores.values(), default=0.0)

@@ -5,8 +5,7 @@ the section's chunks, and the chunk with the largest sum is returned. Of several
 first is returned. Ranks are not used, because a section has few chunks, and the sums of ranks would often
 tie.
 
-To rank all passages of several ranked sections, passage ``j`` of section ``i`` gets the score ``1 / (i *
-j)``.
+To rank all passages of several ranked sections, passage ``j`` of section ``i`` gets ``1 / (i * j)`` as score.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from branchrank.ranking.lists import RankedList, ranked
 def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
     """Return the best of ``chunks``, which are the ids of a node's chunks in line order.
 
-    Each of ``signals`` maps chunk ids to one kind of score; the score of a missing chunk is 0. Raises
+    Every mapping in ``signals`` contains one kind of score by chunk id, and missing chunks get 0. Raises
     ``ValueError`` if ``chunks`` is empty.
     """
     if not chunks:
@@ -42,7 +41,7 @@ def led_by_sections(
     are in 0..1; passages with the same score are sorted by id.
 
     >>> passages = RankedList(("b1", "a1", "a2"), (3.0, 2.0, 1.0))
-    >>> led_by_sections(passages, {"a1": "a", "a2": "a", "b1": "b"}, ["a", "b"])
+    >>> led_by_sections(passages, dict(a1="a", a2="a", b1="b"), ["a", "b"])
     RankedList([Scored(key='a1', score=1.0), Scored(key='a2', score=0.5), Scored(key='b1', score=0.5)])
     """
     places = _places(passages, section_of, sections)

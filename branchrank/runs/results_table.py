@@ -331,7 +331,7 @@ def _signed(value: float | None) -> str:
 
 
 def _letter(place: int) -> str:
-    """Return the letter of a place, from a to z, then aa, ab, and so on."""
+    """Return the letter of the system with index ``place`` (a to z, then aa, ab, and so on)."""
     first, last = divmod(place, len(ascii_lowercase))
     return (_letter(first - 1) if first else "") + ascii_lowercase[last]
 

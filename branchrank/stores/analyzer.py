@@ -29,7 +29,7 @@ _WORD = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+(?:[.'’][^\W{_CJK}]+)*")
 _POSSESSIVE = re.compile(r"['’][sS]$")
 _APOSTROPHE = frozenset("'’")
 _PART = re.compile(r"[^\W\d_]+|\d+")
-# fooBar -> foo Bar, HTTPServer -> HTTP Server
+# Splits ``fooBar`` into ``foo Bar``, and ``HTTPServer`` into ``HTTP Server``.
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 _ENGLISH = (

@@ -1,7 +1,7 @@
 """Search a fixed set of texts with BM25. The package bm25s computes the weights of the tokens.
 
 1. Each text is split into tokens (:mod:`branchrank.stores.analyzer`). bm25s computes how much each token adds
-   to the score of each document (:mod:`branchrank.stores.bm25_weights`). These weights form a sparse matrix
+   to the score of each document (:mod:`branchrank.stores.bm25_weights`). The weights form a sparse matrix
    with one column per token.
 2. The scores for a query are the sum of the columns of its tokens. The column of a token that occurs several
    times in the query is added several times.

@@ -5,8 +5,8 @@
 2. :func:`bm25_weights` passes the counts to bm25s, which computes one column of weights per token.
 
 By default, bm25s creates a Python object for every token of the corpus, and computes the weights text by
-text. This module overrides its method ``build_index_from_ids`` and applies the formulas of bm25s to the
-arrays. The resulting weights have the same bits.
+text. This module overrides the method ``build_index_from_ids`` of bm25s, and applies the formulas of bm25s to
+the arrays. The resulting weights have the same bits.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _BLOCK = 1 << 22
 class TokenCounts:
     """The number of occurrences of each token in each text, as a sparse matrix by text.
 
-    Text ``i`` contains the distinct tokens ``tokens[starts[i] : starts[i + 1]]``. ``counts`` contains the
-    number of occurrences for each entry of ``tokens``. ``vocabulary`` is in the order of the first
-    occurrence.
+    Text ``i`` contains the distinct tokens from ``tokens[starts[i]]`` to ``tokens[starts[i + 1] - 1]``.
+    ``counts`` contains the number of occurrences for each entry of ``tokens``. ``vocabulary`` is in the order
+    of the first occurrence.
     """
 
     vocabulary: list[str]
@@ -178,7 +178,7 @@ def _columns(
     """Return the columns of weights, which are computed in blocks of limited size.
 
     If ``relative`` is true, the weights of bm25s are relative to the weight in a text without the token. The
-    latter weight is then added again, so that an absent token adds nothing to a score.
+    weight in a text without the token is then added again, so that an absent token adds 0 to a score.
     """
     from scipy.sparse import csr_matrix
 

@@ -36,7 +36,7 @@ _NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
 
 @contextlib.contextmanager
 def chroma_errors(location: Location) -> Iterator[None]:
-    """Turn any exception of Chroma into an :class:`ArtifactError` that names the location."""
+    """Convert any exception of Chroma to an :class:`ArtifactError` that names the location."""
     try:
         yield
     except (ArtifactError, UsageError):
@@ -52,7 +52,10 @@ def chroma_errors(location: Location) -> Iterator[None]:
 
 
 def _is_panic(error: BaseException) -> bool:
-    """Return whether an error is a panic in Chroma's compiled code, whose class can't be imported."""
+    """Return whether an error is a panic in Chroma's compiled code.
+
+    The class of a panic can't be imported.
+    """
     return type(error).__module__ == "pyo3_runtime"
 
 
@@ -99,7 +102,7 @@ def connect(location: Location, root: Path | None = None) -> Any:
 
 @functools.cache
 def _bounded_client() -> Any:
-    """Chroma's client class with limits on every request, including those sent by its constructor."""
+    """Return Chroma's client class with limits on every request, including requests of the constructor."""
     from chromadb.api.client import Client
 
     class BoundedClient(Client):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Read ``.npy`` files that NumPy wrote from arrays of numbers. Other content of the format is an error.
+"""Read ``.npy`` files that NumPy wrote from arrays of numbers. Files with other content are errors.
 
 NumPy's own reader evaluates the header of a file as a Python literal. A damaged header can therefore raise
 any error of Python's parser, and a header with a wrong shape can reserve a lot of memory. This module

@@ -1,7 +1,7 @@
 """Read the data in a pickle without Python's unpickler, so that no class is imported or called.
 
 The local mode of qdrant-client stores every point as a pickle. Only pickle operations for plain data and
-records are supported. A record is read as the dictionary of its fields. All other operations are errors.
+records are supported. A record is read as the dictionary of its fields. Other pickle operations are errors.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read_pickled(content: bytes, records: frozenset[str]) -> Any:
 
 
 class _Reader:
-    """A stack machine for the operations of pickle protocols 2 to 5 that plain data needs."""
+    """A stack machine for the operations of plain data in the pickle protocols 2 to 5."""
 
     def __init__(self, content: bytes, records: frozenset[str]) -> None:
         self.content = content

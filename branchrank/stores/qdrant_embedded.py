@@ -109,7 +109,7 @@ class EmbeddedCollection:
         return cls(directory)
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Add points, or replace points with the same key. The change is on disk when this returns."""
+        """Add points, or replace points with the same key. The change is flushed to the disk."""
         qdrant = edge()
         with self._failures():
             # Each point is a separate operation, because the engine reorders the points of one operation.

@@ -129,9 +129,9 @@ class QdrantCollection(Protocol):
 
 
 class Bm25Encoder:
-    """Qdrant's BM25 term weights (k 1.2, b 0.75, average length 256 tokens), computed in this process.
+    """Computes Qdrant's BM25 term weights in this process (k 1.2, b 0.75, average length 256 tokens).
 
-    At query time, the collection's ``idf`` modifier adds the IDF.
+    Qdrant multiplies the weights by the IDF at query time.
     """
 
     @cached_property
@@ -148,7 +148,7 @@ class Bm25Encoder:
 
 
 def edge() -> Any:
-    """Import ``qdrant_edge``. Raises :class:`MissingDependencyError` if it is not installed."""
+    """Import ``qdrant_edge``. Raises :class:`MissingDependencyError` if the package is not installed."""
     try:
         import qdrant_edge
     except ImportError as error:

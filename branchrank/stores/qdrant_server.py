@@ -302,7 +302,7 @@ def _filter(models: Any, filters: Filters | None) -> Any:
 
 @contextlib.contextmanager
 def failures(url: str) -> Iterator[None]:
-    """Turn any exception of the client into an :class:`ArtifactError` that names the server."""
+    """Convert any exception of the client to an :class:`ArtifactError` that names the server."""
     try:
         yield
     except (ArtifactError, UsageError):

@@ -1,4 +1,4 @@
-"""One SQLite file with chunks and their FTS5 index.
+"""A SQLite file with the chunks of an index and their FTS5 index.
 
 1. The complete file with its digests is built in a temporary folder, copied next to its final path and
    renamed. The file does not change afterwards.
@@ -8,7 +8,7 @@
 3. The FTS5 index is compared with its digest when the file is opened, and each chunk is compared with its
    checksum when it is read. SQLite's ``quick_check`` does not detect a changed byte in a value.
 
-The digests detect corruption. They do not protect against attackers, who can change the digests as well.
+The digests detect corruption, but do not protect against attackers, who can change the digests as well.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class SqliteFile:
                 remedy=REMEDY,
             )
         if _schema(self._connection) != _expected_schema():
-            raise self._damaged("the tables are not those of a search file")
+            raise self._damaged("the tables do not have the schema of a search file")
         if run("PRAGMA quick_check").fetchone()[0] != "ok":
             raise self._damaged("SQLite's quick_check fails")
         (encoded,) = run("SELECT header FROM meta").fetchone() or (b"",)

@@ -1,8 +1,8 @@
-"""Keyword search over one SQLite file with FTS5. Every score is in 0..1.
+"""Keyword search in a SQLite file with FTS5. Every score is in 0..1.
 
 The score of a chunk is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25 score. ``e`` is 1 if the chunk
-contains one of the query's terms exactly as it is written, else 0. Other matches have the same word stem or,
-if too few chunks match by stem, the same beginning. Exact matches therefore come first, and the scores of
+contains one of the query's terms exactly as it is written, else 0. Inexact matches have the same word stem
+or, if too few chunks match by stem, the same beginning. Exact matches therefore come first, and the scores of
 different queries are comparable.
 
 The terms of a query are quoted as FTS5 strings and passed as a bound value, so a query can't contain
@@ -101,7 +101,7 @@ class Fts5Table:
     def matches(self, query: str, n: int) -> list[KeywordMatch]:
         """Return at most ``n`` chunks that match a term of the query.
 
-        Exact matches come first. Then chunks are sorted by BM25, and ties by id.
+        The result is sorted by exact matches first, then by BM25, then by id.
         """
         terms = query_terms(query)
         if not terms:

@@ -20,8 +20,7 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Scored
 
-#: The number of vectors up to which ``auto`` uses exact search. ``benchmarks/vector_crossover.py`` measures
-#: that exact search is faster than Chroma up to at least 60,000 vectors with 384 dimensions.
+#: The number of vectors up to which ``auto`` uses exact search (see ``benchmarks/vector_crossover.py``).
 EXACT_UP_TO = 50_000
 LARGEST_DISTANCE = 4.0
 
@@ -72,8 +71,8 @@ def check_query(vector: Vectors, dimension: int) -> None:
 def recall_against_exact(store: VectorStore, exact: VectorStore, queries: Iterable[Vectors], n: int) -> float:
     """Return the recall of ``store``, in 0..1.
 
-    The recall is the share of the exact top ``n`` results that ``store`` finds, averaged over the queries. It
-    is 1 if there are no queries or no vectors.
+    The recall is the share of the exact top ``n`` results that ``store`` finds, averaged over the queries.
+    The recall is 1 if there are no queries or no vectors.
     """
     shares = []
     for query in queries:

@@ -52,7 +52,7 @@ class UnreachableError(ArtifactError):
 
 
 class ChromaVectors:
-    """A vector store that gets candidates from Chroma and scores them with the index's own vectors."""
+    """A vector store that gets candidates from Chroma, and scores them with the vectors of the index."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ChromaVectors:
         # A collection that an older version uploaded has no identifier.
         found = (self._collection.metadata or {}).get(MADE_FOR, made_for)
         if isinstance(self._location, str) and found != made_for:
-            raise self._damaged("it was made for another index")
+            raise self._damaged("the collection was made for another index")
 
     def _probe(self) -> None:
         count = self._collection.count()

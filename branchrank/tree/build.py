@@ -126,7 +126,7 @@ def block_text(blocks: Iterable[Block]) -> str:
 def summarise(prose: str, child_titles: Sequence[str]) -> str:
     """Return the first sentences of ``prose``, followed by ``child_titles``.
 
-    Both parts have at most :data:`SUMMARY_LENGTH` characters each.
+    The sentences and the titles have at most :data:`SUMMARY_LENGTH` characters each.
     """
     summary = _cut(prose, _SENTENCE_END)
     if not child_titles:

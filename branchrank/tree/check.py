@@ -28,7 +28,7 @@ class Problem(NamedTuple):
 
 
 def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> list[str]:
-    """Return every problem as ``"'<node id>': <problem>"``; an empty list if the tree is valid.
+    """Return a message with the node's id for every problem; an empty list if the tree is valid.
 
     ``line_counts`` maps each source to its number of lines. If ``line_counts`` is given, the node of every
     file must end at the last line of the file.

@@ -46,7 +46,7 @@ class Tree:
 
     @property
     def root(self) -> Node:
-        """The node above all others."""
+        """The node above all other nodes, which represents the corpus."""
         return self.table.at(0)
 
     @property

@@ -9,8 +9,8 @@ The import works in three steps.
 1. The line numbers of the tree are checked against the source file, and every span is computed again.
 2. The blocks of the file are read as usual. A block is cut if the tree has a heading inside the block.
 3. Notes list the differences between the tree and the file. Text before the first heading, which the format
-   drops, is restored from the file. Other differences are headings that are missing from the tree, and nodes
-   at lines that are not headings.
+   drops, is restored from the file. Notes also list headings that are missing from the tree, and nodes at
+   lines that are not headings.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def encode_document(document: PageIndexDocument) -> bytes:
 
 
 def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocument:
-    """Read a PageIndex tree of the file ``source``, whose bytes are ``content``.
+    """Read a PageIndex tree of the file ``source`` with the bytes ``content``.
 
     Raises :class:`InputError` if the JSON is not a PageIndex tree or its lines don't match the file.
     """

@@ -25,7 +25,7 @@ class TreeRows(NamedTuple):
     ``depths`` are the levels below the root. ``parents`` are rows, and -1 for the root. The subtree of row
     ``r`` is the range from ``r`` to ``ends[r] - 1``. ``families`` is the list of rows sorted by parent,
     source and first line. ``places`` maps each row to its position in ``families``. The children of row ``r``
-    are ``families[children[r] : children[r + 1]]``.
+    are the entries of ``families`` from position ``children[r]`` to position ``children[r + 1] - 1``.
     """
 
     depths: Rows
@@ -86,7 +86,7 @@ class NodeTable(Protocol):
 
     @property
     def mapping(self) -> Mapping[str, Node]:
-        """Every node by id."""
+        """Every node of the tree by id."""
 
     def at(self, row: int) -> Node:
         """Return the node in a row."""

@@ -30,7 +30,7 @@ _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str], list[str]]:
     """Return the source of each document's parent by the source of the document, and notes.
 
-    The keys are in toctree order. Documents that are in no toctree are not in the result.
+    Sources are in toctree order. Documents that are in no toctree are not in the result.
     """
     ordered = sorted(documents, key=lambda document: document.source)
     names = _names(ordered)
@@ -69,7 +69,7 @@ def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str
 
 
 def _names(documents: Sequence[DocumentOutline]) -> dict[str, str]:
-    """Return each document's source by the names that an entry can use (with and without the suffix)."""
+    """Return a map from the names of documents, with and without their suffix, to their sources."""
     names = {document.source: document.source for document in documents}
     for suffix in SUFFIXES:
         for document in documents:

@@ -249,7 +249,7 @@ def test_a_path_works_everywhere_a_name_does(tmp_path: Path, monkeypatch: pytest
     assert locate_corpus(tmp_path / "docs") == tmp_path / "docs"
     with pytest.raises(CorpusError, match="there is no corpus folder 'nowhere'"):
         locate_corpus("nowhere")
-    with pytest.raises(CorpusError, match="no corpus is called"):
+    with pytest.raises(CorpusError, match="there is no named corpus"):
         add_corpus("nowhere")
 
 

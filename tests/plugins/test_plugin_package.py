@@ -134,7 +134,7 @@ def test_without_the_package_both_names_are_unknown(project: Path, installed: Pa
     assert "there is no branch kind 'titles'" in done.stderr
     done = command(project, "retrieve", "--predictor", "dense", "tea")
     assert done.returncode == 2
-    assert "there is no route 'letters'" in done.stderr
+    assert "there is no embedder 'letters'" in done.stderr
 
 
 def test_an_unknown_route_is_refused_with_the_known_ones(project: Path, installed: Path) -> None:

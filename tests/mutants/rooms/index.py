@@ -112,8 +112,8 @@ MUTANTS = (
     Mutant(
         "manifest-unchecked",
         "branchrank/index/reader.py",
-        "return {MANIFEST: report.manifest_digest} if report.manifest_digest else {}",
-        "return {}",
+        "pin.directory, {MANIFEST: report.manifest_digest} | _tokens(",
+        "pin.directory, _tokens(",
         ("tests/index/test_calibration.py::test_a_changed_threshold_is_found",),
     ),
     Mutant(
@@ -132,7 +132,7 @@ MUTANTS = (
     ),
     Mutant(
         "excludes-unchecked",
-        "branchrank/index/corpus_changes.py",
+        READER,
         "if manifest.exclude != workspace.exclude:",
         "if False:",
         (f"{TEST_BUILD}::test_an_exclude_is_part_of_the_index",),
@@ -269,14 +269,5 @@ MUTANTS = (
         "threshold=found.suggested if found.empties else DISTANCE_THRESHOLD,",
         "threshold=found.suggested,",
         ("tests/index/test_calibration.py",),
-    ),
-    Mutant(
-        "older-index-never-measured",
-        "branchrank/index/build.py",
-        "if asks_probes and not index.manifest.distance.probes:",
-        "if False:",
-        (
-            "tests/index/test_calibration.py::test_indexing_again_measures_an_older_index_and_embeds_no_document",
-        ),
     ),
 )
