@@ -1,8 +1,8 @@
 """Build an index.
 
 1. The build locks the workspace. If the index is up to date, it is only opened.
-2. The corpus is read, its tree of nodes is built and its documents are divided into chunks. If the user
-   supplies chunks or nodes, these are used instead.
+2. The corpus is read, its tree of nodes is built and its documents are divided into chunks. Chunks or nodes
+   that the user supplies replace those of the build.
 3. If the settings ask for token vectors, those of unchanged chunks are copied from the current generation,
    and the others are computed.
 4. The chunks are embedded, each with its breadcrumb as the first line, unless adopted vectors are used. Texts
@@ -10,8 +10,8 @@
    resumed, and a later build embeds only changed documents.
 5. Probe queries determine the distance threshold for the model (:mod:`branchrank.index.calibration`).
 6. The vectors, the Chroma collection, the BM25 indexes and the manifest are written to a new generation.
-7. The workspace's links are made, and the generation is flushed to the disk. One rename makes it the current
-   generation. Older generations are deleted.
+7. The workspace's links are made, and the generation is flushed to the disk. One rename makes the new
+   generation the current one. Older generations are deleted.
 
 For the same corpus and settings, two builds write the same bytes, except in ``build.json`` and Chroma's
 files.
@@ -106,7 +106,7 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
     except ArtifactError:
         return None
     try:
-        # Each of these raises an error if it is damaged.
+        # Opening each of these parts raises an error if the part is damaged.
         _ = index.embedder, index.vectors, index.token_vectors
         if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:
             raise ArtifactError(

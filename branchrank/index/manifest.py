@@ -102,7 +102,7 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def read_record(path: Path, record_type: type[R]) -> R:
-    """Read a record. Raises :class:`ArtifactError` if it is missing, damaged or of another version."""
+    """Read a record. Raises :class:`ArtifactError` if the file is missing, damaged or of another version."""
     remedy = "rebuild the index: branchrank index"
     try:
         content = read_file(path)

@@ -130,7 +130,7 @@ class Index:
 
     @cached_property
     def vectors(self) -> VectorStore:
-        """The vector store that ``--vector-store`` selects. Raises ArtifactError if it is damaged."""
+        """The vector store that ``--vector-store`` selects. Raises ArtifactError for a damaged store."""
         ids = self.chunks.ids
         matrix = load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
         store: VectorStore
@@ -189,7 +189,7 @@ class Index:
     def _bm25(
         self, kind: str, file: str, ids: Callable[[], Iterable[str]], texts: Callable[[], Iterable[str]]
     ) -> Bm25Index:
-        """Load the BM25 index for the current settings. If it is missing or damaged, build and save it."""
+        """Load the BM25 index for the current settings, or build and save it if it is missing or damaged."""
         path = bm25_path(self.directory, kind, self.bm25_settings)
         digest = self.manifest.digests.get(file, "")
         with contextlib.suppress(ArtifactError):
@@ -384,7 +384,7 @@ def chroma_place(settings: IndexSettings) -> str:
 
 
 def given_digest(path: Path | None) -> str:
-    """Return the SHA-256 of a file of the user; empty for ``None``. Raises CorpusError if that fails."""
+    """Return the SHA-256 of a file of the user; empty for ``None``. Raises CorpusError for a missing file."""
     if path is None:
         return ""
     try:

@@ -189,8 +189,9 @@ class RecordLines(NamedTuple):
     """Encoded records, with the arrays from which the lookup file is made.
 
     ``content`` are the joined lines and ``sizes`` are their sizes in bytes. ``ids`` are the joined ids and
-    ``id_sizes`` are their sizes in bytes. ``spans`` has the shape ``(3, n)``. Its rows are the position of
-    each record's source in ``sources`` (-1 for no source), the first line and the last line (0 for no line).
+    ``id_sizes`` are their sizes in bytes. ``spans`` has the shape ``(3, n)``. The rows of ``spans`` are
+    the position of each record's source in ``sources`` (-1 for no source), its first line and its last line
+    (0 for no line).
     """
 
     content: bytes

@@ -27,7 +27,7 @@ def write_links(directory: Path, nodes: RecordsFile[Node], depths: Rows) -> None
 
 
 def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
-    """Open the tree of a generation. Raises :class:`ArtifactError` if the file of its links is damaged."""
+    """Open the tree of a generation. Raises :class:`ArtifactError` if the file of the links is damaged."""
     try:
         links = TreeRows(*mapped_arrays(partial(open_beneath, directory), TREE, len(TreeRows._fields)))
         _check(links, len(nodes))
