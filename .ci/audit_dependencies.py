@@ -60,7 +60,7 @@ def affects(affected: dict[str, Any], version: str) -> bool:
 
 
 def _within(events: list[dict[str, str]], version: Version) -> bool:
-    """Whether a version is between an ``introduced`` event and the event that ends its range."""
+    """Whether a version is in a range of affected versions, given as OSV events in ascending order."""
     inside = False
     for event in events:
         try:

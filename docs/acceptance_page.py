@@ -77,7 +77,7 @@ DOCUMENTS = (
     ("The card", ("test_card.py",)),
 )
 
-#: Number of a document -> other tests of its statements.
+#: For a document's number, a note about other tests of its statements.
 BESIDE = {
     "003": "`tests/cli/test_sample.py` runs the command lines of document 003 over the bundled sample. "
     "`tests/systems/test_rerank.py` tests reranking with every kind of faulty server, and "

@@ -1,6 +1,6 @@
 """Grouped help, where ``--help`` shows the common flags and ``--help-all`` shows all of them.
 
-1. ``--help`` of a command in :data:`COMMON` shows the flags of its entry, below their headings.
+1. For a command in :data:`COMMON`, ``--help`` shows only the flags of its entry, below their headings.
 2. ``--help-all`` adds every other flag, below the title of its settings part or below "Other".
 3. A command that is not in :data:`COMMON` shows all its flags in one list.
 """

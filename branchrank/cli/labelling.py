@@ -215,7 +215,7 @@ def _print_counts(labelling: Labelling) -> None:
     help="Annotator to compare, if a file has labels by several. Give it twice, for FIRST and for SECOND.",
 )
 def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
-    """Print Cohen's kappa of two annotators, which measures how often they agree beyond chance.
+    """Print Cohen's kappa, which measures how often two annotators agree beyond chance.
 
     FIRST and SECOND are question files with labels. Only passages that both annotators labelled are compared.
     The intervals assume that the passages are independent.

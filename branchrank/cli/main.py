@@ -81,7 +81,7 @@ class LazyGroup(Group):
         widest = max(map(len, VERBS))
         for heading, verbs in HEADINGS.items():
             with formatter.section(heading):
-                # Padded to the longest name, so that the descriptions of all headings are aligned.
+                # Names are padded to the longest name to align the descriptions below all headings.
                 formatter.write_dl([(verb.ljust(widest), VERBS[verb][1]) for verb in verbs])
 
 

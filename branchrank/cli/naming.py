@@ -34,7 +34,7 @@ def naming_options(function: F) -> F:
             "--predictor",
             "predictors",
             multiple=True,
-            help="Allow this class of the run, given as module:Class, to be imported. Repeatable.",
+            help="Import this class, given as module:Class, as a predictor of the run. Repeatable.",
         ),
         click.option(
             "--questions",
@@ -46,7 +46,7 @@ def naming_options(function: F) -> F:
         click.option(
             "--data-dir",
             type=click.Path(path_type=Path, file_okay=False),
-            help="The workspace of the run. Default: data, if that is the workspace of the run.",
+            help="The workspace of the run. Default: data, if the run was made with that workspace.",
         ),
     ):
         function = option(function)

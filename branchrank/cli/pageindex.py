@@ -89,7 +89,7 @@ def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
 @data_dir_option
 @click.argument("nodes", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def check(nodes: Path | None, data_dir: Path) -> None:
-    """Check the lines and links of the tree against the corpus. NODES is a nodes.jsonl to check instead."""
+    """Check the lines and links of the workspace's tree, or of the file NODES, against the corpus."""
     with _opened(data_dir) as workspace:
         tree = workspace.tree_tools.load(nodes) if nodes is not None else workspace.tree
         found = workspace.tree_tools.check(tree)
@@ -122,7 +122,8 @@ def export(source: str, output: Path, data_dir: Path, summaries: bool, text: boo
 def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
     """Convert JSON_FILE, PageIndex's JSON for the document SOURCE, to the file OUTPUT (nodes.jsonl).
 
-    Line numbers are recomputed from SOURCE. The command lists the information that the JSON does not have.
+    Line numbers are recomputed from SOURCE. The command prints a note about each part of SOURCE that the
+    JSON lacks.
     """
     with _opened(data_dir) as workspace:
         made = workspace.tree_tools.import_json(json_file, source, output)

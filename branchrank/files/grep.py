@@ -3,16 +3,16 @@
 1. The query is split into terms (:mod:`branchrank.files.terms`), and never used as a regular expression.
 2. ripgrep finds every line that contains any of the terms.
 3. A match is added to the passage of the previous match if both lines are at most twice the context apart.
-   The distance is measured between matched lines. (With the distance between context windows, a series of
-   matches could make a passage of a whole file.)
+   The distance is measured between matched lines. With the distance between context windows, a series of
+   matches could make a passage of a whole file.
 4. Passages are sorted by score, and passages with equal scores by path and line. ``ranking="bm25"`` drops
    passages with a score below the 25th percentile. The best ``limit`` passages are returned.
 5. Only the text of the returned passages is read, with the context before and after the matches.
 
 The statistics of BM25 come from all searched files, not from the passages. The document frequency ``n`` of a
 term is the number of files that contain the term, and ``N`` is the number of searched files. The IDF
-``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. (Every passage contains a term, so the classic IDF
-over the passages alone would be negative for an exact match.) A passage's length is counted in lines.
+``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. Every passage contains a term, so the classic IDF
+over the passages alone would be negative for an exact match. A passage's length is counted in lines.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""``read_file``: the text of an indexed file, or a message that begins with an error code.
+"""Read the text of an indexed file. If that is not possible, the error message begins with a code.
 
-=======================  ======================================================================
-``[ERROR: NOT_FOUND]``     the path is inside an allowed folder, but does not exist
-``[ERROR: ACCESS_DENIED]`` the path is outside the allowed folders, hidden, not indexed, reached through
-                           a link, or not a regular file; the message lists the allowed folders
-``[ERROR: NOT_A_FILE]``    the path is a folder
-``[ERROR: TOO_LARGE]``     the file is larger than the size limit
-``[ERROR: NOT_TEXT]``      the file is not UTF-8, or contains NUL bytes
-=======================  ======================================================================
+- ``NOT_FOUND`` means that the path is inside an allowed folder, but does not exist.
+- ``ACCESS_DENIED`` means that the path is outside the allowed folders, hidden, not indexed, reached through a
+  link, or not a regular file. The message lists the allowed folders.
+- ``NOT_A_FILE`` means that the path is a folder.
+- ``TOO_LARGE`` means that the file is larger than the size limit.
+- ``NOT_TEXT`` means that the file is not UTF-8, or contains NUL bytes.
 
 1. In the corpus's folder only indexed sources can be read. Files that the workspace excludes and hidden files
    (``.env``, ``.git/config``) are denied, whether they exist or not.
@@ -33,7 +31,7 @@ SIZE_LIMIT = 4 * 1024 * 1024
 
 
 class FileRefused(InputError):
-    """A file can't be read. ``code`` is one of the error codes of this module, without ``ERROR:``."""
+    """A file can't be read. ``code`` is one of the error codes of this module."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(f"[ERROR: {code}] {reason}")
@@ -67,7 +65,7 @@ class FileReader:
         return tuple(dict.fromkeys(root for _, root in self._spellings))
 
     def text(self, path: str) -> str:
-        """Return the UTF-8 text of ``path``. Raises :class:`FileRefused` if it can't be read."""
+        """Return the UTF-8 text of ``path``. Raises :class:`FileRefused` if the file can't be read."""
         places = self._places(path)
         if not places:
             raise self._denied(path, "it is outside the allowed folders")

@@ -3,8 +3,8 @@
 1. The documents are read, and every chunk is located in them (:mod:`branchrank.corpus.placing`). A chunk that
    is not found in any document is left out and counted.
 2. A sample of the chunks is embedded again and compared with the vectors of the collection
-   (:mod:`branchrank.embedders.agreement`). If they agree, the vectors are reused. Chunks without a vector are
-   embedded.
+   (:mod:`branchrank.embedders.agreement`). If both agree, the vectors of the collection are reused. Chunks
+   without a vector are embedded.
 3. If ``nodes.jsonl`` is a valid tree of the documents, it is used unchanged. Otherwise a new tree is built,
    and each summary of ``nodes.jsonl`` is assigned to the section with the same lines, text or title.
 4. The results are written to ``adopted/`` of the workspace, and the folder of the other program is not
@@ -182,7 +182,7 @@ def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLik
 
 
 def read_adoption(path: Path | None) -> Adoption | None:
-    """Read the record of an adoption; ``None`` without a path. Raises ArtifactError if it is damaged."""
+    """Read the record of an adoption; ``None`` without a path. Raises ArtifactError for a damaged record."""
     return None if path is None else read_record(path, Adoption)
 
 

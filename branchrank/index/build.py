@@ -1,8 +1,8 @@
 """Build an index.
 
 1. The build locks the workspace. If the index is up to date, it is only opened.
-2. The corpus is read, its tree of nodes is built and its documents are divided into chunks. If the user
-   supplies chunks or nodes, these are used instead.
+2. The corpus is read, its tree of nodes is built and its documents are divided into chunks. Chunks or nodes
+   that the user supplies replace those of the build.
 3. If the settings ask for token vectors, those of unchanged chunks are copied from the current generation,
    and the others are computed.
 4. The chunks are embedded, each with its breadcrumb as the first line, unless adopted vectors are used. Texts
@@ -10,8 +10,8 @@
    resumed, and a later build embeds only changed documents.
 5. Probe queries determine the distance threshold for the model (:mod:`branchrank.index.calibration`).
 6. The vectors, the Chroma collection, the BM25 indexes and the manifest are written to a new generation.
-7. The workspace's links are made, and the generation is flushed to the disk. One rename makes it the current
-   generation. Older generations are deleted.
+7. The workspace's links are made, and the generation is flushed to the disk. One rename makes the new
+   generation the current one. Older generations are deleted.
 
 For the same corpus and settings, two builds write the same bytes, except in ``build.json`` and Chroma's
 files.
@@ -31,17 +31,16 @@ from branchrank import __version__
 from branchrank.artifacts import digest_file, digest_of, storage_errors
 from branchrank.corpus.discovery import discover
 from branchrank.embedders import Embedder, open_embedder, token_embedder
-from branchrank.embedders.nothing import NONE
 from branchrank.errors import ArtifactError
 from branchrank.execution import Executor, open_executor
 from branchrank.index.contents import Contents, read_contents
+from branchrank.index.documents import MODIFIED, CorpusEntry, write_documents, write_modified
 from branchrank.index.embedding import ChunkEmbedding, embed_chunks, measure_distance
 from branchrank.index.failpoints import failpoint
 from branchrank.index.generations import MANIFEST, build_lock
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
-    CorpusEntry,
     DistanceCalibration,
     Manifest,
     file_digests,
@@ -107,17 +106,13 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
     except ArtifactError:
         return None
     try:
-        # Each of these raises an error if it is damaged.
+        # Opening each of these parts raises an error if the part is damaged.
         _ = index.embedder, index.vectors, index.token_vectors
         if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:
             raise ArtifactError(
                 "the index has token vectors that the settings do not ask for", remedy="branchrank index"
             )
     except ArtifactError:
-        index.close()
-        return None
-    asks_probes = index.manifest.embedder.name != NONE
-    if asks_probes and not index.manifest.distance.probes:  # built by a version without probe queries
         index.close()
         return None
     return index
@@ -200,6 +195,9 @@ def _write(
         exact = ExactVectors(chunks.ids, matrix)
         distance = measure_distance(workspace, embedder, exact, contents.nodes.titles)
     collection = _store(workspace, generation, contents, exact, progress, timed)
+    write_documents(generation, _entries(contents))
+    write_modified(generation, {file.source: file.mtime_ns for file in contents.files})
+    failpoint("documents written")
     with timed("digests"):
         counts = len(contents.corpus.documents), len(contents.nodes.depths), len(chunks)
         manifest = _manifest(workspace, embedder, contents, counts, generation, distance)
@@ -217,7 +215,6 @@ def _write(
         reused=len(chunks) - embedded,
         collection=collection,
         chroma_digests=chroma_digests,
-        modified_ns={file.source: file.mtime_ns for file in contents.files},
         notes=contents.notes,
         token_texts=len(vectors),
         manifest_digest=digest_file(generation / MANIFEST),
@@ -287,6 +284,13 @@ def _discard_collection(url: str, generation: Path) -> None:
             drop_collection(manifest.chroma, read_record(generation / BUILD, BuildReport).collection)
 
 
+def _entries(contents: Contents) -> Iterator[CorpusEntry]:
+    """Yield the files of the corpus; the digest of a file that could not be read is empty."""
+    digests = {document.source: document.digest for document in contents.corpus.documents}
+    for file in contents.files:
+        yield CorpusEntry(source=file.source, size=file.size, digest=digests.get(file.source, ""))
+
+
 def _manifest(
     workspace: WorkspaceFolder,
     embedder: Embedder,
@@ -296,9 +300,10 @@ def _manifest(
     distance: DistanceCalibration,
 ) -> Manifest:
     documents, nodes, chunks = counts
-    digest_of_source = {document.source: document.digest for document in contents.corpus.documents}
     digests = {
-        name: digest for name, digest in file_digests(generation).items() if not name.startswith(f"{CHROMA}/")
+        name: digest
+        for name, digest in file_digests(generation).items()
+        if name != MODIFIED and not name.startswith(f"{CHROMA}/")
     }
     return Manifest(
         schema_version=SCHEMA_VERSION,
@@ -306,10 +311,6 @@ def _manifest(
         corpus=workspace.corpus_name,
         corpus_digest=contents.corpus.digest,
         exclude=workspace.exclude,
-        files=tuple(
-            CorpusEntry(source=file.source, size=file.size, digest=digest_of_source.get(file.source, ""))
-            for file in contents.files
-        ),
         settings=without_credentials(workspace.index_settings),
         embedder=embedder.identity,
         bm25=workspace.bm25_settings,

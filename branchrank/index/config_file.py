@@ -21,7 +21,7 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
 
     ``corpus`` is a folder or a corpus name. ``exclude`` are glob patterns of sources to leave out.
     ``questions`` is the question file. ``chunks`` and ``nodes`` are files of the user that replace the chunks
-    and nodes of the index. ``adoption`` is the record that ``branchrank adopt`` wrote about these files.
+    and nodes of the index. ``adoption`` is the record that ``branchrank adopt`` wrote.
     """
 
     corpus: str = ""

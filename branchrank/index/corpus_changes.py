@@ -12,20 +12,18 @@ from stat import S_ISREG
 
 from branchrank.artifacts import digest_file
 from branchrank.corpus.discovery import CorpusFile, examine, walk, without_documents
-from branchrank.index.manifest import BuildReport, CorpusEntry, Manifest
+from branchrank.index.documents import CorpusEntry, read_documents, read_modified
 from branchrank.index.workspace_folder import WorkspaceFolder
 
 
-def corpus_change(workspace: WorkspaceFolder, manifest: Manifest, report: BuildReport) -> str:
+def corpus_change(workspace: WorkspaceFolder, generation: Path) -> str:
     """Describe how the corpus has changed since it was indexed; empty if it has not.
 
     Raises :class:`CorpusError` if the corpus is missing or contains no documents.
     """
-    if manifest.exclude != workspace.exclude:
-        return f"was built with exclude = {list(manifest.exclude)}, not {list(workspace.exclude)}"
     root = workspace.corpus_root
-    gone = {entry.source: entry for entry in manifest.files}
-    modified_ns = report.modified_ns
+    gone = {entry.source: entry for entry in read_documents(generation)}
+    modified_ns = read_modified(generation)
     documents = 0
     new: list[str] = []
     changed: list[str] = []

@@ -19,16 +19,8 @@ from branchrank.records import Record
 from branchrank.safe_open import read_file
 from branchrank.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 R = TypeVar("R", bound=Record)
-
-
-class CorpusEntry(Record, frozen=True, kw_only=True):
-    """One file of the corpus, with its size in bytes and its SHA-256."""
-
-    source: str
-    size: int
-    digest: str
 
 
 class DistanceCalibration(Record, frozen=True, kw_only=True):
@@ -60,8 +52,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     user's chunks and nodes files, and empty if the user supplied no such file. ``adoption_digest`` is the
     SHA-256 of the record of an adoption. ``chroma`` is the place of the Chroma collection, which is
     ``embedded``, a server's URL, or empty if there is no collection. ``digests`` maps the index's files to
-    their SHA-256. Older versions did not measure ``distance``; it then has no probes and the default
-    threshold.
+    their SHA-256.
     """
 
     schema_version: int
@@ -69,19 +60,18 @@ class Manifest(Record, frozen=True, kw_only=True):
     corpus: str
     corpus_digest: str
     exclude: tuple[str, ...]
-    files: tuple[CorpusEntry, ...]
     settings: IndexSettings
     embedder: EmbedderIdentity
     bm25: Bm25Settings
     chroma: str
     chunks_digest: str
     nodes_digest: str
-    adoption_digest: str = ""
+    adoption_digest: str
     documents: int
     nodes: int
     chunks: int
     digests: dict[str, str]
-    distance: DistanceCalibration = DistanceCalibration()
+    distance: DistanceCalibration
 
 
 class BuildReport(Record, frozen=True, kw_only=True):
@@ -89,10 +79,9 @@ class BuildReport(Record, frozen=True, kw_only=True):
 
     ``seconds`` is the wall time by stage, and ``bytes`` is the size of the generation. ``embedded`` counts
     the texts whose vectors were computed, ``reused`` the texts whose vectors came from the cache, and
-    ``token_texts`` the texts whose token vectors were computed. ``modified_ns`` is each file's modification
-    time when the file was read. ``collection`` is the name of the Chroma collection. ``chroma_digests`` are
-    the digests of Chroma's files, without the database file. ``manifest_digest`` is the SHA-256 of the
-    manifest, and is empty in indexes of older versions.
+    ``token_texts`` the texts whose token vectors were computed. ``collection`` is the name of the
+    Chroma collection. ``chroma_digests`` are the digests of Chroma's files, without the database file.
+    ``manifest_digest`` is the SHA-256 of the manifest.
     """
 
     created_at: str
@@ -102,10 +91,9 @@ class BuildReport(Record, frozen=True, kw_only=True):
     reused: int
     collection: str
     chroma_digests: dict[str, str]
-    modified_ns: dict[str, int]
-    notes: tuple[str, ...] = ()
-    token_texts: int = 0
-    manifest_digest: str = ""
+    notes: tuple[str, ...]
+    token_texts: int
+    manifest_digest: str
 
 
 def write_record(path: Path, record: Record) -> None:
@@ -114,7 +102,7 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def read_record(path: Path, record_type: type[R]) -> R:
-    """Read a record. Raises :class:`ArtifactError` if it is missing, damaged or of another version."""
+    """Read a record. Raises :class:`ArtifactError` if the file is missing, damaged or of another version."""
     remedy = "rebuild the index: branchrank index"
     try:
         content = read_file(path)

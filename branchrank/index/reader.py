@@ -24,6 +24,7 @@ from branchrank.embedders import Embedder, open_embedder
 from branchrank.embedders.nothing import NONE
 from branchrank.errors import ArtifactError, CorpusError, LostCollectionError, StorageError
 from branchrank.index.corpus_changes import corpus_change
+from branchrank.index.documents import read_documents
 from branchrank.index.generations import MANIFEST, Pin
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
@@ -98,6 +99,11 @@ class Index:
         self._pin.release()
 
     @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The documents of the index, sorted. Raises :class:`ArtifactError` if their list is damaged."""
+        return tuple(entry.source for entry in read_documents(self.directory))
+
+    @cached_property
     def chunks(self) -> RecordsFile[Chunk]:
         """Every chunk by id, in the order of the corpus."""
         return RecordsFile(self.directory, CHUNKS, Chunk)
@@ -124,7 +130,7 @@ class Index:
 
     @cached_property
     def vectors(self) -> VectorStore:
-        """The vector store that ``--vector-store`` selects. Raises ArtifactError if it is damaged."""
+        """The vector store that ``--vector-store`` selects. Raises ArtifactError for a damaged store."""
         ids = self.chunks.ids
         matrix = load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
         store: VectorStore
@@ -183,7 +189,7 @@ class Index:
     def _bm25(
         self, kind: str, file: str, ids: Callable[[], Iterable[str]], texts: Callable[[], Iterable[str]]
     ) -> Bm25Index:
-        """Load the BM25 index for the current settings. If it is missing or damaged, build and save it."""
+        """Load the BM25 index for the current settings, or build and save it if it is missing or damaged."""
         path = bm25_path(self.directory, kind, self.bm25_settings)
         digest = self.manifest.digests.get(file, "")
         with contextlib.suppress(ArtifactError):
@@ -270,11 +276,14 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
         manifest = read_record(pin.directory / MANIFEST, Manifest)
         report = read_record(pin.directory / BUILD, BuildReport)
         reason = mismatch(workspace, manifest)
-        if not reason and check_corpus:
-            reason = corpus_change(workspace, manifest, report)
+        if not reason:
+            check_digests(
+                pin.directory, {MANIFEST: report.manifest_digest} | _tokens(manifest.digests, of_tokens=False)
+            )
+            if check_corpus:
+                reason = corpus_change(workspace, pin.directory)
         if reason:
             raise ArtifactError(f"the index in {workspace.data_dir} {reason}", remedy=remedy)
-        check_digests(pin.directory, _of_manifest(report) | _tokens(manifest.digests, of_tokens=False))
         if manifest.chroma == "embedded" and not searches_exactly(workspace.index_settings, manifest.chunks):
             _check_collection(workspace, pin.directory / CHROMA, report, remedy)
     except BaseException:
@@ -283,17 +292,13 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
     return Index(pin, manifest, report, workspace)
 
 
-def _of_manifest(report: BuildReport) -> dict[str, str]:
-    return {MANIFEST: report.manifest_digest} if report.manifest_digest else {}
-
-
 def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
     """Read every file of the index and compare it with its digest, even if its stamp is current.
 
     Raises the errors of :func:`open_index`.
     """
     with open_index(workspace) as index:
-        digests = _of_manifest(index.report) | index.manifest.digests
+        digests = {MANIFEST: index.report.manifest_digest} | index.manifest.digests
         if index.manifest.chroma == "embedded":
             digests |= {f"{CHROMA}/{name}": digest for name, digest in index.report.chroma_digests.items()}
         check_digests(index.directory, digests, all_files=True)
@@ -344,6 +349,8 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
     wanted, built = (without_credentials(each) for each in (workspace.index_settings, manifest.settings))
     if manifest.schema_version != SCHEMA_VERSION:
         return f"has schema {manifest.schema_version}, but this version of BranchRank needs {SCHEMA_VERSION}"
+    if manifest.exclude != workspace.exclude:
+        return f"was built with exclude = {list(manifest.exclude)}, not {list(workspace.exclude)}"
     for name in (
         "embedder",
         "embedder_precision",
@@ -377,7 +384,7 @@ def chroma_place(settings: IndexSettings) -> str:
 
 
 def given_digest(path: Path | None) -> str:
-    """Return the SHA-256 of a file of the user; empty for ``None``. Raises CorpusError if that fails."""
+    """Return the SHA-256 of a file of the user; empty for ``None``. Raises CorpusError for a missing file."""
     if path is None:
         return ""
     try:

@@ -28,7 +28,6 @@ from branchrank.stores.arrays import mapped_arrays, write_arrays
 from branchrank.stores.strings import StringArrays, Strings
 
 R = TypeVar("R", Chunk, Node)
-S = TypeVar("S", bound=msgspec.Struct)
 
 LOOKUP = "lookup"
 _REMEDY = "rebuild the index: branchrank index"
@@ -149,13 +148,6 @@ class RecordsFile(Mapping[str, R], Generic[R]):
             for row, (begin, stop) in enumerate(pairwise(bounds), start=start):
                 yield self._decoded(self._content[begin:stop], row)
 
-    def decoded_as(self, record_type: type[S]) -> Iterator[S]:
-        """Yield every record as ``record_type``, a type with some of the record's fields."""
-        decoder = msgspec.json.Decoder(record_type)
-        for start in range(0, len(self), _BLOCK):
-            for begin, stop in pairwise(self._starts[start : start + _BLOCK + 1].tolist()):
-                yield decoder.decode(self._content[begin:stop])
-
     def in_source(self, source: str) -> NDArray[np.int32]:
         """Return the rows of a source's records, sorted by first and last line."""
         number = self.sources.find(source)
@@ -197,8 +189,9 @@ class RecordLines(NamedTuple):
     """Encoded records, with the arrays from which the lookup file is made.
 
     ``content`` are the joined lines and ``sizes`` are their sizes in bytes. ``ids`` are the joined ids and
-    ``id_sizes`` are their sizes in bytes. ``spans`` has the shape ``(3, n)``. Its rows are the position of
-    each record's source in ``sources`` (-1 for no source), the first line and the last line (0 for no line).
+    ``id_sizes`` are their sizes in bytes. ``spans`` has the shape ``(3, n)``. The rows of ``spans`` are
+    the position of each record's source in ``sources`` (-1 for no source), its first line and its last line
+    (0 for no line).
     """
 
     content: bytes

@@ -1,15 +1,10 @@
-"""The links of an index's tree, stored in ``lookup/tree.npy``, which is mapped into memory.
-
-For indexes of older versions, which do not have this file, the links are computed from the nodes on first
-use.
-"""
+"""The links of an index's tree, stored in ``lookup/tree.npy``, which is mapped into memory."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from branchrank.artifacts import NOT_JSON, atomic_writer
@@ -24,12 +19,6 @@ from branchrank.tree.rows import Rows, TreeRows
 TREE = f"{LOOKUP}/tree.npy"
 
 
-class _Depth(msgspec.Struct):
-    """The field of a node from which its links are computed."""
-
-    depth: int
-
-
 def write_links(directory: Path, nodes: RecordsFile[Node], depths: Rows) -> None:
     """Write the links of a generation's nodes. Raises StorageError if the file can't be written."""
     links = TreeRows.of(depths, nodes.source_rows, nodes.line_starts)
@@ -38,13 +27,10 @@ def write_links(directory: Path, nodes: RecordsFile[Node], depths: Rows) -> None
 
 
 def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
-    """Open the tree of a generation. Raises :class:`ArtifactError` if the file of its links is damaged."""
+    """Open the tree of a generation. Raises :class:`ArtifactError` if the file of the links is damaged."""
     try:
         links = TreeRows(*mapped_arrays(partial(open_beneath, directory), TREE, len(TreeRows._fields)))
         _check(links, len(nodes))
-    except FileNotFoundError:
-        depths = np.array([each.depth for each in nodes.decoded_as(_Depth)], dtype=np.int32)
-        links = TreeRows.of(depths, nodes.source_rows, nodes.line_starts)
     except (OSError, ValueError, *NOT_JSON) as error:
         raise ArtifactError(
             f"cannot read {directory / TREE}: {error}", remedy="rebuild the index: branchrank index"

@@ -32,7 +32,7 @@ class _GivenChunk(Record, frozen=True, kw_only=True):
 
 
 def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
-    """Read the user's tree. Raises :class:`InputError` if it is not a tree of this corpus."""
+    """Read the user's tree. Raises :class:`InputError` if the file is not a tree of this corpus."""
     try:
         tree = load_nodes(path)
     except ArtifactError as error:
@@ -52,7 +52,7 @@ def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
 
 
 def given_chunks(path: Path, corpus: Corpus | CorpusOutline, tree: Tree) -> list[Chunk]:
-    """Read the user's chunks, in the file's order. Raises :class:`InputError` if one is wrong."""
+    """Read the user's chunks, in the file's order. Raises :class:`InputError` if a chunk is wrong."""
     line_counts = {document.source: document.line_count for document in corpus.documents}
     seen: set[str] = set()
     chunks = []

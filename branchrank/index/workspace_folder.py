@@ -1,15 +1,13 @@
 """A workspace, which is a folder with ``branchrank.toml`` and the files that the commands make.
 
-========================  ==============================================================================
-``branchrank.toml``       the corpus and the settings
-``chunks.jsonl``          link to the default index's chunks
-``chroma``                link to the default index's Chroma collection
-``pageindex/nodes.jsonl`` link to the default index's PageIndex tree
-``adopted/``              chunks, vectors and nodes from ``branchrank adopt``
-``hybrid/cache/``         cached embeddings, by content and model
-``benchmark/``            questions
-``indexes/<name>/``       the generations of each index (embedder x chunking)
-========================  ==============================================================================
+- ``branchrank.toml`` has the corpus and the settings.
+- ``chunks.jsonl`` is a link to the default index's chunks.
+- ``chroma`` is a link to the default index's Chroma collection.
+- ``pageindex/nodes.jsonl`` is a link to the default index's PageIndex tree.
+- ``adopted/`` has the chunks, vectors and nodes from ``branchrank adopt``.
+- ``hybrid/cache/`` has cached embeddings, by content and model.
+- ``benchmark/`` has the questions.
+- ``indexes/<name>/`` has the generations of one index (one embedder and one way of chunking).
 
 The settings in ``branchrank.toml`` determine the default index. Flags and the environment can select another
 index. The links are relative and go through the index's link ``current``, so a workspace can be moved.
@@ -81,7 +79,7 @@ class WorkspaceFolder:
         *,
         flags: Mapping[str, Any] | None = None,
     ) -> None:
-        """Read ``branchrank.toml``, which may be missing. Raises :class:`UsageError` if it has errors.
+        """Read ``branchrank.toml``, which may be missing. Raises :class:`UsageError` if the file has errors.
 
         ``notify`` is called with a line of text for each download, and if a cache can't be used.
         """
@@ -128,7 +126,7 @@ class WorkspaceFolder:
 
     @property
     def corpus_root(self) -> Path:
-        """The folder of the corpus. Raises :class:`CorpusError` if it is not configured or does not exist."""
+        """The folder of the corpus. Raises :class:`CorpusError` if there is no corpus or no such folder."""
         remedy = f"branchrank index FOLDER --data-dir {self.data_dir}"
         self.check_exists()
         if not self.config.corpus:
@@ -222,7 +220,7 @@ class WorkspaceFolder:
 
     @property
     def decisions_path(self) -> Path:
-        """The file of the decision cache. Raises :class:`ArtifactError` if it is a symbolic link."""
+        """The file of the decision cache. Raises :class:`ArtifactError` if the file is a symbolic link."""
         refuse_links(self.data_dir, "hybrid/cache/decisions.sqlite")
         return self.cache_directory / "decisions.sqlite"
 

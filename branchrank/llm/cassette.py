@@ -87,7 +87,7 @@ class DecisionCache(Protocol):
 
 
 class Cassette:
-    """An open cassette. Thread-safe. Closing the cassette removes SQLite's second file.
+    """An open cassette. Thread-safe. Close the cassette to remove SQLite's write-ahead log.
 
     Raises :class:`ArtifactError` if the file is damaged or not a cassette, or if it does not exist and
     ``readonly`` is set. Raises :class:`StorageError` if the file can't be opened or written.
@@ -227,9 +227,9 @@ class Cassette:
             self._db.close()
 
     def _prepare_patiently(self) -> None:
-        """Prepare the file.
+        """Prepare the file, and retry while another process has locked it.
 
-        While the file is locked, retry, since SQLite does not retry for the journal mode.
+        SQLite itself does not wait for a lock to change the journal mode.
         """
         deadline = time.monotonic() + _PATIENCE
         while True:
@@ -288,7 +288,7 @@ class Cassette:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Turn errors of SQLite into errors of BranchRank that have a fix."""
+        """Convert errors of SQLite into errors of BranchRank, which have a fix."""
         try:
             yield
         except (sqlite3.OperationalError, OSError) as error:
@@ -359,7 +359,7 @@ def _prompt_lines(content: dict[str, Any]) -> list[str]:
 
 
 def _likeness(wanted: dict[str, Any], other: dict[str, Any]) -> float:
-    """Return the similarity of two calls, in 0..2, as the similarity of prompts plus that of parameters."""
+    """Return the similarity of two calls in 0..2, as the sum of 0..1 for prompts and 0..1 for parameters."""
     shared = SequenceMatcher(None, _prompt_lines(wanted), _prompt_lines(other), autojunk=False)
     lines: float = shared.quick_ratio()
     same = [name for name, value in wanted.items() if other.get(name) == value]

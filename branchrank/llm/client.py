@@ -215,7 +215,7 @@ class ChatClient:
             request.headers["Authorization"] = self.endpoint.authorization
 
     async def _within_deadline(self, request: LLMRequest) -> LLMReply | CallFailedError | BudgetError:
-        """Return the reply or the failure, which is not raised since its context could contain a header."""
+        """Return the reply or the failure, since the context of a raised exception could contain a key."""
         progress = {"attempt": 0}
         try:
             async with asyncio.timeout(self.settings.deadline_s):
@@ -339,8 +339,8 @@ async def _bound(response: Any) -> None:
     """Limit the size of a response's body, for any status.
 
     The HTTP client calls this function before it reads the body. The openai package reads the whole body of
-    an error, and the HTTP library decompresses it. Therefore the response's stream is replaced with a stream
-    that decompresses and counts the bytes.
+    an error, and the HTTP library decompresses it. To limit the size, the response's stream is replaced with
+    a stream that decompresses and counts the bytes.
     """
     encoding = response.headers.pop("content-encoding", "identity").lower()
     limit, cut = (_LARGEST_BODY, False) if response.is_success else (_ERROR_BODY, True)

@@ -64,7 +64,7 @@ class LLMRequest(Record, frozen=True, kw_only=True):
         return sum(estimate_tokens(message.content) + 4 for message in self.messages)
 
     def content(self, model: str) -> dict[str, Any]:
-        """Return every value that the reply depends on, which excludes the labels in ``context``."""
+        """Return every value that the reply depends on, without the labels in ``context``."""
         return {
             "model": model,
             "messages": msgspec.to_builtins(self.messages),

@@ -28,7 +28,7 @@ UNKNOWN_MODEL = "unknown"
 
 
 class LLMSession:
-    """A context manager that opens gateways with one budget, ledger and decision cache.
+    """A context manager that opens gateways, which share one budget, ledger and decision cache.
 
     ``cache_path`` is the file of the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), or
     ``None`` for no cache. If ``redis_url`` is given, the decision cache is in Redis instead, and ``notify``
@@ -198,7 +198,7 @@ class LLMSession:
         return model or _only(list(listed), client.endpoint.url)
 
     def _check_recording(self, client: ChatClient) -> None:
-        """Raise an error if two recorded endpoints have the same model name, since keys lack the endpoint."""
+        """Raise an error if two endpoints with the same model name would be recorded in one cassette."""
         if not self.settings.record:
             return
         other = self._recorded.setdefault(client.model, client.endpoint.url)

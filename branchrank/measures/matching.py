@@ -96,10 +96,10 @@ def _quotes(hit: Hit, item: GoldItem) -> bool:
 class JudgedHit(Record, frozen=True, kw_only=True):
     """The judgement of one hit.
 
-    ``gain`` is the graded gain. ``gold`` is the index (in ``Question.gold``) of the gold item credited to the
-    hit, or of the first item if several are credited to the hit. ``page`` is the index (in ``Judged.pages``)
-    of the hit's gold page, credited or not. ``half`` and ``full`` are true for the first hit that contains at
-    least half, or all, of the lines of a gold item.
+    ``gain`` is the hit's gain in the graded view. ``gold`` is the index (in ``Question.gold``) of the gold
+    item credited to the hit, or of the first item if several are credited to the hit. ``page`` is the index
+    (in ``Judged.pages``) of the hit's gold page, credited or not. ``half`` and ``full`` are true for the
+    first hit that contains at least half, or all, of the lines of a gold item.
     """
 
     gain: int

@@ -21,7 +21,7 @@ class PassageSize(Record, frozen=True, kw_only=True):
     lines``, or 0 without hits; a line returned twice counts once in ``gold_lines`` and twice in ``lines``.
     ``gold_coverage`` is the returned share of the best covered gold item, since one item is enough to answer.
     ``span_precision`` and ``gold_coverage`` are ``None`` if no gold item has lines (file-level gold,
-    unanswerable questions). ``repeated_pages`` counts the hits from a page that a hit above is from.
+    unanswerable questions). ``repeated_pages`` counts the hits whose page has a higher hit already.
     """
 
     hits: int

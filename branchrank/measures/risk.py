@@ -3,10 +3,10 @@
 1. Sort all questions by the predictor's confidence (the score of its best hit), most confident first.
 2. The coverage is the share of questions, most confident first, that the predictor answers. The risk is the
    share of wrong answers among the answered questions. Any answer to an unanswerable question is wrong.
-   Questions of equal confidence are added together.
-3. AURC, the area under the curve, is the mean risk over 1 to n answered questions; lower is better. Even the
-   best possible order of the same answers has some risk. The excess over this risk depends only on the order
-   (Geifman and El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019).
+   Questions of equal confidence form one point of the curve.
+3. AURC, the area under the curve, is the mean risk over 1 to n answered questions; lower is better. If some
+   answers are wrong, even the best possible order of the answers has some risk. The excess over this risk
+   depends only on the order (Geifman and El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019).
 """
 
 from __future__ import annotations

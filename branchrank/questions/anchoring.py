@@ -1,4 +1,4 @@
-"""Anchors of gold spans, which are checked and moved after the documents were edited.
+"""Anchors of gold spans, which are checked and moved when documents change.
 
 1. Lines and quotes are compared in normalised form, as in the matching of hits with the gold. An anchored
    gold item has a digest of its lines.

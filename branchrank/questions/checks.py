@@ -25,7 +25,7 @@ from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: Questions with fewer content words are not reported, since gold often contains all of a few words.
+#: Questions with fewer content words are not reported, because their gold often contains all of them.
 LEAKING_WORDS = 5
 
 

@@ -1,10 +1,10 @@
 """Resolution of the cross references between the documents of a corpus.
 
-1. The target of a label (``ref``) at a heading is the section, and at a page's title the page. A label at any
-   other place is an inner label, which has no target.
-2. A document path (``doc``) or relative URL (``link``) has the path of a page, with or without suffix. The
-   path is relative to the folder of the referring document. A path with a ``/`` at the start is relative to
-   the corpus or to a folder above the document. URLs of a site may start with one additional part, and may
+1. The target of a label (``ref``) at a heading is the section. The target of a label at a page's title is the
+   page. A label at any other place is an inner label, which has no target.
+2. A document path (``doc``) or relative URL (``link``) contains the path of a page, with or without suffix.
+   The path is relative to the folder of the referring document. A path with a ``/`` at the start is relative
+   to the corpus or to a folder above the document. URLs of a site may start with one additional part, and may
    omit ``index`` and numbers for the order of files (``02-guides`` is ``guides``).
 3. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page.
 """

@@ -99,13 +99,13 @@ class Mined(NamedTuple):
 
     @property
     def overlaps(self) -> dict[str, int]:
-        """The number of questions in each overlap slice."""
+        """The number of questions for each value of the key ``overlap``."""
         counts = Counter(question.extra["overlap"] for question in self.questions)
         return {overlap: counts[overlap] for overlap in OVERLAPS}
 
 
 class _Query(NamedTuple):
-    """All links with one text, with the text's spellings, the targets and the sections with the links."""
+    """The links with one text, by their spellings, their targets and the sections that contain them."""
 
     texts: list[str]
     targets: list[Target]

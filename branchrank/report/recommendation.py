@@ -4,9 +4,9 @@
    baseline. Systems that failed every query are left out.
 2. The leader was compared with its baselines, or, if it is the baseline, with every candidate. If the leader
    is better in all of these comparisons, it is recommended.
-3. Otherwise there is no clear difference from at least one rival. A rival without an LLM is recommended if
-   the leader uses one. A rival is also recommended if it answers in less than half the leader's time and
-   saves at least 50 ms.
+3. If the leader is not better than every rival, at least one difference is not clear. A rival without an LLM
+   is recommended if the leader uses one. A rival is also recommended if it answers in less than half the
+   leader's time and saves at least 50 ms.
 4. Without such a rival, the leader is recommended if it is the baseline or equivalent to its rivals. In all
    other cases there is no clear winner, and the sentence only says which system leads.
 """

@@ -277,7 +277,7 @@ def _carrying(each: Comparison, run: RunData) -> str:
         (each.baseline, run.scores.per_question(each.baseline, run.primary)),
         (each.candidate, run.scores.per_question(each.candidate, run.primary)),
         run.clusters,
-        # Holm's correction tested this comparison at this level.
+        # The significance level of this comparison in Holm's correction.
         alpha=each.alpha * each.p / each.p_adjusted if each.p_adjusted else each.alpha / each.family,
         seed=run.record.seed,
     )
@@ -345,7 +345,7 @@ def passages(run: RunData) -> Section:
     with_lines = run.summary_rows[0].span_questions
     headings = ["lines per hit", "characters per hit", "tokens per hit", "repeated pages"]
     caption = f"Size of the first five hits, over {over(run)}"
-    words = "Repeated pages is the share of hits from a page that a hit above is from."
+    words = "Repeated pages is the share of hits whose page has a higher hit already."
     if strict:
         caption = f"Strict rates and size of the first five hits, over {over(run)}"
         words = f"Returning whole files inflates strict hits. The sizes show this cost. {words}"

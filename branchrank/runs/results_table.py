@@ -331,7 +331,7 @@ def _signed(value: float | None) -> str:
 
 
 def _letter(place: int) -> str:
-    """Return the letter of a place, from a to z, then aa, ab, and so on."""
+    """Return the letter of the system with index ``place`` (a to z, then aa, ab, and so on)."""
     first, last = divmod(place, len(ascii_lowercase))
     return (_letter(first - 1) if first else "") + ascii_lowercase[last]
 
@@ -341,7 +341,7 @@ def _raised(marks: str) -> str:
 
 
 def _test_words(test: str) -> str:
-    """Return the name of a test as used in papers."""
+    """Return the name of a test in the form that papers use."""
     if "McNemar" in test:
         return "exact McNemar test"
     by = " by cluster" if test.startswith("cluster ") else ""

@@ -30,7 +30,7 @@ def is_share(measure: str) -> bool:
 
 
 def score(value: float | None, measure: str) -> str:
-    """Format the mean of a measure: hit rates in percent, other measures as decimals."""
+    """Format the mean of a measure, in percent for hit rates and as a decimal for other measures."""
     return percent(value) if is_share(measure) else number(value, 3)
 
 
@@ -46,7 +46,7 @@ def interval(found: Estimate | None, measure: str) -> str:
 
 
 def gap(value: float, measure: str) -> str:
-    """Format a difference with its sign: hit rates in percentage points, other measures as decimals."""
+    """Format a difference with its sign, in percentage points for hit rates and else as a decimal."""
     # Adding 0 turns -0.0 into 0.0.
     shown = f"{round(100 * value, 1) + 0:+.1f}" if is_share(measure) else f"{round(value, 3) + 0:+.3f}"
     return shown.replace("-", MINUS)
@@ -99,7 +99,7 @@ def record(comparison: Comparison | StratifiedComparison) -> str:
 
 
 def verdict_words(comparison: Comparison | StratifiedComparison) -> str:
-    """Return the verdict; an equivalence has the size of delta."""
+    """Return the verdict in words, with the size of delta for an equivalence."""
     if comparison.verdict == "equivalent within delta":
         return f"equivalent within {margin(comparison.delta, comparison.measure)}"
     return str(comparison.verdict)

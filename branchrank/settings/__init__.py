@@ -1,7 +1,7 @@
 """Settings, in one frozen record per part, resolved as defaults < TOML < environment < flags.
 
 1. A part's record defines the type, default, range and meaning of each setting. If a setting is an alias of a
-   field of a built-in system, that field defines them.
+   field of a built-in system, the record of that field defines its type, default, range and meaning.
 2. :func:`resolve` merges the four layers, checks every value, and reports all problems together.
 3. The flags of the commands, the settings page of the docs and ``run.json`` are made from the same records.
 

@@ -29,7 +29,7 @@ class Setting(Record, frozen=True, kw_only=True):
     """The description of one setting, for flags, docs and error messages.
 
     ``reaches`` is the kind of host, model or file outside the workspace that the value refers to, such as
-    ``Qdrant server``. It is empty if the value does not refer to anything outside the workspace.
+    ``Qdrant server``, and empty if the value does not refer to anything outside the workspace.
     """
 
     section: str
@@ -237,7 +237,7 @@ def _layered(
 
 
 def checked(part: type[Settings], setting: Setting, value: object) -> Any:
-    """Convert a value to the setting's type. Raises ``ValueError`` if that fails or it is out of range."""
+    """Convert a value to the setting's type. Raises ``ValueError`` for a wrong type or range."""
     hint = _hints(part)[setting.name]
     if isinstance(value, str) and setting.type is bool:
         words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}

@@ -85,7 +85,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
 class Bm25Settings(Settings, frozen=True, kw_only=True):
     """Settings of the BM25 analyzer and weights.
 
-    BM25 is described by Robertson & Zaragoza (2009), and its variants by Kamphuis et al. (2020).
+    BM25 is described by Robertson & Zaragoza (2009), and its variants by Kamphuis and others (2020).
     """
 
     section: ClassVar[str] = "bm25"

@@ -1,4 +1,4 @@
-"""Checks of systems before they are run."""
+"""Checks that find the reasons why a system can't run."""
 
 from __future__ import annotations
 

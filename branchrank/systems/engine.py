@@ -5,8 +5,8 @@
    branches run in parallel.
 2. Entries that the query excludes, or that its filters reject, are removed from the lists.
 3. The lists are fused, and the fused list is cut to the candidate cap.
-4. If the system rescores, MaxSim is computed for the first candidates and added to their scores, with a
-   weight.
+4. If the system rescores, MaxSim is computed for the first candidates, multiplied by a weight and added to
+   their scores.
 5. If the system groups, candidates are grouped by document.
 6. If the system reranks, the reranker reorders the candidates. If the reranker's LLM fails, sections are
    ordered by evidence.
@@ -67,7 +67,7 @@ from branchrank.systems.tracing import Trace
 
 
 class _Fused(NamedTuple):
-    """The branches' lists as input of the fusion, and the branches' results, both by branch name."""
+    """The lists that are fused and the results of the branches, both by branch name."""
 
     lists: dict[str, Sequence[Scored]]
     results: dict[str, BranchResult]

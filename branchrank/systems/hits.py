@@ -197,7 +197,7 @@ class HitMaker:
         return tuple(sorted(found))
 
     def _distances(self, chunks: Sequence[str]) -> dict[str, float]:
-        """Return the squared distances of the chunks to the query; empty for a system without vectors."""
+        """Return the squared distances of the chunks to the query, or an empty dict without vectors."""
         if not chunks or "vectors" not in self.evidence:
             return {}
         # Make one call for all hits, since a call costs as much as the cosines of a hundred chunks.

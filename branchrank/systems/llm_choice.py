@@ -50,7 +50,7 @@ class Choice(NamedTuple):
 
 
 class Task(Record, frozen=True, kw_only=True):
-    """The task of a stage, which is the same for all pages of the stage."""
+    """The parameters of a choice that all pages of a stage share."""
 
     stage: str
     build: Callable[[Sequence[Shown]], tuple[Message, ...]]
@@ -60,10 +60,7 @@ class Task(Record, frozen=True, kw_only=True):
 
 
 def shuffled(items: Sequence[T], query: str, context: CallContext) -> list[T]:
-    """Shuffle the items with a seed made from the seed, the repeat and the query.
-
-    The order is the same on every machine.
-    """
+    """Shuffle the items. The order depends only on the seed, the repeat and the query."""
     order = list(items)
     random.Random(f"{context.seed}/{context.repeat}/{query}").shuffle(order)  # noqa: S311  (no secret)
     return order

@@ -72,7 +72,7 @@ def open_llm(
 
     meter = meter or LLMMeter()
     cache = data_dir / "hybrid" / "cache" / "decisions.sqlite"
-    # No rows are kept: a benchmark's rows contain the calls, and a server's memory must not grow.
+    # Keep no rows, since a benchmark's rows contain the calls and a server's memory must not grow.
     ledger = Ledger(meter.add, limit=0)
     redis_url = settings.part(CacheSettings).redis_url
     typed = typed_endpoints(settings)
@@ -95,7 +95,7 @@ def open_llm(
 
 
 def typed_endpoints(settings: Resolved) -> frozenset[str]:
-    """Return the LLM endpoints from flags or the environment, without those from a file of the workspace.
+    """Return the LLM endpoints that were set by flags or environment variables.
 
     Only these endpoints may receive a key if ``BRANCHRANK_LLM_KEY_HOST`` is not set.
     """

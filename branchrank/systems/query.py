@@ -65,7 +65,7 @@ def _read(text: str) -> Filter:
     key, equals, pattern = text.partition("=")
     if key not in FILTER_KEYS:
         raise UsageError(
-            f"the key of the filter {text!r} is unknown{or_else(key, FILTER_KEYS)}",
+            f"the filter {text!r} has no known key{or_else(key, FILTER_KEYS)}",
             remedy=f"write {' or '.join(FILTER_KEYS)}=PATH",
         )
     if not equals or not pattern:

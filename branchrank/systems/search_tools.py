@@ -6,7 +6,7 @@ Each search tool runs a system on the engine, and ranks in the same way as a pre
 2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
    of unit vectors) are dropped, and a notice gives their number.
 3. ``hybrid_search`` runs the predictor ``grep``, which fuses the grep and the vector search by RRF.
-4. Every search reports the number of returned characters and of found files or chunks to its listeners.
+4. After every search, the listeners receive the numbers of returned characters and of found files or chunks.
 
 A result is cited by the path of its file and its lines.
 """
@@ -164,7 +164,7 @@ class SearchTools:
     def file_text(self, path: str) -> str:
         """Return the text of an indexed file.
 
-        Raises :class:`~branchrank.files.read_file.FileRefused` if the file may not or can't be read.
+        Raises :class:`~branchrank.files.read_file.FileRefused` if the file is not allowed or can't be read.
         """
         return self._reader.text(str(arguments.path("path", path)))
 

@@ -63,7 +63,7 @@ class Searcher:
         self.close()
 
     def close(self) -> None:
-        """Close the index, caches and connections. The next use of the workspace opens new ones."""
+        """Close the index, caches and connections, which the next use of the workspace opens again."""
         with self._lock:
             self._resources.close()
             self._gateways.clear()
@@ -162,7 +162,7 @@ class Searcher:
         return system
 
     def predictor_names(self, names: Sequence[str] = ("all",)) -> tuple[str, ...]:
-        """Return the names of built-in predictors, each once. ``all`` and ``family`` are expanded.
+        """Return the names of built-in predictors, each once, with ``all`` and ``family`` expanded.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name.
         """

@@ -82,8 +82,9 @@ class Sources:
 
     def admitted_sources(self, filters: tuple[Filter, ...]) -> frozenset[str]:
         """Return the indexed documents that pass every filter."""
-        sources = (entry.source for entry in self.index.manifest.files)
-        return frozenset(source for source in sources if all(each.admits(source) for each in filters))
+        return frozenset(
+            source for source in self.index.sources if all(each.admits(source) for each in filters)
+        )
 
     def banned(self, unit: Unit, query: Query) -> frozenset[str]:
         """Return the chunks that the query excludes, or the nodes whose chunks are all excluded."""
@@ -187,7 +188,7 @@ class Sources:
         own[:-1][held] = self.index.bm25_nodes.scores(query)
         if filters:
             admitted = self.admitted_sources(filters)
-            for source in {entry.source for entry in self.index.manifest.files} - admitted:
+            for source in set(self.index.sources) - admitted:
                 own[table.in_source(source)] = 0
         bounds = np.column_stack([np.arange(len(ends)), ends]).ravel()
         best: np.ndarray[tuple[int], np.dtype[np.float64]] = np.maximum.reduceat(own, bounds)[::2]

@@ -160,7 +160,7 @@ def test_a_hard_set_without_wording_feeds_no_run(project: Path, tmp_path: Path) 
     data = ("--data-dir", project / "data", "--reports", tmp_path)
     result = invoke("benchmark", *data, "--predictor", "local", "--questions", questions)
     assert result.exit_code == 3
-    assert "not their wording" in result.stderr
+    assert "has digests instead of the questions' text" in result.stderr
 
 
 def test_the_sample_is_drawn_by_the_seed(project: Path, tmp_path: Path) -> None:

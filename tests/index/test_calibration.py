@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.small_index import without_manifest_digest
 from support.worlds import PAGES, make_workspace
 
 from branchrank.errors import ArtifactError
 from branchrank.index import build_index, open_index
 from branchrank.index.calibration import calibrate, distance_calibration, probe_queries, probe_title
-from branchrank.index.manifest import DistanceCalibration
-from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.records import Node
 
 DISTANCES = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=40)
@@ -64,23 +61,6 @@ def test_probes_are_distinct_titles_drawn_by_a_seed() -> None:
     assert sorted(probe_queries(asked(["", "B"]))) == ["0.md", "B"]
 
 
-def without_calibration(workspace: WorkspaceFolder) -> None:
-    """Make the manifest one of a version that measured no distances."""
-    with build_index(workspace) as index:
-        path = index.directory / "manifest.json"
-    content = json.loads(path.read_text())
-    assert content.pop("distance")["probes"] > 0
-    path.write_text(json.dumps(content))
-    without_manifest_digest(path.parent)
-
-
-def test_an_index_of_an_older_version_opens_with_the_default_threshold(tmp_path: Path) -> None:
-    workspace = make_workspace(tmp_path)
-    without_calibration(workspace)
-    with open_index(workspace) as index:
-        assert index.manifest.distance == DistanceCalibration(probes=0, losing=0, threshold=0.5)
-
-
 def test_a_changed_threshold_is_found(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path)
     with build_index(workspace) as index:
@@ -90,18 +70,6 @@ def test_a_changed_threshold_is_found(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     with pytest.raises(ArtifactError, match=r"manifest\.json is damaged"):
         open_index(workspace)
-
-
-def test_indexing_again_measures_an_older_index_and_embeds_no_document(tmp_path: Path) -> None:
-    workspace = make_workspace(tmp_path)
-    without_calibration(workspace)
-    with build_index(workspace) as index:
-        assert index.is_new
-        assert index.report.embedded == 0
-        measured = index.manifest.distance
-    with build_index(workspace) as again:
-        assert not again.is_new
-        assert again.manifest.distance == measured
 
 
 def test_the_manifest_is_the_same_from_build_to_build(tmp_path: Path) -> None:

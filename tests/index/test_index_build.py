@@ -84,7 +84,7 @@ def test_two_builds_write_the_same_bytes(tmp_path: Path) -> None:
                 {
                     path.relative_to(index.directory): path.read_bytes()
                     for path in files
-                    if path.name not in ("build.json", "stamps.json")
+                    if path.name not in ("build.json", "modified.json", "stamps.json")
                 }
             )
     assert trees[0].keys() == trees[1].keys()
@@ -205,8 +205,9 @@ def test_damaged_derived_weights_are_made_again(tmp_path: Path) -> None:
 def test_every_file_is_checked_before_it_answers(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     with build_index(workspace) as index:
-        files = [index.directory / name for name in [*index.manifest.digests, "manifest.json", "build.json"]]
-    assert len(files) == 3 + 3 + 4 + 2
+        names = [*index.manifest.digests, "manifest.json", "build.json", "modified.json"]
+        files = [index.directory / name for name in names]
+    assert len(files) == 3 + 3 + 4 + 1 + 3
     for path in files:
         original = path.read_bytes()
         for damaged in (original[:-1], original[: len(original) // 2], b""):

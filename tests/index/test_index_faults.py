@@ -23,7 +23,7 @@ from branchrank.index.generations import build_lock
 
 #: Where a build can be killed, and what a reader finds then.
 OLD = ("begun", "chunks written", "nodes written", "embedding", "embedded", "tokens written")
-OLD += ("vectors written", "bm25 written", "manifest written", "linked", "flushed")
+OLD += ("vectors written", "bm25 written", "documents written", "manifest written", "linked", "flushed")
 NEW = ("published",)
 CHROMA = ("collection built",)
 

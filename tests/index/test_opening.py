@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
 from support.commands import invoke
 from support.small_corpus import small_workspace
-from support.small_index import without_manifest_digest
 
 from branchrank.corpus import discovery
 from branchrank.errors import ArtifactError
 from branchrank.index import build_index, open_index, records_file, stamps
-from branchrank.index.manifest import Manifest, read_record, write_record
-from branchrank.index.tree_file import TREE
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.ranking.expansion import expand
 from branchrank.records import Scored
@@ -36,6 +32,21 @@ def flip(path: Path) -> None:
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_what_every_opening_reads_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+    sizes = []
+    for documents in (1, 300):
+        docs = tmp_path / f"docs{documents}"
+        docs.mkdir()
+        for number in range(documents):
+            (docs / f"page{number:03}.md").write_text(f"# Page {number}\n\nText.\n")
+        data = tmp_path / f"data{documents}"
+        made = invoke("index", docs, "--data-dir", data, "--embedder", "none", "--quiet")
+        assert made.exit_code == 0, made.output
+        [manifest] = data.glob("indexes/*/000001/manifest.json")
+        sizes.append(sum((manifest.parent / name).stat().st_size for name in ("manifest.json", "build.json")))
+    assert sizes[1] < sizes[0] + 300
 
 
 def test_no_record_is_decoded_until_it_is_asked_for(
@@ -70,18 +81,9 @@ def test_moving_in_the_tree_decodes_no_node(
         assert index.tree.height(index.tree.table.ids[0]) > 1
 
 
-@pytest.mark.parametrize("older", [False, True], ids=["links from the file", "an index without that file"])
-def test_a_mapped_tree_is_the_tree_of_its_nodes(workspace: WorkspaceFolder, older: bool) -> None:
+def test_a_mapped_tree_is_the_tree_of_its_nodes(workspace: WorkspaceFolder) -> None:
     with open_index(workspace) as index:
-        directory = index.directory
-    if older:
-        (directory / TREE).unlink()
-        manifest = read_record(directory / "manifest.json", Manifest)
-        kept = {name: digest for name, digest in manifest.digests.items() if name != TREE}
-        write_record(directory / "manifest.json", msgspec.structs.replace(manifest, digests=kept))
-        without_manifest_digest(directory)
-    expected = load_nodes(directory / "pageindex" / "nodes.jsonl")
-    with open_index(workspace) as index:
+        expected = load_nodes(index.directory / "pageindex" / "nodes.jsonl")
         tree = index.tree
         assert list(tree.nodes.items()) == list(expected.nodes.items())
         assert list(tree.sections) == list(expected.sections)

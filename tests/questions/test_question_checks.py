@@ -114,7 +114,7 @@ def test_warnings_leave_the_exit_code_alone(workspace: WorkspaceFolder) -> None:
     code, output = run_check(workspace, ask("a", "choosing temperatures"), ask("b", "oolong heat"))
     assert code == 0
     assert "warning: question 'a' has the same words as the heading of its gold" in output
-    assert "all gold is right; 1 warnings" in output
+    assert "all gold matches the corpus; 1 warnings" in output
     assert "1 of 5 documents" in output
 
 

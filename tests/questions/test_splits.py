@@ -146,8 +146,8 @@ def test_a_missed_share_is_warned_of(tmp_path: Path) -> None:
         write_questions(path, uneven(large, 31))
         result = CliRunner().invoke(main, ["questions", "split", str(path)])
         assert result.exit_code == 0, result.output
-        assert ("warning: 19% of the questions are for tuning instead of 30%" in result.stderr) == warned
-        assert ("the largest group has 130 of 161" in result.stderr) == warned
+        assert ("warning: the tuning file has 19% of the questions instead of 30%" in result.stderr) == warned
+        assert ("the largest such group has 130 of 161" in result.stderr) == warned
 
 
 def test_a_share_outside_its_range_is_refused(tmp_path: Path) -> None:

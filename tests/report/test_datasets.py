@@ -80,10 +80,10 @@ def test_runs_that_make_no_table_are_refused(runs: dict[str, Path], tmp_path: Pa
         ((small,), "two or more datasets"),
         ((small, small), "given twice"),
         ((f"a={small}", f"b={small}"), "same questions"),
-        ((small, other.directory), "no predictor is in every run"),
+        ((small, other.directory), "the runs have no predictor in common"),
         ((small, graded.directory), "--primary"),
         ((small, runs["large"], "--baseline", "hybird"), "did you mean"),
-        ((f"a={small}", f"a={runs['large']}"), "named 'a'"),
+        ((f"a={small}", f"a={runs['large']}"), "the name 'a' is given to two runs"),
         ((f"a={small}", runs["large"]), "NAME=RUN"),
         ((small, tmp_path / "nowhere"), "nowhere"),
     ):

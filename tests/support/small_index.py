@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from branchrank.index import Index, build_index
@@ -75,11 +74,3 @@ def small_index(folder: Path) -> tuple[Index, Path, Resolved]:
     """The index, the corpus's folder, and the settings."""
     workspace = small_workspace(folder)
     return build_index(workspace), workspace.corpus_root, workspace.settings
-
-
-def without_manifest_digest(generation: Path) -> None:
-    """Make a generation one of a version that kept no digest of the manifest."""
-    path = generation / "build.json"
-    content = json.loads(path.read_text())
-    assert content.pop("manifest_digest")
-    path.write_text(json.dumps(content))

@@ -10,7 +10,7 @@
   const TONES = ["good", "near", "near", "bad", "bad", "soft"];
   const SIGNS = ["●", "◐", "◔", "○", "✕", "–"];
 
-  // Every text becomes a text node: nothing of a document is ever parsed as markup.
+  // Text is added as text nodes, so that the text of documents is never parsed as markup.
   function make(tag, attributes = {}, ...children) {
     const element = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -94,11 +94,11 @@
         box.append(inGold(line) ? make("mark", {}, span) : span);
       });
     }
-    if (!box.childNodes.length) return make("p", { class: "soft" }, "This report carries no text here.");
+    if (!box.childNodes.length) return make("p", { class: "soft" }, "This report does not include the text.");
     return box;
   }
 
-  // A <details> whose content is made when it is first opened.
+  // A <details> element whose content is added when it is opened for the first time.
   function lazy(attributes, summary, content) {
     const details = make("details", attributes, make("summary", {}, ...summary));
     details.addEventListener("toggle", () => {
@@ -125,7 +125,7 @@
 
   function answers([, , , answerable, gold, rows]) {
     const parts = [];
-    if (!answerable) parts.push(make("p", {}, "Nothing in the corpus answers this."));
+    if (!answerable) parts.push(make("p", {}, "The corpus does not answer this question."));
     for (const [source, first, last, quote] of gold) {
       parts.push(lazy({ class: "hit" }, [make("strong", {}, "Gold "), place(source, first, last)], () =>
         [first === null ? make("p", {}, quote || "The whole file.") : passage(source, first, last, gold)]));
@@ -143,7 +143,7 @@
     return [make("div", { class: "answer" }, ...parts)];
   }
 
-  // A name with the sign of its outcome; the outcome in words is for screen readers and for the legend.
+  // A name with the sign of its outcome. Screen readers and the legend have the outcome as text.
   const sign = (kind, ...words) =>
     make("span", { class: `chip ${TONES[kind]}` }, make("span", { "aria-hidden": "true" }, `${SIGNS[kind]} `), ...words);
 
@@ -179,7 +179,7 @@
   function filter() {
     found = matching();
     document.getElementById("count").textContent = `${found.length} of ${questions.length} questions`;
-    // Of all questions, the table of the result says the same.
+    // For all questions, this table would repeat the table of the section Result.
     document.getElementById("tally").replaceChildren(...(found.length < questions.length ? [tally(found)] : []));
     turn(0);
   }
@@ -191,12 +191,12 @@
   filter();
 })();
 
-// Plots: every mark that carries a figure says it in words. One tab stop a plot; arrow keys go from mark to mark.
+// Plots: each mark has its figure as text. Each plot is one tab stop, and arrow keys move between marks.
 (() => {
   const REACH = 18; // pixels around the pointer
   const tip = document.createElement("div");
   tip.className = "tip";
-  tip.setAttribute("aria-hidden", "true"); // the mark's own label says the same
+  tip.setAttribute("aria-hidden", "true"); // the mark's label has the same text
   tip.hidden = true;
   document.body.append(tip);
 
@@ -219,10 +219,10 @@
     return Math.hypot(Math.max(box.left - x, 0, x - box.right), Math.max(box.top - y, 0, y - box.bottom));
   }
 
-  // Focusing a mark may scroll to it: its tooltip goes with it.
+  // Focusing a mark can scroll the page, so its tooltip must move too.
   addEventListener("scroll", () => {
     const mark = document.activeElement;
-    if (tip.hidden) return; // Escape closed it, and the scrolling that the focus began still goes on
+    if (tip.hidden) return; // Escape closed the tooltip during the scrolling
     if (mark.matches(".plot [aria-label]")) show(mark);
     else hide();
   }, { passive: true });

@@ -64,7 +64,7 @@ def verify_run(
     """
     record = read_run(directory)
     found = _verified(directory, record, rerun, corpus, seal, named, notify, progress)
-    # The checks of rows use the name of the plain file.
+    # Findings about rows have the name of the plain file, also if the rows are compressed.
     findings = [
         replace(each, file=record.rows_file) if each.file == names.ROWS else each for each in found.findings
     ]

@@ -1,7 +1,7 @@
 """Checks of a run against its corpus, if the corpus is available.
 
-1. The corpus is in the given folder, or in the folder in the run's record. Its digest shows whether it has
-   changed.
+1. The corpus is in the given folder, or in the folder in the run's record. The digest shows whether the
+   corpus has changed.
 2. Gold and hits must be inside their documents, and quotes inside the gold's lines. The facts about the gold
    are recomputed and compared.
 3. The passages in ``report.html`` must have the text of the documents.

@@ -1,7 +1,7 @@
 """Checks of a run's digests, and of the tables that are computed from its files.
 
-Digests detect damage and accidental edits, but not a person who changes the digests too. Such a change must
-also agree with all checks of the content (:mod:`branchrank.report.verify.rows`,
+Digests detect damage and accidental edits, but not a person who changes the digests too. A changed file with
+a new digest must also pass all checks of the content (:mod:`branchrank.report.verify.rows`,
 :mod:`branchrank.report.verify.systems`, :mod:`branchrank.report.verify.record`).
 """
 

@@ -86,7 +86,7 @@ class SearchApp(App[Choice]):
     def __init__(
         self, searches: Searches, *, mode: str = "", query: str = "", choosing: bool = False
     ) -> None:
-        """Make the app. If ``mode`` is empty, it starts in the best available mode."""
+        """Make the app. If ``mode`` is empty, the app starts in the best available mode."""
         super().__init__()
         self._choosing = choosing
         self._asked = ""

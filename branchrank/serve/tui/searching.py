@@ -59,7 +59,7 @@ class Searches:
         """The name of the best available mode, in which the app starts.
 
         The best mode is late-interaction if the index has token vectors, or else hybrid if its LLM is
-        configured, or else local, or else the last mode. (Without token vectors, late-interaction is slow.)
+        configured, or else local, or else the last mode. Without token vectors, late-interaction is slow.
         """
         wanted = ["predictor-local"]
         if self._workspace.system("hybrid").asks_llm:

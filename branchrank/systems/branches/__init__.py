@@ -77,7 +77,7 @@ def branch_kind(name: str) -> BranchKind:
         if not isinstance(made, BranchKind):
             raise UsageError(
                 f"the branch kind {name!r} ({entry.value}) is a {type(made).__name__}, not a BranchKind",
-                remedy="point the entry point at an instance of branchrank.systems.branches.BranchKind",
+                remedy="change the entry point to an instance of branchrank.systems.branches.BranchKind",
             )
         return made
     raise UsageError(

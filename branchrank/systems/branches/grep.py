@@ -40,7 +40,7 @@ class GrepKind(BranchKind):
         index = opening.index
         grep = Grep(
             opening.corpus_root,
-            sources=[entry.source for entry in index.manifest.files],
+            sources=index.sources,
             context_lines=settings.context_lines,
         )
         chunks = ChunksBySource(index)

@@ -46,7 +46,7 @@ class BranchResult(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """A query for one branch, with the number ``n`` of requested entries and the lookups in the index."""
+    """A query for one branch, with the number ``n`` of requested entries and shared lookups in the index."""
 
     query: Query
     branch: Branch
@@ -137,7 +137,8 @@ class BranchKind:
     def open_scores(self, opening: Opening) -> Scores:
         """Return a function that scores any candidate of score fusion, also candidates of other branches.
 
-        A candidate that the function's result lacks has its score in the branch's list, or 0 without one.
+        The result may omit candidates. An omitted candidate has its score in the branch's list, or 0 if it is
+        not in the list.
         """
         return lambda lookup, keys: {}
 

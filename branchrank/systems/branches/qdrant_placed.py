@@ -160,7 +160,7 @@ def _opened(opening: Opening) -> PlacedCollection:
         settings.collection, url=settings.url, path=settings.path, dimension=manifest.embedder.dimension
     )
     opening.resources.callback(collection.close)
-    points = _points(collection, Places(opening.corpus_root, (entry.source for entry in manifest.files)))
+    points = _points(collection, Places(opening.corpus_root, opening.index.sources))
     keys = [key for key, text in points.texts.items() if text]
     chosen = [keys[row] for row in sampled(len(keys))]
     stored = collection.vectors(chosen) if chosen else []

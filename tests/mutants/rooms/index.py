@@ -110,10 +110,20 @@ MUTANTS = (
         (f"{TEST_ARTIFACTS}::test_a_write_that_fails_leaves_the_old_file_and_nothing_else",),
     ),
     Mutant(
+        "a-pipe-in-place-of-the-manifest-waits",
+        "branchrank/index/generations.py",
+        "os.O_RDONLY | os.O_NONBLOCK)",
+        "os.O_RDONLY)",
+        (
+            "tests/damaged_files/test_damaged_files.py"
+            "::test_a_pipe_in_place_of_the_manifest_and_a_huge_cell_are_refused",
+        ),
+    ),
+    Mutant(
         "manifest-unchecked",
         "branchrank/index/reader.py",
-        "return {MANIFEST: report.manifest_digest} if report.manifest_digest else {}",
-        "return {}",
+        "pin.directory, {MANIFEST: report.manifest_digest} | _tokens(",
+        "pin.directory, _tokens(",
         ("tests/index/test_calibration.py::test_a_changed_threshold_is_found",),
     ),
     Mutant(
@@ -132,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "excludes-unchecked",
-        "branchrank/index/corpus_changes.py",
+        READER,
         "if manifest.exclude != workspace.exclude:",
         "if False:",
         (f"{TEST_BUILD}::test_an_exclude_is_part_of_the_index",),
@@ -269,14 +279,5 @@ MUTANTS = (
         "threshold=found.suggested if found.empties else DISTANCE_THRESHOLD,",
         "threshold=found.suggested,",
         ("tests/index/test_calibration.py",),
-    ),
-    Mutant(
-        "older-index-never-measured",
-        "branchrank/index/build.py",
-        "if asks_probes and not index.manifest.distance.probes:",
-        "if False:",
-        (
-            "tests/index/test_calibration.py::test_indexing_again_measures_an_older_index_and_embeds_no_document",
-        ),
     ),
 )
