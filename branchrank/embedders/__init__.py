@@ -49,6 +49,8 @@ __all__ = [
 
 #: The names of built-in embedders that accept a model after a colon.
 ROUTES = ("fake", "openai", "ollama")
+#: The maximum length of a path and of a name in it, in characters.
+_LONGEST_PATH, _LONGEST_NAME = 4096, 255
 
 
 def _routes() -> tuple[str, ...]:
@@ -100,6 +102,12 @@ def check_name(embedder: str) -> None:
     route, _, model = embedder.partition(":")
     if route == "fake" and model and not model.isdecimal():
         raise UsageError(f"embedder {embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64")
+    if len(embedder) > _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in embedder.split("/")):
+        raise UsageError(
+            f"embedder {embedder[:40] + '...'!r}: a name of {len(embedder):,} characters is neither a path nor "
+            "a name on the hub",
+            remedy="correct --embedder",
+        )
     if Path(embedder).expanduser().exists():
         return
     if model and route not in _routes():  # Names on the hub don't contain a colon.

@@ -132,10 +132,13 @@ class WorkspaceFolder:
         if not self.config.corpus:
             raise CorpusError(f"{self.data_dir / CONFIG} does not name a corpus", remedy=remedy)
         root = self.data_dir / self.config.corpus
-        if not root.is_dir() and self.config.corpus in known_corpora():
+        # Unlike Path.is_dir, os.path.isdir is false for a name that is too long.
+        if not os.path.isdir(root) and self.config.corpus in known_corpora():
             root = locate_corpus(self.config.corpus)
-        if not root.is_dir():
-            raise CorpusError(f"the corpus {self.config.corpus!r} is not a folder ({root})", remedy=remedy)
+        if not os.path.isdir(root):
+            raise CorpusError(
+                f"the corpus {self.config.corpus[:200]!r} is not a folder ({str(root)[:200]})", remedy=remedy
+            )
         return root.resolve()
 
     def check_exists(self) -> None:

@@ -127,7 +127,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     indexes: tuple[IndexFacts, ...] = ()
     #: The [index] settings, by the name of the index.
     index_settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
-    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     origins: dict[str, str] = msgspec.field(default_factory=dict)
     provenance: Provenance | None = None
     computed: dict[str, int] = msgspec.field(default_factory=dict)

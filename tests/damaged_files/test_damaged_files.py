@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,9 +74,16 @@ def test_links_and_what_unpacks_without_end_are_refused(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("artefact", "file", "change"),
-    [("index", "manifest.json", "pipe"), ("run", "questions.csv", "llm: 10 MB")],
+    [
+        ("index", "manifest.json", "pipe"),
+        ("run", "questions.csv", "llm: 10 MB"),
+        ("run", "rows.jsonl", "lost: 10 MB"),
+        ("run", "run.json", 'settings.cache: "x"'),
+        ("workspace", "branchrank.toml", "corpus: 10 MB"),
+        ("workspace", "branchrank.toml", "embedder: 10 MB"),
+    ],
 )
-def test_a_pipe_in_place_of_the_manifest_and_a_huge_cell_are_refused(
+def test_changes_that_once_ended_in_a_traceback_or_a_wait_are_refused(
     world: World, artefact: str, file: str, change: str
 ) -> None:
     wanted = (artefact, file, change)
@@ -85,7 +93,8 @@ def test_a_pipe_in_place_of_the_manifest_and_a_huge_cell_are_refused(
         if (trial.artefact.name, trial.file.name, trial.change.name) == wanted
     ]
     assert chosen
-    assert [fault for trial in chosen if (fault := world.judge(trial))] == []
+    commands = [replace(trial, command=command) for trial in chosen for command in trial.artefact.commands]
+    assert [fault for trial in commands if (fault := world.judge(trial))] == []
 
 
 @pytest.mark.full

@@ -45,10 +45,9 @@ def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
     if found == expected:
         return []
     try:
-        theirs = list(csv.reader(StringIO(found)))
+        theirs, ours = list(csv.reader(StringIO(found))), list(csv.reader(StringIO(expected)))
     except csv.Error as error:
-        return [Finding(file=name, place="", message=f"can't be read as CSV ({error})")]
-    ours = list(csv.reader(StringIO(expected)))
+        return [Finding(file=name, place="", message=f"can't be compared as CSV ({error})")]
     if theirs[:1] != ours[:1]:
         return [Finding(file=name, place="line 1", message=_other_columns(theirs[:1], ours[0]))]
     if len(theirs) != len(ours):

@@ -116,7 +116,7 @@ MUTANTS = (
         "os.O_RDONLY)",
         (
             "tests/damaged_files/test_damaged_files.py"
-            "::test_a_pipe_in_place_of_the_manifest_and_a_huge_cell_are_refused",
+            "::test_changes_that_once_ended_in_a_traceback_or_a_wait_are_refused",
         ),
     ),
     Mutant(
