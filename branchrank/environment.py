@@ -24,7 +24,7 @@ def temporary_environment(**variables: str) -> Iterator[None]:
     """Set environment variables during a ``with`` block, then restore the previous values.
 
     Only one thread at a time can execute the block. Other threads that read the environment meanwhile see the
-    variables, so put only the call that needs the variables into the block.
+    variables, so the block should contain only the call that needs the variables.
     """
     with _ONE_AT_A_TIME:
         before = {name: os.environ.get(name) for name in variables}

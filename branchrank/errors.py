@@ -151,8 +151,8 @@ def _unpickled(
 def _requirements(package: str, extra: str) -> str:
     """Return the requirements of an extra, or of the package if ``extra`` is empty, quoted for a shell.
 
-    The requirements come from BranchRank's metadata. The command is not ``pip install branchrank[extra]``,
-    because BranchRank is not published on a package index.
+    The requirements come from BranchRank's metadata. (``pip install branchrank[extra]`` does not work,
+    because BranchRank is not published on a package index.)
     """
     from importlib import metadata  # not for each command
 

@@ -78,7 +78,7 @@ class NotebookLine:
 
 
 class Bars:
-    """One bar per stage. The status is shown after the stage that changed last."""
+    """One bar per stage. The status is shown beside the bar that changed last."""
 
     def __init__(self, bars: Any) -> None:
         self.bars = bars

@@ -75,7 +75,7 @@ class Run(RunData):
 
         A positive ``difference`` means that the candidate is better. ``baseline``, ``measure`` and ``delta``
         default to the values that the run declared. A declared comparison is adjusted for all candidates, as
-        in the run's report. Any other comparison is not adjusted for multiple testing.
+        in the run's report. Comparisons that the run did not declare are not adjusted for multiple testing.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
         """

@@ -229,7 +229,7 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def searched(self) -> tuple[Branch, ...]:
-        """The branches with a weight above 0. Other branches are not run."""
+        """The branches with a weight above 0. Branches with a weight of 0 are not run."""
         return tuple(branch for branch in self.branches if branch.weight > 0)
 
     @property

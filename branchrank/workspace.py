@@ -143,13 +143,12 @@ class Workspace(Searcher):
     ) -> Workspace:
         """Create a workspace in ``data_dir`` from another program's chunks, vectors and nodes, and open it.
 
-        The other program's files ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` are read from
-        ``folder``, which is not changed. Chunks without line numbers are located in the documents by their
-        text. If ``chroma/`` has several collections, ``collection`` names the collection to use. The vectors
-        of the collection are reused if ``embedder`` gives 20 of the chunks the same vectors (cosine of at
-        least 0.999). :attr:`adoption` lists the data that was used and the data that was skipped. ``corpus``
-        is the folder of the documents (by default the corpus in the ``branchrank.toml`` of ``data_dir`` or
-        ``folder``).
+        The files ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` in ``folder`` are read and not
+        changed. Chunks without line numbers are located in the documents by their text. If ``chroma/`` has
+        several collections, ``collection`` names the collection to use. The vectors of the collection are
+        reused if ``embedder`` gives 20 of the chunks the same vectors (cosine of at least 0.999).
+        :attr:`adoption` lists the data that was used and the data that was skipped. ``corpus`` is the folder
+        of the documents (by default the corpus in the ``branchrank.toml`` of ``data_dir`` or ``folder``).
 
         Raises :class:`~branchrank.errors.ArtifactError` if the vectors are not from the embedder or the
         folder can't be read safely, :class:`~branchrank.errors.InputError` for a wrong file, and the same

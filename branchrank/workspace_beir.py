@@ -68,8 +68,8 @@ def beir_plan(
 
     ``data_dir`` is the workspace (by default ``data/`` and the folder's name). ``settings`` are stored in the
     workspace. In a new workspace, they override :data:`NEW_WORKSPACE`. The first of ``measures`` is the
-    primary measure. ``fields`` are other fields of the plan. Wrong files, names and measures are reported
-    before the index is built.
+    primary measure. ``fields`` are additional fields of :class:`~branchrank.bench.plan.Plan`. Wrong files,
+    names and measures are reported before the index is built.
 
     Raises :class:`UsageError` for a wrong name, measure or setting, :class:`~branchrank.errors.InputError`
     for a wrong file, and the same errors as :meth:`~branchrank.workspace.Workspace.build`.

@@ -93,7 +93,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableTableError(Exception):
-    """The file of a table is missing or damaged. The message names the command that fixes it."""
+    """The file of a table is missing or damaged. The message names the command that writes a table."""
 
 
 def read_table(path: Path) -> Table:

@@ -57,7 +57,9 @@ class PlannedSystem(Record, frozen=True, kw_only=True):
 
 
 class Experiment(Record, frozen=True, kw_only=True):
-    """A checked experiment file. Paths are unchanged, so they are relative to the working directory."""
+    """The checked content of an experiment file. Paths are not changed, so relative paths refer to the
+    working directory.
+    """
 
     name: str
     data_dir: Path

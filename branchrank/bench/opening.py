@@ -77,7 +77,7 @@ def open_plan(
     status: Notify,
     build: bool = True,
 ) -> Iterator[OpenPlan]:
-    """Open a plan. The end of the ``with`` block closes everything that was opened.
+    """Open a plan. At the end of the ``with`` block, all endpoints, indexes and predictors are closed.
 
     Endpoints are checked first, because this check is fast and building an index may be slow. A missing or
     stale index is built, or is an error if ``build`` is false. Raises :class:`QuestionError` for gold outside

@@ -304,8 +304,8 @@ def endpoint_predictor(url: str, target: str) -> ApiPredictor:
 def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **fields: Any) -> Plan:
     """Make a plan from an experiment file.
 
-    ``flags`` maps ``"section.name"`` to settings that override the file's settings; ``fields`` are the other
-    fields of the plan, such as ``reports``.
+    ``flags`` maps ``"section.name"`` to settings that override the file's settings; ``fields`` are additional
+    fields of :class:`Plan`, such as ``reports``.
 
     Raises one :class:`UsageError` with every problem of the file.
     """

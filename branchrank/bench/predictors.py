@@ -197,7 +197,7 @@ def predictor_of(thing: object) -> BenchmarkPredictor:
     name of the object's class or of the function.
 
     Raises:
-        UsageError: ``thing`` is something else, or its class needs arguments.
+        UsageError: ``thing`` can't be used as a predictor, or its class needs arguments.
     """
     remedy = "use a name, a System, or an object or class with retrieve(query, k)"
     if isinstance(thing, type):
@@ -224,7 +224,7 @@ def _name_of(thing: object) -> str:
 
 
 def _dotted(thing: object) -> str:
-    """Return the dotted name of a class or a function. A command can't import such a name."""
+    """Return the dotted name of a class or a function. Commands can import only names with a colon."""
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 

@@ -53,7 +53,8 @@ def open_rerun(
     """Open the plan of a finished run to answer ``count`` of its questions again.
 
     Raises :class:`RunError` if an index or the questions differ from the run's, or if the run uses something
-    outside the workspace that the command does not name. Opening the plan can raise other errors.
+    outside the workspace that the command does not name. Raises the same errors as
+    :func:`~branchrank.bench.opening.open_plan`.
     """
     cassette = named.settings.get(_REPLAY, "")
     left_out = {

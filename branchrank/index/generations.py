@@ -57,7 +57,8 @@ class Pin:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._descriptor: int | None = os.open(directory / MANIFEST, os.O_RDONLY)
+        # Without O_NONBLOCK, opening a pipe in place of the file would wait for ever.
+        self._descriptor: int | None = os.open(directory / MANIFEST, os.O_RDONLY | os.O_NONBLOCK)
         # Some file systems have no locks; then a build may delete a generation that is being read.
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)

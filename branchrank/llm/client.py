@@ -339,8 +339,8 @@ async def _bound(response: Any) -> None:
     """Limit the size of a response's body, for any status.
 
     The HTTP client calls this function before it reads the body. The openai package reads the whole body of
-    an error, and the HTTP library decompresses it. Therefore the response's stream is replaced with a stream
-    that decompresses and counts the bytes.
+    an error, and the HTTP library decompresses it. To limit the size, the response's stream is replaced with
+    a stream that decompresses and counts the bytes.
     """
     encoding = response.headers.pop("content-encoding", "identity").lower()
     limit, cut = (_LARGEST_BODY, False) if response.is_success else (_ERROR_BODY, True)

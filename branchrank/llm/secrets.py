@@ -1,7 +1,7 @@
 """API keys of LLM endpoints, the hosts to which they are sent, and their removal from logs and messages.
 
 1. Credentials in the user part or the query of an endpoint's URL are sent with each request. Messages show
-   the URL without these credentials.
+   URLs without credentials.
 2. ``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS. ``BRANCHRANK_LLM_KEY`` is sent only to the
    host ``BRANCHRANK_LLM_KEY_HOST``. Without ``BRANCHRANK_LLM_KEY_HOST`` the key is sent to an endpoint that a
    flag or the environment gives, but never to an endpoint from a file of the workspace.

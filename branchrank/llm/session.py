@@ -198,7 +198,7 @@ class LLMSession:
         return model or _only(list(listed), client.endpoint.url)
 
     def _check_recording(self, client: ChatClient) -> None:
-        """Raise an error if two recorded endpoints have the same model name, since keys lack the endpoint."""
+        """Raise an error if two endpoints with the same model name would be recorded in one cassette."""
         if not self.settings.record:
             return
         other = self._recorded.setdefault(client.model, client.endpoint.url)

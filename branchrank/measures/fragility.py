@@ -1,10 +1,10 @@
 """Fragility of a result, the number of wrong gold labels that would change it.
 
 If a question's gold is wrong and the other predictor found the correct answer, relabelling the question
-changes the sign of its difference. Relabelling first the questions that favour the leader most reduces the
-lead with the fewest labels, since each label reduces the total by twice the difference. If every question is
-its own cluster, relabelling does not change the null distribution of the sign-flip test. With larger clusters
-the number of labels is an upper bound.
+changes the sign of its difference. Each relabelled question reduces the total by twice its difference, so the
+questions that favour the leader most are relabelled first. If every question is its own cluster, relabelling
+does not change the null distribution of the sign-flip test. With larger clusters the number of labels is an
+upper bound.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Fragility(Record, frozen=True, kw_only=True):
     """The smallest sets of questions whose relabelling ends a lead.
 
     ``leader`` is the predictor with the higher mean, or ``None`` if the means are equal. After relabelling
-    the questions of ``unsettle``, the test no longer rejects (empty if it does not reject now). After
-    relabelling the questions of ``overturn``, the leader no longer leads. Questions with equal differences
-    are ordered by id. ``candidates`` counts the questions that favour the leader.
+    the questions of ``unsettle``, the difference is no longer significant (empty if it is not significant
+    now). After relabelling the questions of ``overturn``, the leader no longer leads. Questions with equal
+    differences are ordered by id. ``candidates`` counts the questions that favour the leader.
     """
 
     leader: str | None

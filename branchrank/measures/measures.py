@@ -65,7 +65,7 @@ def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def average_precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return the mean, over all relevant gold, of the precision at the rank of each (0 if not found)."""
+    """Return the mean precision at the ranks of all relevant gold, with 0 for gold that was not found."""
     gold = ranking.relevant_gold(rel)
     ranks = ranking.relevant_ranks(rel, cutoff)
     return fsum(found / rank for found, rank in enumerate(ranks, start=1)) / gold if gold else 0.0

@@ -177,8 +177,8 @@ def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floa
 
 
 def _weighted(gaps: Sequence[Floats], strata: Sequence[Stratum]) -> list[Floats]:
-    """Return the sums of the pages by dataset, weighted by questions of the largest dataset / questions of
-    theirs.
+    """Return the sums of the pages by dataset, with weight (size of the largest dataset) / (size of this
+    one).
 
     Multiplying by the largest number keeps the sums large compared with rounding errors.
     """

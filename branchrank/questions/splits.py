@@ -1,7 +1,7 @@
 """Splits of a question file into a tuning part and a test part without common documents.
 
-1. Questions with gold in a common document (or its alias) are in the same group. Groups with a common
-   question are merged. A question without gold is a separate group.
+1. Questions with gold in a common document (or its alias) are in the same group. A question with gold in
+   several documents merges their groups. A question without gold is a separate group.
 2. Groups are ordered by the SHA-256 of the seed and their first source, or the id of a question without gold.
 3. Groups are added to the smaller part until its share of the questions is reached. The tuning part is filled
    from the start of the order, the test part from the end. A group that would exceed the share is skipped.
@@ -61,7 +61,7 @@ def largest_group(questions: Sequence[Question]) -> int:
 
 
 def _filled(groups: Sequence[Sequence[str]], wanted: float) -> frozenset[str]:
-    """Return the question ids of groups with about ``wanted`` questions, at least one group, never all."""
+    """Choose groups with about ``wanted`` questions in total, but not all groups. Return the question ids."""
     taken: list[str] = []
     left: list[Sequence[str]] = []
     for group in groups:

@@ -341,7 +341,7 @@ def _raised(marks: str) -> str:
 
 
 def _test_words(test: str) -> str:
-    """Return the name of a test as used in papers."""
+    """Return the name of a test in the form that papers use."""
     if "McNemar" in test:
         return "exact McNemar test"
     by = " by cluster" if test.startswith("cluster ") else ""

@@ -23,7 +23,7 @@ from branchrank.safe_open import read_beneath
 class GoldFacts(Record, frozen=True, kw_only=True):
     """Facts about the place of a question's first gold item; an unknown fact is ``None`` or empty.
 
-    ``content`` is ``prose``, ``code`` or ``table``, depending on most of the gold's lines. ``depth`` is the
+    ``content`` is the kind of most of the gold's lines (``prose``, ``code`` or ``table``). ``depth`` is the
     level of the gold's section, from 0 for the document itself.
     """
 

@@ -95,7 +95,7 @@ def open_llm(
 
 
 def typed_endpoints(settings: Resolved) -> frozenset[str]:
-    """Return the LLM endpoints that a flag or the environment set, and not a file of the workspace.
+    """Return the LLM endpoints that were set by flags or environment variables.
 
     Only these endpoints may receive a key if ``BRANCHRANK_LLM_KEY_HOST`` is not set.
     """

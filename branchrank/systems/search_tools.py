@@ -164,7 +164,7 @@ class SearchTools:
     def file_text(self, path: str) -> str:
         """Return the text of an indexed file.
 
-        Raises :class:`~branchrank.files.read_file.FileRefused` if the file may not or can't be read.
+        Raises :class:`~branchrank.files.read_file.FileRefused` if the file is not allowed or can't be read.
         """
         return self._reader.text(str(arguments.path("path", path)))
 

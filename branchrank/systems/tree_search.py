@@ -5,8 +5,8 @@
    children by titles, summaries and excerpts. Without an LLM, the children are picked by the best lexical
    score in their subtrees.
 3. The search ends after ``depth`` steps, at the leaves, or if a step picks no node.
-4. The picked sections are the candidates. The candidates are ranked by a final LLM call, or by the lexical
-   score of their own texts. Candidates that the LLM does not rank follow in lexical order.
+4. All picked sections are candidates of the final ranking. The candidates are ranked by a final LLM call, or
+   by the lexical score of their own texts. Candidates that the LLM does not rank follow in lexical order.
 
 If the LLM call of a step fails, nodes are picked lexically, and the reason is recorded.
 """

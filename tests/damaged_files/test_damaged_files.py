@@ -71,6 +71,23 @@ def test_links_and_what_unpacks_without_end_are_refused(world: World) -> None:
     assert [trial.name for trial in trials if not world.refuses(trial)] == []
 
 
+@pytest.mark.parametrize(
+    ("artefact", "file", "change"),
+    [("index", "manifest.json", "pipe"), ("run", "questions.csv", "llm: 10 MB")],
+)
+def test_a_pipe_in_place_of_the_manifest_and_a_huge_cell_are_refused(
+    world: World, artefact: str, file: str, change: str
+) -> None:
+    wanted = (artefact, file, change)
+    chosen = [
+        trial
+        for trial in world.every_trial
+        if (trial.artefact.name, trial.file.name, trial.change.name) == wanted
+    ]
+    assert chosen
+    assert [fault for trial in chosen if (fault := world.judge(trial))] == []
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("share", range(PROCESSES))
 def test_all_damaged_files_are_refused_or_read(share: int) -> None:

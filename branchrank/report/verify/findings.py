@@ -44,7 +44,11 @@ def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:
         return []
-    theirs, ours = list(csv.reader(StringIO(found))), list(csv.reader(StringIO(expected)))
+    try:
+        theirs = list(csv.reader(StringIO(found)))
+    except csv.Error as error:
+        return [Finding(file=name, place="", message=f"can't be read as CSV ({error})")]
+    ours = list(csv.reader(StringIO(expected)))
     if theirs[:1] != ours[:1]:
         return [Finding(file=name, place="line 1", message=_other_columns(theirs[:1], ours[0]))]
     if len(theirs) != len(ours):

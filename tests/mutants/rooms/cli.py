@@ -102,6 +102,13 @@ MUTANTS = (
         ("tests/cli/test_demo.py::test_a_folder_with_something_else_stays_as_it_is",),
     ),
     Mutant(
+        "paths-of-reports-printed-absolute",
+        "branchrank/cli/terminal.py",
+        "str(path.relative_to(here) if path.is_relative_to(here) else path)",
+        "str(path)",
+        ("tests/cli/test_demo.py::test_it_prints_the_table_and_the_path_of_the_report",),
+    ),
+    Mutant(
         "init-overwrites-files",
         "branchrank/starter_files.py",
         "for path, text in texts.items() if path not in kept}",

@@ -110,6 +110,16 @@ MUTANTS = (
         (f"{TEST_ARTIFACTS}::test_a_write_that_fails_leaves_the_old_file_and_nothing_else",),
     ),
     Mutant(
+        "a-pipe-in-place-of-the-manifest-waits",
+        "branchrank/index/generations.py",
+        "os.O_RDONLY | os.O_NONBLOCK)",
+        "os.O_RDONLY)",
+        (
+            "tests/damaged_files/test_damaged_files.py"
+            "::test_a_pipe_in_place_of_the_manifest_and_a_huge_cell_are_refused",
+        ),
+    ),
+    Mutant(
         "manifest-unchecked",
         "branchrank/index/reader.py",
         "pin.directory, {MANIFEST: report.manifest_digest} | _tokens(",
