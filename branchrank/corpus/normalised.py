@@ -11,7 +11,7 @@ _MARKUP = str.maketrans("", "", "*_`~#|\\")
 
 
 def normalise(text: str) -> str:
-    r"""Return a text without differences of Unicode form, case, white space and markup.
+    r"""Return a normalised text, to compare texts despite differences of case, white space and markup.
 
     The result has the Unicode form NFKC, is in lower case, and has single spaces. The markup characters
     ``* _ ` ~ # | \`` are deleted.

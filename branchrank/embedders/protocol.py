@@ -84,7 +84,7 @@ class TokenEmbedder(Embedder, Protocol):
         """
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """Return the unit vectors of a query's tokens, float32 ``(tokens, d)``, where tokens can be 0."""
+        """Return the unit vectors of a query's tokens, float32 ``(tokens, d)``. A query can have 0 tokens."""
 
 
 def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:

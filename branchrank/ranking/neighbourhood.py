@@ -66,7 +66,10 @@ class Neighbourhood:
         return self._rows.families[places], counts
 
     def _nearest(self, rows: Places, parents: Rows) -> tuple[Rows, Places]:
-        """Return the nearest siblings of all rows, and each sibling's position of the row in ``rows``."""
+        """Return the nearest siblings of all rows.
+
+        The second array contains the position in ``rows`` of the row to which each sibling belongs.
+        """
         if not len(rows) or not self._siblings:
             return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.intp)
         families = self._rows.families

@@ -1,8 +1,8 @@
 """The layout of an existing Qdrant collection, which determines the vectors that are searched.
 
 1. If a collection has several dense vectors, the vector named ``dense`` is searched or, without this name,
-   the only vector with the dimension of the model. In the same way, the sparse vector named ``sparse`` is
-   searched, or the only sparse vector.
+   the only vector with the dimension of the model. The sparse vector named ``sparse`` is searched or, without
+   this name, the only sparse vector.
 2. The multivector named ``tokens``, or the only multivector, contains token vectors for late interaction.
 """
 

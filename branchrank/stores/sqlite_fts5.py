@@ -77,7 +77,7 @@ def _literal(terms: Iterable[str]) -> re.Pattern[str]:
 
     Runs of white space in the searched text must be replaced by single spaces.
     """
-    # A term must not match inside a longer word. Only sides that are word characters need a check.
+    # A term must not match inside a longer word. Only ends that are word characters are checked.
     return re.compile(
         "|".join(
             (r"(?<!\w)" if re.match(r"\w", term) else "")
