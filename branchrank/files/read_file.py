@@ -1,4 +1,4 @@
-"""Read the text of an indexed file. If that is not possible, the error message begins with a code.
+"""Read the text of an indexed file. If a file can't be read, the error message begins with a code.
 
 - ``NOT_FOUND`` means that the path is inside an allowed folder, but does not exist.
 - ``ACCESS_DENIED`` means that the path is outside the allowed folders, hidden, not indexed, reached through a

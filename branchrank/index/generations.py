@@ -105,7 +105,7 @@ class Generations:
         raise missing
 
     def begin(self) -> Path:
-        """Delete the files of killed builds and make a new generation's directory. Needs the build lock."""
+        """Delete the files of killed builds and make a new generation's directory (with the build lock)."""
         refuse_links(self._data_dir, self._name)
         with storage_errors(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ class Generations:
         return path
 
     def publish(self, generation: Path) -> None:
-        """Make a finished generation the current one. Needs the build lock."""
+        """Make a finished generation the current one. The caller must hold the build lock."""
         with storage_errors(generation):
             sync_tree(generation)
             fsync_directory(self.directory)
@@ -194,7 +194,7 @@ def linked(link: Path) -> ArtifactError:
 
 
 def replace_link(link: Path, target: Path) -> None:
-    """Make ``link`` a symbolic link to ``target``, atomically and durably. Needs the build lock.
+    """Make ``link`` a symbolic link to ``target``, atomically and durably, holding the build lock.
 
     Raises ``OSError`` if the link can't be written.
     """

@@ -289,7 +289,7 @@ class WorkspaceFolder:
                 )
 
     def install_links(self) -> None:
-        """Make the links to the default index; files of the user are not changed. Needs the build lock."""
+        """Make the links to the default index, holding the build lock; files of the user are kept."""
         current = self.index_directory / "current"
         for link, inside in self.links.items():
             with storage_errors(link):

@@ -123,8 +123,8 @@ class Returning:
     ("returned", "reason"),
     [
         (None, "NoneType, not a list"),
-        ([passage("a.md", 5, 4)], "lines 5..4 are not a span"),
-        ([passage("a.md", 0, 4)], "lines 0..4 are not a span"),
+        ([passage("a.md", 5, 4)], "lines 5..4 are not a valid span"),
+        ([passage("a.md", 0, 4)], "lines 0..4 are not a valid span"),
         ([passage("a.md", "one", 4)], "invalid literal"),
         ([passage("a.md", 1, 4, score=float("nan"))], "score"),
         ([passage("a.md", 1, 4, score=None)], "float"),
@@ -148,7 +148,7 @@ def test_a_hit_past_every_file_fails_its_question_only(endpoint: Endpoint) -> No
         row = answer(predictor, QUESTION, 5)
         assert (row.status, row.hits) == ("failed", ())
         assert "1000000000" in row.error
-        assert "a hit ends by line 10000000 at the latest" in row.error
+        assert "the last line of a hit must not be above 10000000" in row.error
     assert endpoint.url in row.error
     [kept] = ClassPredictor("own", Returning([passage("a.md", 1, 10**7)])).predict(QUESTION, 5).hits
     assert kept.line_end == 10**7
@@ -165,7 +165,7 @@ def test_two_predictors_of_one_name_are_refused(project: Path) -> None:
     twice = ("--predictor", "support.predictors:WholePages") * 2
     result = invoke("benchmark", "--data-dir", project / "data", *twice)
     assert result.exit_code == 2
-    assert "two predictors are called 'whole-pages'" in result.stderr
+    assert "two predictors have the name 'whole-pages'" in result.stderr
 
 
 def test_excluded_hits_are_replaced_by_the_next() -> None:
