@@ -104,8 +104,8 @@ def check_name(embedder: str) -> None:
         raise UsageError(f"embedder {embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64")
     if len(embedder) > _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in embedder.split("/")):
         raise UsageError(
-            f"embedder {embedder[:40] + '...'!r}: a name of {len(embedder):,} characters is neither a path nor "
-            "a name on the hub",
+            f"embedder {embedder[:40] + '...'!r}: a name of {len(embedder):,} characters is neither a path "
+            "nor a name on the hub",
             remedy="correct --embedder",
         )
     if Path(embedder).expanduser().exists():
