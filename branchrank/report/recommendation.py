@@ -1,7 +1,8 @@
 """The recommendation of a report, which is the system to use, with the evidence and the cost.
 
 1. The leader is the system with the best mean of the primary measure. If several are best, the leader is the
-   baseline. Systems that failed every query are left out.
+   baseline. Systems that failed every query are left out. If the best of several systems scored 0, no system
+   is recommended.
 2. The leader was compared with its baselines, or, if it is the baseline, with every candidate. If the leader
    is better in all of these comparisons, it is recommended.
 3. If the leader is not better than every rival, at least one difference is not clear. A rival without an LLM
@@ -78,6 +79,8 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
     rivals = [each for each in _rivals(run, leader) if each.name not in failed]
     if not rivals:
         return _single(run, leader)
+    if run.scores.average(leader, run.primary) == 0:
+        return (Strong("No recommendation:"), f"every system scored 0 ({_found(run, leader)}).")
     unsettled = [each for each in rivals if not each.is_beaten]
     if not unsettled:
         return _winner(run, leader, rivals)

@@ -132,6 +132,11 @@ def test_nothing_is_recommended_when_every_query_failed(tmp_path: Path) -> None:
     assert said(tmp_path, Broken("a", 0), Broken("b", 0)) == "No recommendation: every query failed."
 
 
+def test_nothing_is_recommended_when_no_system_finds_anything(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("local", 0.0), Planned("hybrid", 0.0), count=5)
+    assert text == ("No recommendation: no system did better than right passage first for 0 of 5 questions.")
+
+
 def test_nothing_is_recommended_without_an_answerable_question(tmp_path: Path) -> None:
     run = make_run(tmp_path, questions=make_questions(0, unanswerable=3), latency_sample=0)
     assert recommendation_text(run).startswith("No recommendation: none of the questions has an answer")
