@@ -68,7 +68,7 @@ class ReadTask(Record, frozen=True, kw_only=True):
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Shard]]]:
-        """Yield a function that takes the sources of a shard and returns its :class:`Shard` in an iterator."""
+        """Yield a function from the sources of a shard to an iterator over its :class:`Shard`."""
         yield lambda sources: iter([self.read(sources)])
 
     def read(self, sources: Sequence[str]) -> Shard:
