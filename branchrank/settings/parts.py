@@ -1,4 +1,4 @@
-"""Settings of all parts except the built-in systems, with type, default, range and description."""
+"""The settings records other than those of built-in systems, with types, defaults and descriptions."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Bm25Settings(Settings, frozen=True, kw_only=True):
 
 
 class CacheSettings(Settings, frozen=True, kw_only=True):
-    """Settings of the cache of embeddings and LLM decisions, which do not change results."""
+    """Settings of the caches of embeddings and LLM decisions. These settings do not change results."""
 
     section: ClassVar[str] = "cache"
     title: ClassVar[str] = "Caches"
@@ -276,7 +276,7 @@ class EmbeddingSettings(Settings, frozen=True, kw_only=True):
 
 
 class EngineSettings(Settings, frozen=True, kw_only=True):
-    """Settings of the processes and machines that do the work, which do not change results."""
+    """Settings of the processes and machines that do the work. These settings do not change results."""
 
     section: ClassVar[str] = "engine"
     title: ClassVar[str] = "Processes and machines"
