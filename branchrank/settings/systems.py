@@ -232,10 +232,10 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     ] = True
     shards: Annotated[
         int,
-        Meta(ge=0, le=1024, description="shards of a new collection on a server; 0: default of the server"),
+        Meta(ge=0, le=1024, description="number of shards of a new collection; 0: default of the server"),
     ] = 0
     replication_factor: Annotated[
-        int, Meta(ge=0, le=64, description="copies of each shard on a server; 0: default of the server")
+        int, Meta(ge=0, le=64, description="number of copies of each shard; 0: default of the server")
     ] = 0
     write_consistency: Annotated[
         int,
