@@ -158,8 +158,8 @@ DEFINITIONS = (
         aliases=("NDCG",),
         takes_rel=False,
         description="The discounted cumulative gain of the hits, divided by the best possible one.",
-        formula="DCG / ideal DCG, where DCG is the sum of gain / log2(rank + 1) over the hits, and the ideal DCG is that "
-        "of the gold items in descending order of gain",
+        formula="DCG / ideal DCG, where DCG is the sum of gain / log2(rank + 1) over the hits, and the ideal "
+        "DCG is that of the gold items in descending order of gain",
         source="Jarvelin and Kekalainen, TOIS 2002; trec_eval ndcg_cut_k (linear gain)",
         compute=ndcg,
     ),
@@ -167,8 +167,8 @@ DEFINITIONS = (
         name="AP",
         aliases=("MAP",),
         description="Precision averaged over the gold; high if all gold is found early.",
-        formula="sum over relevant hits of (number of relevant hits up to this rank / rank), divided by the number "
-        "of relevant gold items",
+        formula="sum over relevant hits of (number of relevant hits up to this rank / rank), divided by the "
+        "number of relevant gold items",
         source="Harman, TREC 1992; trec_eval map, map_cut_k",
         compute=average_precision,
     ),
