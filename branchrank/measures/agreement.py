@@ -1,4 +1,4 @@
-"""Agreement of two annotators beyond chance: Cohen's kappa with its interval.
+"""Cohen's kappa, the agreement of two annotators beyond chance, with its confidence interval.
 
 Let ``p[i][j]`` be the share of items that the first annotator puts into category i and the second into j.
 

@@ -9,9 +9,9 @@ as a smaller number of independent questions.
    the variance for n independent questions; a value below 1 is replaced by 1.
 2. A clustered variance that is estimated from few pages has few degrees of freedom (Satterthwaite). Bell and
    McCaffrey (2002) estimate the degrees of freedom from the page sizes and the intraclass correlation. Pan
-   and Wall (2002) estimate them from the spread of u_c**2 over the pages c, which gives few degrees of
-   freedom if most of the variance comes from one page. Intervals of rates and means use the smaller of the
-   two estimates, and intervals of differences use the estimate of Bell and McCaffrey.
+   and Wall (2002) estimate the degrees of freedom from the spread of u_c**2 over the pages c, which gives few
+   degrees of freedom if most of the variance comes from one page. Intervals of rates and means use the
+   smaller of these two estimates, and intervals of differences use the estimate of Bell and McCaffrey.
 3. The effective number of questions is n / design effect * (z / t)**2, where z and t are the quantiles of the
    normal and of Student's t distribution at the confidence level. A normal interval computed with the
    effective number of questions is as wide as Student's interval with the clustered variance (Korn and
@@ -53,11 +53,11 @@ class Padding(NamedTuple):
         return self.questions * self.effect(sizes) * self.variance
 
     def effect(self, sizes: Floats) -> float:
-        """Return the design effect of the added questions, if page c has ``sizes[c]`` questions."""
+        """Return the design effect of the added questions, where page c has ``sizes[c]`` questions."""
         return kish_effect(typical_size(sizes), self.icc)
 
 
-#: A padding without questions; with it, a sample whose values are all the same has one observation per page.
+#: A padding that adds no questions. If all values are the same, each page counts as one observation.
 NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 
 
@@ -97,7 +97,7 @@ class PageTotals(NamedTuple):
 
 
 def page_totals(values: Sequence[float] | Floats, pages: Sequence[str]) -> PageTotals:
-    """Return the sum of ``values`` (n,) for each page; the gold of question i is on page ``pages[i]``."""
+    """Return the sum of ``values`` (n,) for each page, where the gold of question i is on ``pages[i]``."""
     found = np.asarray(values, dtype=np.float64)
     return PageTotals(
         sums=cluster_sums(found, pages),
@@ -108,7 +108,7 @@ def page_totals(values: Sequence[float] | Floats, pages: Sequence[str]) -> PageT
 
 
 def effective_pages(sizes: Floats) -> float:
-    """Return sum(sizes)**2 / sum(sizes**2), the number of pages if all ``sizes`` are equal, else lower.
+    """Return the effective number of pages with ``sizes`` questions, sum(sizes)**2 / sum(sizes**2).
 
     >>> effective_pages(np.array([2.0, 2.0, 2.0]))
     3.0
@@ -144,8 +144,9 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
     """Return the design effect (...) of the sample, or 1 if it is below 1.
 
     The design effect is the clustered variance of the mean divided by the variance for independent questions.
-    The added questions of ``padding``, with their assumed design effect, are included in the two variances.
-    If all values are the same, the result is the assumed design effect of the added questions.
+    The added questions of ``padding``, with their assumed design effect, are included in the clustered
+    variance and in the variance for independent questions. If all values are the same, the result is the
+    assumed design effect of the added questions.
     """
     sizes, n = totals.sizes, totals.n
     if not totals.shared or len(sizes) == 1:
@@ -158,7 +159,7 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
 
 
 def _squared_deviations(totals: PageTotals) -> Floats:
-    """Return u**2 / (1 - size / n) for each page (..., pages), where u is its sum minus size * mean."""
+    """Return u**2 / (1 - size / n) of each page (..., pages), with u = the page's sum - size * mean."""
     sizes = totals.sizes
     return np.asarray((totals.sums - totals.mean[..., None] * sizes) ** 2 / (1 - sizes / totals.n))
 
@@ -174,10 +175,10 @@ def working_degrees(sizes: Floats, icc: Floats) -> Floats:
     The formula is from Bell and McCaffrey (2002); see also Imbens and Kolesár (2016).
 
     If every question has its own page, the result is the number of questions minus 1. The CR2 variance is a
-    quadratic form of the deviations of the pages' totals. The covariance matrix of these deviations is
-    diag(v) - h v' - v h' + s h h', where v is the vector of the variances of the pages' totals, s is the sum
-    of v, and h is the vector of the pages' shares of the questions. The code computes the trace of the
-    weighted covariance matrix, and the sum of its squared entries, without storing the matrix.
+    quadratic form of the deviations of the pages' totals. The covariance matrix of the deviations is diag(v)
+    - h v' - v h' + s h h', where v is the vector of the variances of the pages' totals, s is the sum of v,
+    and h is the vector of the pages' shares of the questions. The code computes the trace of the weighted
+    covariance matrix, and the sum of its squared entries, without storing the matrix.
     """
     share = sizes / sizes.sum()
     weight = 1 / (1 - share)

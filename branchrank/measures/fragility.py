@@ -1,10 +1,10 @@
 """Fragility of a result, which is the number of wrong gold labels that would change the result.
 
-If a question's gold is wrong and in fact the other predictor found the correct answer, correcting the label
-changes the sign of the question's difference. Each corrected label reduces the total difference by twice the
-question's difference, so the questions that favour the leader most are relabelled first. If every question is
-its own cluster, relabelling does not change the null distribution of the sign-flip test. If clusters have
-several questions, the computed number of labels is an upper bound.
+If a question's gold is wrong and the predictor that scored lower in fact found the correct answer, correcting
+the label changes the sign of the question's difference. Each corrected label reduces the total difference by
+twice the question's difference, so the questions that favour the leader most are relabelled first. If every
+question is its own cluster, relabelling does not change the null distribution of the sign-flip test. If
+clusters have several questions, the computed number of labels is an upper bound.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@
    biased towards quality.
 3. If several pipelines share the highest quality, the one that is passed as ``preferred`` counts as the best.
    Reports pass the baseline as ``preferred``, since there is no reason to replace the baseline with an equal
-   pipeline. If no such pipeline is preferred, the cheapest of them counts as the best, then the fastest, then
-   the first by name.
+   pipeline. If none of them is passed as ``preferred``, the pipeline with the highest quality and the lowest
+   cost counts as the best; ties are decided by the lowest p95 latency, then by name.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _dominates(a: Standing, b: Standing) -> bool:
 
 
 class Choice(Record, frozen=True, kw_only=True):
-    """The ``cheapest`` of the pipelines that are not worse than ``best`` by ``delta`` (``not_inferior``)."""
+    """The ``cheapest`` pipeline of those not worse than ``best`` by ``delta`` or more (``not_inferior``)."""
 
     best: str
     cheapest: Standing
@@ -80,7 +80,7 @@ def cheapest_not_inferior(
         delta=delta,
         seed=seed,
     )
-    # The intervals decide, not the verdicts, since "no difference found" on few questions is not equivalence.
+    # The interval must exclude a loss of delta, which the absence of a significant difference can't show.
     passing = {best} | {
         each.candidate for each in compared if each.ci_low is not None and each.ci_low > -delta
     }

@@ -13,18 +13,19 @@ has its own page.
    interval (Tango 1998), which contains the differences that the score test of paired proportions doesn't
    reject. If the difference is 0 on every question, the interval is from -b to b, where b is the upper bound
    of Wilson's interval for 0 hits in n questions.
-4. The interval of any other difference is Student's t interval. Its variance includes z**2 * s added
-   questions, where s is the share of questions with a difference of 0. The added questions have the same mean
-   squared difference as the questions whose difference is not 0. The share s is computed with one more
-   difference of 0, and the mean squared difference with one more difference of 1. If no difference is 0,
-   almost nothing is added. If all differences are 0, the interval is about as wide as the interval for hits.
+4. The interval of any other difference is Student's t interval. The variance for Student's interval includes
+   z**2 * s added questions, where s is the share of questions with a difference of 0. The added questions
+   have the same mean squared difference as the questions whose difference is not 0. The share s is computed
+   with one more difference of 0, and the mean squared difference with one more difference of 1. If no
+   difference is 0, almost no questions are added. If all differences are 0, the interval is about as wide as
+   the interval for hits.
 
 If almost all questions have the same value, a sample can't show how strongly questions of one page correlate.
 The estimated design effect therefore includes added questions with an assumed intraclass correlation. For
 rates and means, z**2 questions with a correlation of 0.4 are added, and for differences, z**2 / 2 questions
-with a correlation of 0.2. Without the added questions, the interval with one differing question would be much
-wider than the interval without any. ``benchmarks/interval_coverage.py`` simulates how often each interval
-contains the true value.
+with a correlation of 0.2. Without the added questions, the interval of a sample with one differing question
+would be much wider than that of a sample without any. ``benchmarks/interval_coverage.py`` simulates how often
+each interval contains the true value.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def mean_bounds(totals: PageTotals, level: float = LEVEL, *, rate: bool) -> tupl
 def difference_bounds(
     totals: PageTotals, level: float = LEVEL, *, hits: bool
 ) -> tuple[Floats, Floats] | None:
-    """Return the confidence bounds (...) of mean differences; ``hits`` is true if all are -1, 0 or 1."""
+    """Return confidence bounds (...) of mean differences; ``hits`` says whether all are -1, 0 or 1."""
     scale = (totals.squares + 1) / (totals.non_zero + 1)  # the mean square of the differences that aren't 0
     padding = Padding(questions=_z(level) ** 2 / 2, variance=scale, icc=ASSUMED_ICC_OF_DIFFERENCES)
     n = effective_questions(totals, level, padding, spread=False)
@@ -201,7 +202,7 @@ def score_bounds(
     difference, lost = np.asarray(difference), np.asarray((differing - difference) / 2)
 
     def held(true: Floats) -> Floats:
-        """Return a true value for each difference in ``true`` that the score test does not reject."""
+        """Return, as booleans, which of the differences ``true`` the score test does not reject."""
         b = (2 - difference) * true - differing
         likeliest = (np.sqrt(np.maximum(b**2 + 8 * lost * true * (1 - true), 0.0)) - b) / 4
         variance = np.maximum(2 * likeliest + true * (1 - true), 0.0)

@@ -40,7 +40,7 @@ RELAXED_GAIN = 1
 
 
 def without_excluded(hits: Sequence[Hit], question: Question) -> tuple[Hit, ...]:
-    """Return the hits that are not completely inside one excluded span, in their order."""
+    """Return the hits that are not completely inside an excluded span, in the same order."""
     return tuple(hit for hit in hits if not _excluded(hit.span, question.excluded_spans))
 
 
@@ -49,7 +49,7 @@ def _excluded(span: Span, excluded: Sequence[Span]) -> bool:
 
 
 def resolve_source(source: str, question: Question) -> str:
-    """Resolve an alias to the source of the first gold item; other sources stay as they are."""
+    """Return the source of the first gold item if ``source`` is one of its aliases, else ``source``."""
     if question.gold and source in question.source_aliases:
         return question.gold[0].source_file
     return source
@@ -98,8 +98,9 @@ class JudgedHit(Record, frozen=True, kw_only=True):
 
     ``gain`` is the hit's gain in ``graded`` mode. ``gold`` is the index (in ``Question.gold``) of the gold
     item credited to the hit, or of the first item if several are credited to the hit. ``page`` is the index
-    (in ``Judged.pages``) of the hit's gold page, credited or not. ``half`` and ``full`` are true for the
-    first hit that contains at least half, or all, of the lines of a gold item.
+    (in ``Judged.pages``) of the hit's gold page, whether the page is credited to the hit or not. ``half`` is
+    true for the first hit that contains at least half of a gold item's lines, and ``full`` is true for the
+    first hit that contains all of them.
     """
 
     gain: int

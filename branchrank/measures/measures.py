@@ -18,7 +18,7 @@ from branchrank.records import Record
 
 
 class Ranking(Record, frozen=True, kw_only=True):
-    """The part of one question's ranked list that measures need.
+    """The data of one question's ranked list from which measures are computed.
 
     ``gains`` has a pair ``(rank, gain)`` for each judged hit, in rank order (ranks start at 1; a gain of 0
     means judged and not relevant). ``returned`` is the number of all hits. ``gold`` has the gains of all gold
@@ -223,7 +223,7 @@ _BY_NAME = {name: each for each in DEFINITIONS for name in (each.name, *each.ali
 
 
 class Measure(Record, frozen=True, kw_only=True):
-    """A definition with its parameters: ``Measure(definition=..., cutoff=5, rel=2)``.
+    """A definition with parameters, such as ``Measure(definition=..., cutoff=5, rel=2)``.
 
     ``str()`` is the canonical name as ir-measures prints it, such as ``Success(rel=2)@1``.
     """
@@ -312,11 +312,12 @@ def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], 
 def score(measure: Measure, rankings: Mapping[str, Ranking], questions: Iterable[str]) -> dict[str, float]:
     """Return the measure's value for every question id, in the order of ``questions``.
 
-    A question whose query failed has no ranking and scores 0, so that every mean includes it.
+    A question whose query failed has no ranking and gets the score 0, so that every mean includes failed
+    queries.
     """
     return {each: measure(rankings[each]) if each in rankings else 0.0 for each in questions}
 
 
 def mean(scores: Mapping[str, float]) -> float:
-    """Return the average over all questions, or 0 if there are none."""
+    """Return the mean of the scores of all questions, or 0 if there are no questions."""
     return fsum(scores.values()) / len(scores) if scores else 0.0

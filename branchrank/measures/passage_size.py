@@ -66,7 +66,7 @@ def _disjoint(spans: Iterable[Span]) -> list[Span]:
 
 
 def _common_lines(some: Sequence[Span], others: Sequence[Span]) -> int:
-    """Count the lines that two lists of disjoint spans share."""
+    """Count the lines that two lists of disjoint spans have in common."""
     return sum(span.overlap(other) for span in some for other in others)
 
 

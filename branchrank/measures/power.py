@@ -8,8 +8,8 @@ the questions differently and the true difference in hit rate is ``difference``,
 questions is distributed as Bin(n, disagreement). The number of differing questions that favour the candidate
 is distributed as Bin(d, (disagreement + difference) / (2 * disagreement)). For graded measures, the smallest
 detectable difference is about (z_{1-alpha/2} + z_power) * sd / sqrt(n) (normal approximation), where sd is
-the standard deviation of the per-question differences. With alpha 5% and power 80%, this is about 2.8 * sd /
-sqrt(n).
+the standard deviation of the per-question differences. With alpha 5% and power 80%, the smallest detectable
+difference is about 2.8 * sd / sqrt(n).
 
 If the gold of several questions is on one page, a plan for n questions is computed for the equivalent number
 of independent questions (:meth:`SharedPages.effective_questions`).
@@ -128,9 +128,7 @@ class PageSize(Protocol):
     """A function that returns the expected number of questions on the page of a random question."""
 
     def __call__(self, n: int) -> float:
-        """Return the expected number (at least 1) of questions on the page of a random one of ``n``
-        questions.
-        """
+        """Return the expected number of questions (at least 1) on a random question's page, out of ``n``."""
 
 
 def pages_alone(pages: int) -> PageSize:
@@ -179,8 +177,9 @@ class Plan(Record, frozen=True, kw_only=True):
     hit rate detected with 80% power. ``differing`` is the expected number of effective questions on which the
     systems differ, and ``p_floor`` is the smallest p-value possible with this number. ``unanimous`` is the
     smallest number of differing questions that gives a significant result if all favour the same system.
-    ``power`` is the probability to detect ``difference``, and ``questions_needed`` is the number of questions
-    that detects it with 80% power. They are ``None`` if no difference was given.
+    ``power`` is the probability of detecting ``difference``, and ``questions_needed`` is the number of
+    questions that detects it with 80% power. ``power`` and ``questions_needed`` are ``None`` if no difference
+    was given.
     """
 
     n: int
@@ -258,7 +257,7 @@ def plan(
 
 
 def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | None:
-    """Return how many questions equal ``wanted`` independent questions, or ``None`` if it is over 20,000."""
+    """Return how many questions are equivalent to ``wanted`` independent ones, or ``None`` if over 20,000."""
     if pages.effective_questions(MOST_QUESTIONS, level) < wanted:
         return None
     low, high = 0, MOST_QUESTIONS
@@ -272,7 +271,7 @@ def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | Non
 
 
 def unanimous_needed(family: int = 1, alpha: float = ALPHA) -> int:
-    """Return how many differing questions, if all favour one system, give an adjusted p below alpha."""
+    """Return the fewest differing questions that give an adjusted p below alpha if all favour one system."""
     differing = 1
     while p_floor(differing) * family >= alpha:
         differing += 1

@@ -54,8 +54,8 @@ class RiskCoverage(Record, frozen=True, kw_only=True):
 def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
     """Return the risk-coverage curve over all questions, without points if the predictor never answers.
 
-    The areas include only the answered questions, so abstaining lowers the coverage and not the risk. Read
-    the areas together with the coverage of the last point.
+    The areas include only the answered questions, so abstaining lowers the coverage and not the risk.
+    Therefore, always compare areas together with the coverage of the last point.
     """
     given = [(answer.confidence, answer.right) for answer in answers if answer.confidence is not None]
     given.sort(key=lambda each: -each[0])

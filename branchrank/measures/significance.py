@@ -5,12 +5,13 @@ tend to succeed or fail together. Every test is two-sided and uses the differenc
 baseline``.
 
 1. Hits are tested with the exact McNemar test if every cluster has one question.
-2. All other scores are tested with sign-flip randomisation. Under the null hypothesis, both signs of a
-   cluster's summed difference have the same probability. If all clusters' sums are whole numbers (hits), the
-   null distribution of their total is computed exactly by convolution. For other sums, the null distribution
-   is computed over all sign patterns if at most 20 clusters have a non-zero sum. For more clusters, seeded
-   random sign patterns are drawn, and p is (r + 1) / (draws + 1), where r is the number of drawn totals that
-   are at least as large in size as the observed total. A sum within 1e-9 of 0 counts as 0.
+2. Scores that are not hits, and hits with several questions in a cluster, are tested with sign-flip
+   randomisation. Under the null hypothesis, both signs of a cluster's summed difference have the same
+   probability. If all clusters' sums are whole numbers (hits), the null distribution of their total is
+   computed exactly by convolution. If the sums are not whole numbers, the null distribution is computed over
+   all sign patterns for up to 20 clusters with a non-zero sum. For more than 20 such clusters, seeded random
+   sign patterns are drawn, and p is (r + 1) / (draws + 1), where r is the number of drawn totals that are at
+   least as large in size as the observed total. A sum within 1e-9 of 0 counts as 0.
 3. Holm's correction covers the comparisons that share a baseline and a measure.
 
 Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smyth 2010; Holm 1979.

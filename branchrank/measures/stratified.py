@@ -1,7 +1,7 @@
 """Paired comparisons over several datasets, with a macro average, its interval and a stratified test.
 
 1. The macro difference is the mean of the datasets' mean differences. Every dataset has the same weight,
-   independent of its number of questions.
+   regardless of its number of questions.
 2. The test is a sign-flip test by page (:mod:`branchrank.measures.significance`), stratified by dataset. The
    sum of a page's differences is divided by (number of datasets * number of questions of its dataset), so
    that the total over all pages is the macro difference. The test therefore detects consistent differences,
@@ -10,8 +10,9 @@
    are the datasets' differences, l and u the bounds of their intervals, and w the weights, the lower bound is
    sum(w * d) - sqrt(sum((w * (d - l))**2)), and the upper bound is sum(w * d) + sqrt(sum((w * (u - d))**2))
    (MOVER, Zou and Donner 2008). The interval of a macro average is computed with the same formula.
-4. All candidates are one family, with Holm's correction for the tests and Bonferroni's for the intervals. The
-   intervals are adjusted to agree with the tests (:func:`~branchrank.measures.intervals.compatible`).
+4. The comparisons of all candidates are one family; tests use Holm's correction and intervals use
+   Bonferroni's. The intervals are adjusted to agree with the tests
+   (:func:`~branchrank.measures.intervals.compatible`).
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ class Stratum(NamedTuple):
 class StratifiedComparison(Record, frozen=True, kw_only=True):
     """The comparison of a candidate with the baseline over all datasets, on one measure.
 
-    ``difference`` is the macro difference (candidate - baseline). ``ci_low`` to ``ci_high`` is its interval,
-    adjusted for ``family`` comparisons, or ``None`` if a dataset has too few pages for an interval.
-    ``differences`` has the mean difference of each dataset, in the order of the datasets. ``wins``, ``ties``
-    and ``losses`` count the questions of all datasets.
+    ``difference`` is the macro difference (candidate - baseline). ``ci_low`` to ``ci_high`` is the interval
+    of the macro difference, adjusted for ``family`` comparisons, or ``None`` if a dataset has too few pages
+    for an interval. ``differences`` has the mean difference of each dataset, in the order of the datasets.
+    ``wins``, ``ties`` and ``losses`` count the questions of all datasets.
     """
 
     measure: str
@@ -179,7 +180,7 @@ def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floa
 
 
 def _weighted(gaps: Sequence[Floats], strata: Sequence[Stratum]) -> list[Floats]:
-    """Return the sums of the pages by dataset, each times (size of the largest dataset) / (size of its own).
+    """Return the pages' sums by dataset, each times (size of the largest dataset) / (size of this dataset).
 
     Multiplying by the size of the largest dataset keeps the sums large compared with rounding errors.
     """

@@ -63,7 +63,7 @@ def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> lis
 
 
 def run_ranking(run: Sequence[Scored], qrels: Mapping[str, int]) -> Ranking:
-    """Judge the hits of another program's run, ranked in the same order as by trec_eval.
+    """Rank the hits of another program's run in the same order as trec_eval, and judge them.
 
     Hits are sorted by score in single precision (descending), then by document id (descending). The ids must
     be distinct and the scores finite.

@@ -5,17 +5,17 @@
    one question per cluster, and otherwise with a sign-flip test by cluster. Adjust the p-values with Holm's
    correction over all candidates.
 3. Compute an interval of the mean difference (:mod:`branchrank.measures.intervals`) at the level 1 - alpha /
-   family, where ``family`` is the number of comparisons. At this level, all intervals together contain their
-   true differences with a probability of at least 1 - alpha (Bonferroni; Dunn 1961). If the adjusted test
-   rejects 0, an interval that includes 0 is cut at 0. If the test doesn't reject 0, an interval that excludes
-   0 is extended to 0. The test and the interval therefore never contradict each other
+   family, where ``family`` is the number of comparisons. At the level 1 - alpha / family, all intervals
+   together contain their true differences with a probability of at least 1 - alpha (Bonferroni; Dunn 1961).
+   If the adjusted test rejects 0, an interval that includes 0 is cut at 0. If the test doesn't reject 0, an
+   interval that excludes 0 is extended to 0. The test and the interval therefore never contradict each other
    (:func:`~branchrank.measures.intervals.compatible`).
-4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. Otherwise the verdict is
-   ``equivalent within delta`` if the whole interval is strictly between -delta and delta (two one-sided tests
-   at alpha / 2 each, stricter than the customary alpha). Otherwise the verdict is ``too few questions to
-   tell`` if the adjusted p would not be below alpha even if every differing cluster favoured the same
-   predictor. A cluster whose wins and losses cancel out also counts as differing. In all other cases the
-   verdict is ``inconclusive``.
+4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. If the adjusted p is not below
+   alpha, the verdict is ``equivalent within delta`` if the whole interval is strictly between -delta and
+   delta (two one-sided tests at alpha / 2 each, stricter than the customary alpha). A comparison that is
+   neither significant nor equivalent has the verdict ``too few questions to tell`` if the adjusted p would
+   not be below alpha even if every differing cluster favoured the same predictor, and otherwise the verdict
+   ``inconclusive``. A cluster whose wins and losses cancel out also counts as a differing cluster.
 """
 
 from __future__ import annotations
@@ -67,19 +67,20 @@ Scores = Mapping[str, float]
 class Comparison(Record, frozen=True, kw_only=True):
     """The comparison of a candidate with a baseline on one measure, over the same ``n`` questions.
 
-    ``mean_a`` is the baseline's mean, ``mean_b`` the candidate's, and ``difference`` is b - a. ``ci_low`` to
-    ``ci_high`` is the interval of the difference, with confidence 1 - ``alpha`` for all ``family``
-    comparisons together. The bounds are ``None`` if the questions are on too few pages. ``p`` and
-    ``p_adjusted`` (Holm over ``family``) come from ``test``. ``p_mcnemar`` (hits only) and ``p_t`` are the
-    p-values of McNemar's test and of the t-test, which reports show but the verdict does not use. ``wins``,
-    ``ties`` and ``losses`` count the questions on which the candidate scores higher than the baseline, the
-    same, or lower. ``mde`` is the smallest true difference that ``n`` questions with the observed
-    disagreement (or standard deviation) can detect with 80% power. ``questions_needed`` is the number of
-    questions that can confirm the observed difference. ``mde`` and ``questions_needed`` allow for clustering
-    and Holm's first step. ``mde`` is ``None`` if no difference is large enough, and ``questions_needed`` is
-    ``None`` if 20,000 questions are not enough. ``p_floor`` is the p-value that would result if all clusters
-    with a differing question favoured the same predictor. ``odds_ratio`` with ``odds_low`` to ``odds_high``
-    (hits) and ``d_z`` (other measures) are effect sizes (:mod:`branchrank.measures.effects`).
+    ``mean_a`` is the baseline's mean, ``mean_b`` is the candidate's mean, and ``difference`` is ``mean_b -
+    mean_a``. ``ci_low`` to ``ci_high`` is the interval of the difference, with confidence 1 - ``alpha`` for
+    all ``family`` comparisons together. The bounds are ``None`` if the questions are on too few pages. ``p``
+    and ``p_adjusted`` (Holm over ``family``) come from ``test``. ``p_mcnemar`` (hits only) and ``p_t`` are
+    the p-values of McNemar's test and of the t-test, which reports show but the verdict does not use.
+    ``wins``, ``ties`` and ``losses`` count the questions on which the candidate scores higher than the
+    baseline, the same, or lower. ``mde`` is the smallest true difference that ``n`` questions with the
+    observed disagreement (or standard deviation) can detect with 80% power. ``questions_needed`` is the
+    number of questions that can confirm the observed difference. ``mde`` and ``questions_needed`` account for
+    clustering and for the strictest step of Holm's correction. ``mde`` is ``None`` if no difference is large
+    enough, and ``questions_needed`` is ``None`` if 20,000 questions are not enough. ``p_floor`` is the
+    p-value that would result if all clusters with a differing question favoured the same predictor.
+    ``odds_ratio`` with ``odds_low`` to ``odds_high`` (hits) and ``d_z`` (other measures) are effect sizes
+    (:mod:`branchrank.measures.effects`).
     """
 
     measure: str
@@ -119,7 +120,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
 
 class _Pair(Record, frozen=True, kw_only=True):
-    """A comparison before the correction for the number of comparisons."""
+    """A comparison that is not yet corrected for the number of comparisons."""
 
     baseline: str
     candidate: str
@@ -142,14 +143,14 @@ def compare_predictors(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> tuple[Comparison, ...]:
-    """Compare every other predictor with the baseline, in the order of ``scores``.
+    """Compare every predictor except the baseline with the baseline, in the order of ``scores``.
 
     ``scores`` maps predictor -> question id -> score in 0..1, and ``clusters`` maps question id -> gold
-    source. Holm's correction covers all candidates. Average the repeats of an LLM predictor first
-    (:mod:`branchrank.measures.repeats`).
+    source. Holm's correction covers all candidates. Average the scores of an LLM predictor's repeats before
+    calling this function (:mod:`branchrank.measures.repeats`).
 
     Raises :class:`UsageError` if the baseline is missing, there are no questions, delta is negative, a
-    predictor is not scored on exactly these questions, or a score is outside 0..1.
+    predictor is not scored on exactly the questions of ``clusters``, or a score is outside 0..1.
     """
     _check(scores, clusters, baseline, delta)
     return compare_pairs(
@@ -372,8 +373,8 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
 
     The check passes if the interval's lower bound exceeds -delta, or if all answers are ``identical``. The
     check fails if the interval's upper bound is below -delta. The check is undecided in all other cases, and
-    if there are too few pages for an interval. With a delta of 0, a bound of exactly 0 passes or fails the
-    check if the verdict is ``better`` or ``worse``.
+    if there are too few pages for an interval. With a delta of 0, a bound of exactly 0 passes the check if
+    the verdict is ``better``, and fails it if the verdict is ``worse``.
 
     If answers changed but no score did, the check can be undecided, since n questions without a changed score
     don't exclude a loss of about z**2 / n, where z is the normal quantile.

@@ -11,8 +11,9 @@ The function ``score`` computes the convex combination with theoretical minima o
 2023). The lowest possible score of a branch (0) is mapped to 0, and not the lowest score among the query's
 candidates, so the worst candidate does not change the scale of the other candidates. Cosines have the same
 scale for all queries and are used unchanged. BM25 scores have no upper bound and are divided by the best BM25
-score for the query. With score fusion, the score of a candidate ``d`` is ``w_dense * cosine(d) + 0.5 * w_bm25
-* BM25(d) / max BM25``, where ``w_dense`` and ``w_bm25`` are the weights of the two branches.
+score for the query. The fused score of a candidate ``d`` is
+``w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``, where ``w_dense`` and ``w_bm25`` are the weights
+of the two branches.
 
 The factor 0.5 balances the two branches, because the cosines of a query's candidates cover about half of the
 interval 0..1, and the scaled BM25 scores cover all of it. Factors from 0.3 to 0.6 gave the same hit rates in
