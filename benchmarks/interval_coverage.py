@@ -338,20 +338,18 @@ def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
         if shares.type_one[which] > ALPHA
     ]
     print(
-        f"\nNow: least coverage {short(min(coverage))}, largest type I error "
-        f"{short(max(share for s in now for share in s.type_one))}, largest share of "
-        f"false equivalence verdicts {short(max(s.equivalent[-1] for s in now))}; "
-        "samples without an interval: "
-        f"{np.mean(np.isnan(coverage)):.0%}."
+        f"\nIn the worst cells, the current intervals have a coverage of {short(min(coverage))}, a type I "
+        f"error of {short(max(share for s in now for share in s.type_one))}, and a share of "
+        f"false equivalence verdicts of {short(max(s.equivalent[-1] for s in now))}. "
+        f"Samples without an interval: {np.mean(np.isnan(coverage)):.0%}."
     )
     if again:
         error = 1.96 * np.sqrt(ALPHA * (1 - ALPHA) / (10 * count))
         print(
-            f"\nThe {len(again)} tests that rejected in more than 5% of samples rejected on {10 * count:,} "
-            "new samples in a share of "
-            f"{min(again):.4f} to {max(again):.4f}, {np.mean(again):.4f} on average (95% margin of error of "
-            f"a share: "
-            f"{error:.4f})."
+            f"\nIn the tables above, {len(again)} tests were significant in more than 5% of the samples "
+            f"without a true difference. On {10 * count:,} new samples, the share of significant results of "
+            f"these tests is {min(again):.4f} to {max(again):.4f}, {np.mean(again):.4f} on average "
+            f"(95% margin of error of a share: {error:.4f})."
         )
 
 

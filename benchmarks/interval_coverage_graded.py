@@ -126,7 +126,7 @@ def main() -> None:
                     )
                 )
     table(("measure", "n", "difference", "coverage", "width", "interval against test", "rejected"), rows)
-    print(f"\nNow: least coverage {short(least)}.")
+    print(f"\nThe lowest coverage of the current intervals is {short(least)}.")
 
 
 if __name__ == "__main__":

@@ -19,12 +19,12 @@ _HEAD = """# Large indexes on one machine
 $ python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --write
 ```
 
-Documents and vectors are synthetic and seeded. A chunk has about 550 characters, a document 20 chunks, a
-vector 384 dimensions, and no model runs.
+The documents and vectors are synthetic, generated with a seed and without an embedding model. A chunk has
+about 550 characters, a document has 20 chunks, and a vector has 384 dimensions.
 {machine}
-If other programs are running, wall times are longer, and CPU times up to two thirds longer. A wall time
-several times the CPU time means that other programs were running during the build. The option `--steps`
-measures single steps.
+If other programs are running, wall times are longer, and CPU times are up to two thirds longer. If the wall
+time of a build is several times its CPU time, other programs were running during the build. With the option
+`--steps`, `benchmarks/scale.py` measures only some steps.
 
 - **Build**: CPU seconds of one process, with the embedding cache and all files, without the model's time.
 - **Memory**: the peak of the process (`VmHWM`), including mapped pages of the index.
@@ -169,9 +169,9 @@ def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
             )
             rows.append((size, "write and digest the index", floor, taken, "s"))
     intro = (
-        f"Measured bandwidths, the best of five: memory reads {floors['memory'] / _GB:.1f} GB/s, disk writes "
-        f"{floors['disk_write'] / _GB:.2f} GB/s,\nSHA-256 {floors['sha256'] / _GB:.2f} GB/s, one `stat` "
-        f"{1e6 * floors['stat_seconds']:.1f} µs.\n"
+        "The lower bounds are computed from the best of five measurements on this machine: memory reads\n"
+        f"{floors['memory'] / _GB:.1f} GB/s, disk writes {floors['disk_write'] / _GB:.2f} GB/s, "
+        f"SHA-256 {floors['sha256'] / _GB:.2f} GB/s, one `stat` {1e6 * floors['stat_seconds']:.1f} µs.\n"
     )
     shown = (
         [f"{size:,}", what, f"{floor:.2f} {unit}", f"{taken:.2f} {unit}", f"{taken / floor:.1f}"]
@@ -220,8 +220,8 @@ def _projected(sizes: dict[int, Result], model: Result) -> list[str]:
         for size, found in sizes.items()
     ]
     text = (
-        f"These times are calculated, not measured. {model['name']} embedded {rate:.0f} texts of 84 words\n"
-        "per second in this run, and the time is proportional to the number of texts.\n"
+        f"The times in this table are calculated, not measured. In this run, {model['name']} embedded\n"
+        f"{rate:.0f} texts of 84 words per second, and the time is proportional to the number of texts.\n"
     )
     return [
         "## Projected time of the model\n",
@@ -244,7 +244,7 @@ def _further(sizes: dict[int, Result]) -> list[str]:
         if "query" in found
     ]
     head = ["chunks", "additional question by `local`", "by `hybrid`"]
-    text = "CPU time with exact search, without the query's embedding and without an LLM.\n"
+    text = "These are CPU times with exact search, without an LLM and without the time to embed the query.\n"
     return ["## Cost of an additional question\n", text, _table(head, rows)]
 
 
@@ -268,8 +268,9 @@ def _profiles(result: Result) -> list[str]:
     return ["## Profiles of the code\n", _PROFILE_TEXT, _table(head, rows)]
 
 
-_PROFILE_TEXT = """The profiles are of the smallest size above. The profiler makes calls of Python functions
-slower, but the numbers of calls are exact. *before* is an earlier version, which loaded the tree as objects.
+_PROFILE_TEXT = """The profiles were measured with the smallest index above. The profiler makes calls of
+Python functions slower, but the numbers of calls are exact. The version *before* is an earlier version of
+BranchRank, which loaded the tree of headings as Python objects.
 """
 
 

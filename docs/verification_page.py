@@ -16,8 +16,8 @@ HEAD = """\
 # Verifying a run
 
 `branchrank verify RUN` recomputes the judgements, tables, reports and plots of a run from its rows, timings
-and questions, and reports each number that differs. `verify` also reports contradictions within the run. If
-`verify` finds an error, it exits with code 1.
+and questions, and reports each number that differs. `branchrank verify` also reports contradictions within
+the run. If it finds an error, it exits with code 1.
 
 | part of the run | is compared with |
 | --- | --- |
@@ -30,23 +30,24 @@ and questions, and reports each number that differs. `verify` also reports contr
 | the counts in `run.json` | the rows |
 | gold, hits and quoted passages | the documents, if the corpus is available (`--corpus`) |
 
-`verify` can't check the hits of your own predictor class or endpoint, because their correct values are
-unknown.
+`branchrank verify` can't check whether your own predictor class or endpoint really returned the recorded
+hits, because it does not know their correct values.
 
 ## Run some questions again
 
 `branchrank verify RUN --rerun 20` selects 20 questions with the run's seed, runs them again and compares
-every hit, rank and stage. The index must have the digest that the run recorded. `verify` also checks all
-hits of the run in this index. `verify` never calls an LLM. With `--llm-replay FILE` it takes the calls from
-the cassette of the run; otherwise systems with an LLM are skipped. Predictor classes and endpoints are
-skipped unless the command names them with `--predictor module:Class` and `--api-endpoint`. The output lists
-the skipped systems. Scores may differ by 0.0001, because processors differ in the last digits. On another
-processor, two hits with nearly equal scores may change places.
+every hit, rank and stage with the run. The digest of the index must be the one that the run recorded.
+`branchrank verify --rerun` also checks that all hits of the run exist in this index. It never calls an LLM.
+With `--llm-replay FILE`, the LLM calls are answered by the cassette of the run; without this flag, systems
+with an LLM are skipped. Predictor classes and endpoints are skipped unless you pass them with `--predictor
+module:Class` and `--api-endpoint`. The output lists the skipped systems. Differences of up to 0.0001 between
+scores are ignored, because processors differ in the last digits. On another processor, two hits with nearly
+equal scores may change places.
 
 ## Seal a plan
 
 A run can't prove that its primary measure, baseline and questions were chosen before its results were known.
-You can record them in a seal before the run:
+You can record your choices in a seal before the run:
 
 ```bash
 branchrank benchmark --predictor all --seal plan.seal   # writes the plan to a file and stops
@@ -56,25 +57,25 @@ branchrank verify RUN --seal plan.seal                  # later, with your copy 
 ```
 
 The seal contains the digests of the questions and the corpus, the predictors with their settings, the
-primary measure, the baseline, alpha and the other settings of the benchmark. The report states that the run
-matches the seal. A seal proves when the plan was made only if somebody else has a copy that the author of
-the run can't change.
+primary measure, the baseline, the significance level alpha and the other settings of the benchmark. The
+report of the run states that the run matches the seal. A seal proves that the plan was made before the run
+only if somebody else has a copy of the seal that the author of the run can't change.
 
 ## Tested changes
 
-Each row is a test that changes a correct run and then runs `verify`. "regenerated" means that tables,
-reports and digests were computed again after the change, which anybody with this package can do. The column
-"0.1.0" shows whether the first version of `verify` found the change. `verify` finds no error in the example
-runs in `reports/examples`.
+Each row of the table is a test that changes a correct run and then runs `branchrank verify`. The column
+"regenerated" shows whether the test computed the tables, reports and digests again after the change, which
+anybody with this package can do. The column "0.1.0" shows whether the first version of `verify` found the
+change. In the unchanged example runs in `reports/examples`, `branchrank verify` finds no error.
 
 | change | regenerated | 0.1.0 | found by |
 | --- | --- | --- | --- |
 """
 
 TAIL = """
-The last changes can't be found from the run alone, because a run with invented rows and times need not
-contain a contradiction. To check such a run, ask its author for the seal, run some of its questions again
-(`branchrank verify RUN --rerun 20`), or repeat the whole benchmark.
+The changes in the last rows of the table can't be found in the run alone, because a run with invented rows
+and times need not contain a contradiction. To check a run that may be invented, ask its author for the seal,
+run some of its questions again (`branchrank verify RUN --rerun 20`), or repeat the whole benchmark.
 
 `python docs/verification_page.py` makes this page.
 """
@@ -92,8 +93,8 @@ def verification_page() -> str:
     alone = sum(each.by == "`verify`" for each in TAMPERINGS)
     left = sum(each.by == "nothing" for each in TAMPERINGS)
     count = (
-        f"\nOf {len(TAMPERINGS)} changes, the first version of `verify` (0.1.0) missed {missed}. The current "
-        f"version of `verify` finds {alone} changes without other files; {left} can't be found.\n"
+        f"\nThe first version of `verify` (0.1.0) missed {missed} of these {len(TAMPERINGS)} changes. The "
+        f"current version finds {alone} changes in the run alone, without other files; {left} can't be found.\n"
     )
     return HEAD + rows + count + TAIL
 

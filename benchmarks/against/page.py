@@ -14,11 +14,12 @@ HEAD = """\
 $ make bench WRITE=--write
 ```
 
-Each row times BranchRank and another library alternately on the same work, in one process. The ratio of a
-round is the other library's time divided by BranchRank's time. A ratio above 1 means that BranchRank is
-faster. The table has the median ratio of the rounds and its 95% interval from order statistics. (With five
-rounds, the interval is the smallest to the largest ratio.) Ratios depend much less on the machine and its
-load than times.
+For each row of the table, BranchRank and another library do the same work alternately in one process, in
+several rounds. The ratio of a round is the other library's time divided by BranchRank's time, so a ratio
+above 1 means that BranchRank is faster. The table has the median ratio of the rounds with its 95%
+interval, whose bounds are two of the measured ratios. (With five rounds, the interval is from the smallest
+to the largest ratio.) Ratios depend much less than times on the machine and on other programs that are
+running.
 
 - **Embedding**: `SentenceTransformer.encode` with its defaults (batches of 32). CodeRankEmbed has the
   published configuration and random weights, because the time does not depend on the values of the weights.
@@ -33,8 +34,9 @@ load than times.
 """
 
 TAIL = """
-`make bench-check` measures again and fails if a ratio is more than 20% worse than in this table. It does so
-only if the whole interval is, so that noise alone does not fail it.
+`make bench-check` repeats the measurements and fails if a ratio is more than 20% worse than in this table.
+It fails only if the whole interval of the ratio is more than 20% worse, so that random variation alone
+does not make it fail.
 """
 
 
