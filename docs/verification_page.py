@@ -94,7 +94,7 @@ def verification_page() -> str:
     left = sum(each.by == "nothing" for each in TAMPERINGS)
     count = (
         f"\nThe first version of `verify` (0.1.0) missed {missed} of these {len(TAMPERINGS)} changes. The "
-        f"current version finds {alone} changes in the run alone, without other files; {left} can't be found.\n"
+        f"current version finds {alone} of them without other files; {left} can't be found.\n"
     )
     return HEAD + rows + count + TAIL
 
