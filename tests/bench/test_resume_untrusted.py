@@ -216,7 +216,7 @@ def test_no_file_is_opened_that_the_command_does_not_name(doctored: Any, tmp_pat
     refused = invoke("resume", doctored(change))
     assert refused.exit_code == 3, refused.output
     assert f"{outside}" in refused.stderr
-    assert "does not name" in refused.stderr
+    assert "not passed to this" in refused.stderr
     assert "private" not in refused.output
     assert [path.name for path in outside.parent.iterdir()] == ([] if name == "record" else ["file"])
 
