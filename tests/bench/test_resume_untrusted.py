@@ -315,7 +315,7 @@ def test_what_the_run_did_not_use_is_refused(
 ) -> None:
     refused = invoke("resume", doctored(lambda run: None), words[0], words[1].format(listener.address))
     assert refused.exit_code == 3, refused.output
-    assert "its plan differs" in refused.stderr
+    assert "was run with different values" in refused.stderr
     assert words[0] in refused.stderr
     assert listener.received == []
 
