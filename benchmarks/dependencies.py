@@ -1,11 +1,11 @@
 """Measure the disk space and the import time of each dependency.
 
-    python benchmarks/dependencies.py             # of the environment that runs this
-    python benchmarks/dependencies.py --markdown  # the table of docs/installation.md
+    python benchmarks/dependencies.py             # measures the environment of this Python
+    python benchmarks/dependencies.py --markdown  # prints the table of docs/installation.md
 
-1. The main packages are one row, which counts their files and all their dependencies.
-2. The row of any other dependency counts the packages that are installed only because of it, in MB of 10^6
-   bytes.
+1. The main packages have one row, with the size of their files and of all their dependencies.
+2. The row of any other dependency has the size of the packages that are installed only because of it, in MB
+   (10^6 bytes).
 3. The import time is the minimum CPU time of five new processes that import the module, minus the minimum of
    five processes without an import.
 """
@@ -91,7 +91,7 @@ def closure(names: Iterable[str]) -> set[str]:
 
 
 def megabytes(names: Iterable[str]) -> float:
-    """Return the size of the files of these distributions."""
+    """Return the size of the files of these distributions, in MB."""
     total = 0
     for name in names:
         known = installed(name)

@@ -1,4 +1,4 @@
-"""Benchmark local, pageindex and hybrid with scripted LLMs of known accuracy and with a real LLM.
+"""Benchmark `local`, `pageindex` and `hybrid` with scripted LLMs of known accuracy and with a real LLM.
 
 1. ``record`` runs local, pageindex and hybrid without an LLM, and pageindex and hybrid with four scripted
    LLMs, which read the gold in the question file:
@@ -152,7 +152,7 @@ def kept_calls(cassette: Path) -> list[KeptCall]:
 
 
 def bare(call: KeptCall) -> Recorded:
-    """Return a call's outcome, with only the labels of the reply, which give the same result.
+    """Return a call's outcome with only the labels of its reply, which give the same result as the reply.
 
     Only the times of the real model are stored, because the times of a script are meaningless.
     """
@@ -234,7 +234,7 @@ def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
 
 
 def recorded_model(data_dir: Path, questions: Path, folder: Path, base_url: str) -> list[KeptCall]:
-    """Return the calls of the real model. Calls that are already in its cassette are not repeated."""
+    """Return the calls of the real model. Calls that are already in the model's cassette are not repeated."""
     cassette = folder / "model.sqlite"
     run(data_dir, questions, folder / "recorded", cassette, url=base_url, how="record", model=True)
     return kept_calls(cassette)

@@ -1,7 +1,8 @@
 """Measure quality, calls, tokens and CPU time of the tree search on corpora of several sizes.
 
 1. Questions are sampled with a seed, until their gold files fill the smallest part of the corpus. Every part
-   contains these files and other files, sampled with the seed. A larger part contains all smaller parts.
+   contains the gold files and other files, which are sampled with the seed. A larger part contains all
+   smaller parts.
 2. Each part is indexed (with vectors of a hash, since the tree search needs no vectors) and searched for the
    same questions. At each step, a chooser selects the sections to follow. The choosers are the lexical score,
    two oracles, which select the gold or its ancestors (alone, or with other entries up to the width of the

@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The key of the row, which has no version of the other program."""
+        """The row's group, task and other program (without its version), which identify the row."""
         return self.group, self.what, self.against.split(" ")[0]
 
 
@@ -93,7 +93,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableTableError(Exception):
-    """The file of a table is missing or damaged. The message names the command that writes a table."""
+    """The file of a table is missing or damaged. The message contains the command that writes a table."""
 
 
 def read_table(path: Path) -> Table:

@@ -7,11 +7,11 @@
    other points are sampled with the seed. All points of all systems are tried on the same questions, so the
    results of branches, vectors and MaxSim are computed once.
 3. The questions are split into folds by the source of their gold. The questions of each fold are answered
-   with the settings that scored best on the other folds. The gain is the mean score of these answers minus
-   the mean score with the system's own settings. The gain estimates the effect of tuning on questions about
-   other pages. The interval of the gain allows for questions that share a source.
-4. Tuning chooses the point with the best score on all questions. If several points have this score, the first
-   of them is chosen, so that a system's values change only for a better result.
+   with the settings that scored best on the other folds. The gain is the mean score of all these answers
+   minus the mean score with the system's own settings. The gain estimates the effect of tuning on questions
+   about other pages. The interval of the gain allows for questions that share a source.
+4. Tuning chooses the point with the best score on all questions. If several points have the best score, the
+   first of them is chosen, so that a system's values change only for a better result.
 
 To test whether the chosen values are better on questions by people too, benchmark the tuned and the untuned
 systems in one experiment.
@@ -64,7 +64,7 @@ class TunedSystem(Record, frozen=True, kw_only=True):
 
     ``own`` are the system's values before tuning, and ``chosen`` are the values after tuning. ``before`` is
     the mean of the measure with the system's own values, and ``validated`` the mean with the values that were
-    chosen on the other folds. ``gain`` is the difference of the two means. ``interval`` is the 95% confidence
+    chosen on the other folds. ``gain`` is ``validated`` - ``before``. ``interval`` is the 95% confidence
     interval of ``gain``, or ``None`` if the gold is in too few files. ``agreeing`` is the number of folds for
     which the other folds lead to the values ``chosen``.
     """
@@ -191,7 +191,7 @@ def _check(path: Path, contenders: Sequence[PlannedSystem]) -> None:
 
 
 def _points(system: System, settings: Resolved, budget: int, seed: int) -> list[Point]:
-    """Return at most ``budget`` points to try. The first point has the system's own values."""
+    """Return at most ``budget`` combinations of values to try. The first has the system's own values."""
     own = _own(system, settings)
     grids = [(value, *(each for each in _grid(name, value) if each != value)) for name, value in own.items()]
     first, *others = (dict(zip(own, values, strict=True)) for values in itertools.product(*grids))

@@ -100,7 +100,7 @@ class RunData:
     def shown(self) -> tuple[NamedMeasure, ...]:
         """The measures in printed tables.
 
-        These are the standard measures and then the requested measures. If the primary measure uses the
+        The standard measures come first, followed by the requested measures. If the primary measure uses the
         grades of qrels, only the requested measures are shown.
         """
         return self.extra if self.primary.mode == "graded" else with_others(self.standard, self.extra)
@@ -127,7 +127,7 @@ class RunData:
 
     @cached_property
     def by_gold(self) -> Mapping[str, RunData]:
-        """Gold level -> the run restricted to its questions; the key ``both`` has the whole run.
+        """Gold level -> the run restricted to the questions of that level; ``both`` -> the whole run.
 
         If all gold has the same level, this level is the only key. A whole file is easier to find than some
         of its lines, so a rate over all questions depends on how many have each level.
@@ -232,8 +232,8 @@ class RunData:
     def export_trec(self, output: str | Path, ids: Literal["gold", "document"] = "gold") -> list[Path]:
         """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``, and return the paths.
 
-        With the ``ids`` ``gold``, the document id of a hit is the gold item that it matches. With
-        ``document``, the document id is the file of the hit.
+        With ``ids="gold"``, the document id of a hit is the id of the gold that it matches. With
+        ``ids="document"``, the document id of a hit is its file.
         """
         from branchrank.runs.trec_files import export_trec
 
@@ -243,7 +243,7 @@ class RunData:
 def with_others(
     measures: tuple[NamedMeasure, ...], others: Sequence[NamedMeasure]
 ) -> tuple[NamedMeasure, ...]:
-    """Return ``measures`` and those ``others`` that are not among them under the same or another name."""
+    """Add each of the ``others`` to ``measures``, unless it is already there (maybe under another name)."""
     for other in others:
         measures = measures if any(map(other.same, measures)) else (*measures, other)
     return measures

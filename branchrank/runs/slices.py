@@ -34,7 +34,7 @@ class GoldFacts(Record, frozen=True, kw_only=True):
 
 
 def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
-    """Read the documents with gold from the corpus at ``root``, for every question with gold."""
+    """Return the facts about each question with gold, from the documents in the corpus at ``root``."""
 
     @cache
     def document(source: str) -> Document | None:
