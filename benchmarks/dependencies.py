@@ -74,7 +74,7 @@ def installed(name: str) -> Distribution | None:
 
 
 def closure(names: Iterable[str]) -> set[str]:
-    """Return these distributions and all their installed dependencies."""
+    """Return the distributions in ``names`` and all their installed dependencies."""
     found: set[str] = set()
     pending = list(names)
     while pending:
@@ -91,7 +91,7 @@ def closure(names: Iterable[str]) -> set[str]:
 
 
 def megabytes(names: Iterable[str]) -> float:
-    """Return the size of the files of these distributions, in MB."""
+    """Return the size of the files of the distributions in ``names``, in MB."""
     total = 0
     for name in names:
         known = installed(name)
@@ -102,7 +102,7 @@ def megabytes(names: Iterable[str]) -> float:
 
 
 def import_ms(module: str) -> float:
-    """Return the CPU milliseconds to import a module, without the start of Python; 0 without a module."""
+    """Return the CPU milliseconds to import a module, without the start of Python, or 0 for ""."""
     return max(0.0, _cpu_ms(f"import {module}") - _cpu_ms("pass")) if module else 0.0
 
 

@@ -158,7 +158,7 @@ def compare_starts(rounds: int) -> None:
 
 
 def main() -> None:
-    """Read the arguments and print both tables."""
+    """Read the arguments, and print the table of speeds and the table of first queries."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

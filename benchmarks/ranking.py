@@ -76,7 +76,7 @@ class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_sets(names: Sequence[str] = ()) -> list[QuestionSet]:
-    """Return the sets with these names, or all sets."""
+    """Return the sets in ``names``, or all sets if ``names`` is empty."""
     content = Path(__file__).with_name("ranking_sets.toml").read_bytes()
     sets = msgspec.toml.decode(content, type=dict[str, list[QuestionSet]])["sets"]
     return [each for each in sets if not names or each.name in names]

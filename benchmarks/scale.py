@@ -161,7 +161,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _pss(pid: int) -> int:
-    """Return the memory of a process in bytes, with shared pages divided among the processes (PSS)."""
+    """Return the PSS of a process in bytes, in which memory shared by n processes counts as 1/n."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

@@ -8,9 +8,9 @@
    two oracles, which select the gold or its ancestors (alone, or with other entries up to the width of the
    beam), and a random chooser. With ``--base-url``, the chooser is a model.
 3. A hit is a section's own span, so that the tree search is measured and not the choice of a passage.
-4. Tokens of a scripted chooser are estimated as one token per three bytes, as for budgets. For a model,
-   tokens are the counts that its server reports. CPU time is measured in this process without the chooser, as
-   the median of three rounds.
+4. Tokens of a scripted chooser are estimated as one token per three bytes, like the size of a prompt. For a
+   model, tokens are the counts that its server reports. CPU time is measured in this process without the
+   chooser, as the median of three rounds.
 
     python benchmarks/tree_search.py CORPUS QUESTIONS.jsonl [--sizes 25 50 100 200 400 0] [--count 20]
         [--base-url URL --model NAME --model-sizes 25 50 --model-count 2]

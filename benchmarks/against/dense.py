@@ -82,7 +82,7 @@ def _asked(collection: Any, vector: Vectors) -> list[str]:
 
 
 def _recall(nearest: list[list[str]], found: list[list[str]]) -> str:
-    """Return the recall of the search (the share of the true nearest chunks that were found)."""
+    """Return the recall of ``found`` (the share of the ``nearest`` chunks that were found) as text."""
     shares = [len(set(a) & set(b)) / len(a) for a, b in zip(nearest, found, strict=True)]
     return f"recall {np.mean(shares):.4f}"
 

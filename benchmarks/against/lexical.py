@@ -29,7 +29,7 @@ Found = list[tuple[int, float]]
 
 
 def pairs(world: World) -> Source:
-    """Yield a pair for each program."""
+    """Yield one comparison with each program."""
     settings = Bm25Settings()
     analyze = analyzer(settings)
     tokens = [analyze(text) for text in world.terms]

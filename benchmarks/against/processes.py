@@ -1,7 +1,7 @@
 """Compare the CPU time of a cold start with an empty Python process and a script without BranchRank.
 
-Python's cache of compiled modules is on, as for an installed program. The median does not depend on the first
-process, which compiles the modules.
+Python's cache of compiled modules is on, as for an installed program. The first process compiles the modules,
+and does not affect the median.
 """
 
 from __future__ import annotations

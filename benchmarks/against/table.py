@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-#: A ratio is worse than an earlier ratio if its whole interval is below this share of the earlier ratio.
+#: A ratio is worse than before if its whole interval is below this fraction of the earlier ratio.
 TOLERATED = 0.8
 _REWRITE = "fix: make bench WRITE=--write"
 
@@ -38,7 +38,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
-    """A skipped comparison, with the reason."""
+    """A comparison that was skipped, with the reason."""
 
     group: str
     against: str
@@ -114,7 +114,7 @@ def write_table(path: Path, table: Table) -> None:
 def problems(now: Table, before: Table) -> list[str]:
     """Return one sentence for each ratio that is worse than in the earlier table.
 
-    Raises :class:`UnreadableTableError` if the two tables are about different corpora.
+    Raises :class:`UnreadableTableError` if the two tables were measured on different corpora.
     """
     if (now.corpus.digest, now.corpus.questions) != (before.corpus.digest, before.corpus.questions):
         raise UnreadableTableError(

@@ -1,4 +1,4 @@
-"""Run a plan, from the checks to the files of the run's directory.
+"""Run a plan, which includes all steps from checking the plan to writing the run's files.
 
 1. Check the whole plan, and open its endpoints, indexes and predictors.
 2. Create the run's directory, or resume an interrupted run of the same plan.
@@ -260,7 +260,7 @@ def _measured(
 
 
 def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:
-    """Return the questions as the run's directory stores them, with their text or with its digest."""
+    """Return the questions as the run's directory stores them, with their text or with digests of it."""
     if settings.question_text == "keep":
         return list(questions)
     return [hashed(question) for question in questions]

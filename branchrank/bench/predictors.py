@@ -318,7 +318,7 @@ class ApiPredictor(Untraced):
     def _answer(self, query: str, top_k: int) -> _ApiAnswer:
         """Post one query, and return the decoded answer.
 
-        Raises ``HttpError`` without an answer, and one of ``_UNREADABLE`` for an answer in another format.
+        Raises ``HttpError`` if there is no answer, and an error in ``_UNREADABLE`` if it can't be decoded.
         """
         from branchrank.http_client import post_json
 

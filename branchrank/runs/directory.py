@@ -39,7 +39,7 @@ QUESTIONS = "questions.jsonl"
 GOLD = "gold.jsonl"
 PLOTS = "plots"
 
-#: Sections of the settings that can change a row, and that no predictor's record and no index stores.
+#: Sections of the settings that can change a row, but are not part of a predictor's record or an index.
 ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
 
 #: All other files of a run are computed from these files and the file with the rows.
@@ -138,7 +138,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     prices: PriceTable | None = None
     seal: SealRecord | None = None
-    #: The number of rows from before an interruption; ``computed`` and ``reused`` exclude these rows.
+    #: The number of rows from before an interruption, which ``computed`` and ``reused`` do not count.
     resumed_rows: Count = 0
     digests: dict[str, str] = msgspec.field(default_factory=dict)
 

@@ -1,7 +1,7 @@
 """Means with confidence intervals, latency percentiles, LLM costs and the Pareto frontier of a run.
 
-1. The interval of a mean allows for questions that share a page (:mod:`branchrank.measures.intervals`). Every
-   table, plot and file uses the interval computed here.
+1. The interval of a mean allows for correlation between questions about the same page
+   (:mod:`branchrank.measures.intervals`). Every table, plot and file uses the interval computed here.
 2. A latency percentile has an upper confidence bound if there are enough queries.
 """
 

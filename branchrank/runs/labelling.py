@@ -183,7 +183,7 @@ def _named(run: RunData, path: Path) -> tuple[Question, ...]:
 
 
 def _continued(asked: Sequence[Question], output: Path) -> dict[str, Question]:
-    """Return the questions of the file ``output`` (if it exists), and the run's questions that it lacks."""
+    """Return the questions of the file ``output`` (if it exists), and then the run's other questions."""
     there = {each.id: each for each in load_questions(output)} if output.exists() else {}
     for question in asked:
         known = there.setdefault(question.id, question)

@@ -2,8 +2,8 @@
 
 1. The measurements are the record (``run.json``), rows, questions, timings and facts about the gold.
 2. Scores, summary, settings, measures and verdicts are properties that are computed on first use.
-3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or cut from
-   another run (:mod:`branchrank.runs.cutting`).
+3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or made from
+   another run by restricting its questions (:mod:`branchrank.runs.cutting`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from branchrank.runs.summary import SummaryRow, summarise
 from branchrank.runs.timings import Timing, read_timings
 from branchrank.settings import BenchmarkSettings
 
-#: The key in ``by_gold`` for the questions of both gold levels together.
+#: The key in ``by_gold`` for the questions of the two gold levels together.
 BOTH = "both"
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class RunData:
     """A finished run.
 
     ``asked`` are the questions in order, and ``timed`` the times of the latency pass. ``conditions`` are the
-    conditions ``SLICE=VALUE`` that the questions of a cut meet, empty for a complete run. ``directory`` is
-    absolute, so that a process can change its working directory. For a cut, ``directory`` is the directory of
-    the complete run.
+    conditions ``SLICE=VALUE`` to which the run was restricted, empty for a complete run. ``directory`` is
+    absolute, so that a process can change its working directory. For a run restricted to some questions,
+    ``directory`` is the directory of the complete run.
     """
 
     directory: Path
@@ -139,7 +139,7 @@ class RunData:
 
     @property
     def ledger(self) -> list[LLMCall]:
-        """Every logical LLM call, in the order of the rows."""
+        """Every LLM call, in the order of the rows; a call and its retries are one entry."""
         return [call for row in self.rows for call in row.calls]
 
     @cached_property
@@ -190,7 +190,7 @@ class RunData:
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        """A table with one row per logical LLM call and the columns of ``llm_calls.csv``."""
+        """A table with one row per LLM call (including its retries) and the columns of ``llm_calls.csv``."""
         from branchrank.runs.frames import calls_frame
 
         return calls_frame(self)

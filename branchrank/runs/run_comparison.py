@@ -48,7 +48,7 @@ class Change(Record, frozen=True, kw_only=True):
     """The difference in a measure between the two runs, without a significance test.
 
     ``difference`` is candidate - baseline, with its 95% interval. ``gold`` is the gold level of the
-    questions, or empty for all questions. ``str()`` returns one line with both means and the difference.
+    questions, or empty for all questions. ``str()`` returns one line with the two means and their difference.
     """
 
     measure: str
@@ -129,7 +129,8 @@ class RunGate(Record, frozen=True, kw_only=True):
     """The outcome of a regression check, for each predictor and for the run.
 
     If a predictor fails, the run fails; otherwise, if a predictor is undecided, the run is undecided. The
-    outcome depends only on the primary measure. ``compared`` has the differences in the other measures too.
+    outcome depends only on the primary measure. ``compared`` has the comparison of the runs, with the
+    differences in all chosen measures.
     """
 
     outcome: Decision

@@ -17,7 +17,7 @@ from branchrank.records import Question
 from branchrank.runs.judging import hits_of, judged_row
 from branchrank.runs.rows import Row, RowHit
 
-#: The number of hits for which passage sizes are computed.
+#: The number of first hits of each question whose sizes are computed.
 PASSAGE_DEPTH = 5
 
 

@@ -132,7 +132,7 @@ def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
 
 
 def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dict[str, dict[str, list[str]]]:
-    """Return the ids of the answerable questions by slice label and value.
+    """Map slice label -> value -> ids of the answerable questions with this value.
 
     Slices with only one value and questions without a value are omitted.
     """

@@ -176,6 +176,6 @@ def _first_rank(right: Sequence[bool]) -> int | None:
 
 
 def calls_csv(run: RunData) -> str:
-    """Return the text of ``llm_calls.csv``, with one row per logical LLM call."""
+    """Return the text of ``llm_calls.csv``, with one row per LLM call (including its retries)."""
     header = [name for name in LLMCall.__struct_fields__ if name != "replayed"]
     return table_csv(header, ([getattr(call, name) for name in header] for call in run.ledger))
