@@ -1,4 +1,4 @@
-"""The budget of a run for LLM servers, in calls, tokens and retries."""
+"""The limits of a run for the number of LLM calls, tokens and retries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from branchrank.llm.request import BudgetError
 
 
 class Budget:
-    """Counts the calls and tokens sent to LLM servers and refuses a call that would exceed a cap.
+    """Counts the calls and tokens sent to LLM servers, and refuses a call that would exceed a limit.
 
     Thread-safe. ``max_calls`` or ``max_tokens`` of 0 means no limit. ``retries`` of 0 means no retry.
     """
@@ -22,7 +22,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def reserve(self, tokens: int) -> None:
-        """Count one attempt and its estimated tokens; called before the attempt is sent.
+        """Count one attempt and its estimated tokens. Call this method before the attempt is sent.
 
         Raises :class:`BudgetError` if the attempt would exceed ``max_calls`` or ``max_tokens``.
         """

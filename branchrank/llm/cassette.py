@@ -1,13 +1,15 @@
 """A cassette is an SQLite file of LLM calls, from which a run can be replayed without a server.
 
 1. A call's key is the SHA-256 of its model, messages, schema, parameters, seed and repeat index.
-2. A row has the key, the request, the reply with its usage and latency (or the reason of the failure), and a
-   checksum of all these. A row with a wrong checksum is never used.
+2. A row stores the key, the request, the reply with its token counts and latency (or the reason why the call
+   failed), and a checksum of these fields. A row with a wrong checksum is never used.
 3. Each call is committed to disk in a separate transaction. If the process is killed, no finished call is
    lost.
-4. A file with another schema, such as views, triggers or other tables, is rejected before its rows are read.
+4. A file with a different database schema, for example with views, triggers or other tables, is rejected
+   before its rows are read.
 5. The database schema is created in one transaction. If several processes open a new file at the same time,
-   one of them creates the schema. A process retries a locked file for up to 30 seconds.
+   only one of them creates the schema. If another process has locked the file, opening the file is retried
+   for up to 30 seconds.
 
 The decision cache of a workspace is a file of the same format, or is stored in Redis
 (:mod:`branchrank.llm.decisions_redis`). The decision cache returns only successful calls. The keys of the
@@ -43,7 +45,7 @@ _TABLE = (
     "request TEXT NOT NULL, recorded TEXT NOT NULL, checksum TEXT NOT NULL) WITHOUT ROWID"
 )
 _Found = tuple[int, int, tuple[str, ...]]
-#: The possible states of a new file or of a file whose creation was interrupted.
+#: Application id, version and schema of a file that is new or whose creation was interrupted.
 _UNFINISHED: tuple[_Found, ...] = ((0, 0, ()), (0, 0, (_TABLE,)), (_APPLICATION, 0, (_TABLE,)))
 _GET = "SELECT key, stage, question, request, recorded, checksum FROM calls WHERE key = ?"
 _ALL = "SELECT key, stage, question, request, recorded, checksum FROM calls"
@@ -60,7 +62,7 @@ _SHOWN = 100
 
 
 class Recorded(Record, frozen=True, kw_only=True):
-    """The reply to a call, and ``"ok"`` or the reason of the failure as ``outcome``."""
+    """The reply to a call. ``outcome`` is ``"ok"`` or the reason why the call failed."""
 
     reply: LLMReply
     outcome: str = "ok"
@@ -77,7 +79,7 @@ class KeptCall(Record, frozen=True, kw_only=True):
 
 
 class DecisionCache(Protocol):
-    """A cache of LLM calls, found by their content and their endpoint (a URL without credentials)."""
+    """A cache in which an LLM call is found by its content and its endpoint (a URL without credentials)."""
 
     def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
         """Return the outcome of the cached call, or ``None`` if the call is not cached."""
@@ -103,7 +105,7 @@ class Cassette:
     ) -> None:
         """Open or create the cassette ``path``.
 
-        If ``root`` is given, symbolic links below it are not followed.
+        If ``root`` is given, symbolic links below ``root`` are not followed.
         """
         self.path = path
         self.readonly = readonly
@@ -159,7 +161,7 @@ class Cassette:
             self._db.execute(_PUT, row)
 
     def failures(self, labels: Collection[tuple[str, str]]) -> set[str]:
-        """Return the keys of the failed calls with these pairs of question id and stage."""
+        """Return the keys of the failed calls whose question id and stage are a pair in ``labels``."""
         wanted = {(self._redact(question), self._redact(stage)) for question, stage in labels}
         with self._lock, self._guarded():
             rows = self._db.execute(_ALL).fetchall()
@@ -180,7 +182,7 @@ class Cassette:
         ]
 
     def restore(self, calls: Iterable[KeptCall]) -> None:
-        """Store calls without their prompts. A replay finds calls by their keys."""
+        """Store calls without their prompts, which a replay does not need because it finds calls by key."""
         rows = []
         for call in calls:
             request = _json({"model": call.model})
@@ -229,7 +231,7 @@ class Cassette:
     def _prepare_patiently(self) -> None:
         """Prepare the file, and retry while another process has locked it.
 
-        SQLite itself does not wait for a lock to change the journal mode.
+        A change of SQLite's journal mode fails at once if the file is locked, without SQLite's usual wait.
         """
         deadline = time.monotonic() + _PATIENCE
         while True:
@@ -288,7 +290,7 @@ class Cassette:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Convert errors of SQLite into errors of BranchRank, which have a fix."""
+        """Convert errors of SQLite into errors of BranchRank, which tell the user how to fix the problem."""
         try:
             yield
         except (sqlite3.OperationalError, OSError) as error:
@@ -328,7 +330,7 @@ def _checksum(fields: tuple[str, ...]) -> str:
 def row_of(
     request: LLMRequest, model: str, recorded: Recorded, redact: Callable[[str], str], endpoint: str = ""
 ) -> tuple[str, ...]:
-    """Return a call's row, which has the key, stage, question, request, outcome and a checksum of these."""
+    """Return the table row of a call, which has the key, stage, question, request, outcome and a checksum."""
     content = _json(_addressed(request, model, endpoint))
     labels = (request.stage, request.context.question_id, content, _json(recorded))
     fields = (call_key(request, model, endpoint), *(redact(label) for label in labels))
@@ -336,7 +338,7 @@ def row_of(
 
 
 def intact(row: tuple[Any, ...]) -> Recorded | None:
-    """Return the outcome in a row, or ``None`` if the checksum of the row is wrong."""
+    """Return the outcome that is stored in a row, or ``None`` if the checksum of the row is wrong."""
     if not all(isinstance(field, str) for field in row) or _checksum(row[:-1]) != row[-1]:
         return None
     try:
@@ -359,7 +361,7 @@ def _prompt_lines(content: dict[str, Any]) -> list[str]:
 
 
 def _likeness(wanted: dict[str, Any], other: dict[str, Any]) -> float:
-    """Return the similarity of two calls in 0..2, as the sum of 0..1 for prompts and 0..1 for parameters."""
+    """Return the similarity of two calls' prompts (0 to 1) plus the share of equal fields (0 to 1)."""
     shared = SequenceMatcher(None, _prompt_lines(wanted), _prompt_lines(other), autojunk=False)
     lines: float = shared.quick_ratio()
     same = [name for name, value in wanted.items() if other.get(name) == value]
@@ -367,7 +369,7 @@ def _likeness(wanted: dict[str, Any], other: dict[str, Any]) -> float:
 
 
 def _differences(wanted: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Describe each parameter with different values, and the first prompt line that differs."""
+    """Describe each parameter that differs between two calls, and the first prompt line that differs."""
     found = [
         f"{name} is {_short(value)}, recorded {_short(other.get(name))}"
         for name, value in wanted.items()

@@ -1,16 +1,18 @@
 """The LLM client, which calls any OpenAI-compatible endpoint with the openai package.
 
-1. Calls run on an event loop in a separate thread. One deadline covers the connection, the retries with their
-   waits and the download of the body. After the deadline the connection is closed.
-2. The client requests a JSON reply with a schema. If the server rejects schemas, the client requests a JSON
-   object, then plain text. The format that worked is used for all later calls.
+1. Calls run on an event loop in a separate thread. The deadline of a call covers connecting, all retries, the
+   waits between them and the download of the body. After the deadline the connection is closed.
+2. The client requests a JSON reply with a schema. If the server rejects the schema, the client requests a
+   JSON object without a schema and, if that is rejected too, plain text. The first format that the server
+   accepts is used for all later calls.
 3. A call is retried after a lost connection and after the statuses 408, 409, 425, 429, 500, 502, 503, 504 and
    529. The client waits for the time in ``Retry-After``, or else twice as long as before the last retry. The
    number of retries is limited per call and per run, and by the deadline.
-4. Only the headers in ``_HEADERS_SENT`` are sent, and redirects are not followed. Keys are removed from every
-   text that the server returns.
+4. Only the headers in ``_HEADERS_SENT`` and the ``Authorization`` header are sent, and redirects are not
+   followed. Keys are removed from every text that the server returns.
 5. A call fails if the body of a completion or of a list of models is larger than 8 MiB. The body of an error
-   is cut at 64 KiB. The decompressed size is checked during the download.
+   response is cut off after 64 KiB. Both limits apply to the decompressed body and are checked during the
+   download.
 """
 
 from __future__ import annotations
@@ -149,7 +151,7 @@ class ChatClient:
         raise outcome
 
     def probe(self) -> tuple[str, ...]:
-        """Return the names of the models that the endpoint lists, which may be none.
+        """Return the names of the models that the endpoint lists, or an empty tuple if it lists none.
 
         Raises :class:`UnreachableError` if the endpoint doesn't answer within five seconds, and
         :class:`LLMError` if the endpoint rejects the key.
@@ -175,12 +177,12 @@ class ChatClient:
             return ()
 
     def cancel(self) -> None:
-        """Cancel all running calls, which raise :class:`CallFailedError` with reason ``"interrupted"``."""
+        """Cancel all running calls, which then raise :class:`CallFailedError` (``"interrupted"``)."""
         for future in list(self._running):
             future.cancel()
 
     def close(self) -> None:
-        """Cancel all running calls and end the thread."""
+        """Cancel all running calls and stop the thread of the event loop."""
         if self._loop.is_closed():
             return
         self.cancel()
@@ -208,14 +210,14 @@ class ChatClient:
             self._running.discard(future)
 
     async def _set_headers(self, request: Any) -> None:
-        """Remove every header that a server doesn't need, since environment variables can add headers."""
+        """Remove request headers that a server doesn't need, since environment variables can add headers."""
         for name in [name for name in request.headers if name.lower() not in _HEADERS_SENT]:
             del request.headers[name]
         if self.endpoint.authorization:
             request.headers["Authorization"] = self.endpoint.authorization
 
     async def _within_deadline(self, request: LLMRequest) -> LLMReply | CallFailedError | BudgetError:
-        """Return the reply or the failure, since the context of a raised exception could contain a key."""
+        """Return the reply or an error. Do not raise the error, since its context could contain a key."""
         progress = {"attempt": 0}
         try:
             async with asyncio.timeout(self.settings.deadline_s):
@@ -236,7 +238,7 @@ class ChatClient:
             try:
                 self.budget.reserve(request.prompt_tokens)
             except BudgetError as spent:
-                # A retry that exceeds the budget must not end the run, so the first failure is returned.
+                # If a retry would exceed the budget, return the previous failure, so that the run continues.
                 return failure or spent
             progress["attempt"] += 1
             response = await self._post(self._body(request, asked))
@@ -261,7 +263,7 @@ class ChatClient:
             await asyncio.sleep(wait)
 
     def _may_degrade(self, status: int, reason: str) -> bool:
-        """Return whether the error can mean that the server does not support the reply's format."""
+        """Return whether an error can mean that the server does not support the requested reply format."""
         return status in (400, 404, 415, 422, 501) and reason != "context overflow" and not self._format_known
 
     def _settle(self, request: LLMRequest, outcome: LLMReply | CallFailedError) -> None:
@@ -269,7 +271,7 @@ class ChatClient:
         self.budget.settle(request.prompt_tokens, spent)
 
     def _body(self, request: LLMRequest, asked: Format) -> dict[str, Any]:
-        """Return the parameters of one chat completion."""
+        """Return the parameters of a request for a chat completion."""
         body: dict[str, Any] = {
             "model": self.model,
             "messages": msgspec.to_builtins(request.messages),
@@ -301,7 +303,7 @@ class ChatClient:
         except openai.OpenAIError:
             return _Response(0, b"", fault="connection")
         except Exception as error:
-            # While a body is read, the openai package does not wrap the HTTP library's errors.
+            # The openai package does not wrap errors that the HTTP library raises while a body is read.
             if not _of_http_library(error):
                 raise
             return _Response(0, b"", fault="connection")
@@ -336,7 +338,7 @@ def _of_http_library(error: Exception) -> bool:
 
 
 async def _bound(response: Any) -> None:
-    """Limit the size of a response's body, for any status.
+    """Limit the size of a response's body, whatever the HTTP status.
 
     The HTTP client calls this function before it reads the body. The openai package reads the whole body of
     an error, and the HTTP library decompresses it. To limit the size, the response's stream is replaced with

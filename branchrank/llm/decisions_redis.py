@@ -1,7 +1,8 @@
 """The decision cache in Redis, which several machines can share.
 
-A value is a row of a cassette, including the checksum, as a JSON list. A value with a wrong format, key or
-checksum is a cache miss and is overwritten. If Redis is unavailable, the run continues without the cache.
+Each value in Redis is a row of a cassette, including the checksum, as a JSON list. A value with a wrong
+format, key or checksum is a cache miss and is overwritten. If Redis is unavailable, the run continues without
+the cache.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from branchrank.redis_connection import EXPIRY, RedisConnection
 class RedisDecisions:
     """The LLM calls stored in Redis under ``branchrank:decision:<key>``.
 
-    ``url`` is the URL of the Redis server. A failure of Redis is a cache miss; ``notify`` is called at the
-    first failure. Raises the errors of :class:`RedisConnection`.
+    ``url`` is the URL of the Redis server. If a request to Redis fails, it counts as a cache miss; ``notify``
+    is called after the first failure. Raises the errors of :class:`RedisConnection`.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class RedisDecisions:
         return intact(row) if row[0] == key else None
 
     def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str) -> None:
-        """Cache one call for the expiry time."""
+        """Cache one call for ``expiry`` seconds."""
         row = row_of(request, model, recorded, self._redact, endpoint)
         value = msgspec.json.encode(row)
         self._redis.attempt(lambda: self._redis.client.set(_name(row[0]), value, ex=self._expiry))

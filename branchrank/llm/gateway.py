@@ -1,14 +1,14 @@
 """The gateway through which all LLM calls are made, so that they are cached, counted and replayed.
 
 1. Search for the call in the cassette, then in the decision cache.
-2. If the cassette and the decision cache lack the call, send the call to the server. If two equal calls are
-   made at the same time, the second call waits for the first.
+2. If neither the cassette nor the decision cache has the call, send the call to the server. If two equal
+   calls are made at the same time, the second call waits for the first.
 3. Parse the reply. If parsing fails, the call has failed and is not stored in the decision cache.
 4. Add a row to the ledger, with the same usage and latency for a call to a server and for its replay.
 
-A failed call does not raise an exception. The answer of a failed call has no value, but the reason of the
-failure, so that the stage can use its fallback. A run ends only if the budget is spent, or if the cassette of
-a replay lacks a call.
+A failed call does not raise an exception. The answer to a failed call has the reason of the failure instead
+of a value, so that the stage can use its fallback. An LLM call ends the run only if the budget is spent, or
+if the cassette of a replay does not have the call.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Gateway:
 
     ``llm`` is the client, or ``None`` in a replay, which calls no server. ``cassette`` records the calls, or
     answers them in a replay. ``cache`` is the decision cache and ``endpoint`` the URL in its keys. ``failed``
-    has the keys of failed calls in the cassette that are not retried. ``max_tokens`` is the maximum number of
-    completion tokens that a stage may request.
+    has the keys of the failed calls in the cassette that must not be retried. ``max_tokens`` is the maximum
+    number of completion tokens that a stage may request.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Gateway:
         """Make one logical call and parse its reply with ``read``.
 
         ``read`` must raise :class:`ReplyError` if the reply is not usable. Raises :class:`BudgetError` if the
-        budget is spent, and :class:`ReplayError` if the cassette of a replay lacks the call.
+        budget is spent, and :class:`ReplayError` if the cassette of a replay does not have the call.
         """
         value: T | None = None
         detail = ""
@@ -145,9 +145,9 @@ class Gateway:
         return None
 
     def _cached(self, request: LLMRequest) -> Recorded | None:
-        """Return the call's outcome from the decision cache, or ``None``.
+        """Return the call's outcome from the decision cache, or ``None`` if the cache has no successful call.
 
-        Copy the outcome to the cassette, if any.
+        If the gateway has a cassette, copy the outcome to the cassette.
         """
         found = self._cache.get(request, self.model, self._endpoint) if self._cache is not None else None
         if found is None or found.outcome != "ok":
@@ -159,7 +159,7 @@ class Gateway:
         return found
 
     def _asked(self, request: LLMRequest) -> tuple[Recorded, str]:
-        """Call the server. Return the outcome to store, and the message if the call failed."""
+        """Call the server. Return the outcome to store, and an error message (empty after a success)."""
         assert self._llm is not None
         try:
             return Recorded(reply=self._llm.complete(request)), ""
@@ -189,7 +189,7 @@ class Gateway:
 
     @contextlib.contextmanager
     def _alone(self, key: str) -> Iterator[None]:
-        """Make a call wait for an equal call that is running, so that the cache can answer it."""
+        """Wait until an equal call that is running has ended, so that the cache can answer this call."""
         with self._lock:
             turn = self._turns.setdefault(key, threading.Lock())
             self._callers[key] += 1

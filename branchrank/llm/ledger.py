@@ -38,7 +38,7 @@ class PriceTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models: dict[str, ModelPrice] = msgspec.field(default_factory=dict)
 
     def cost(self, call: LLMCall) -> float | None:
-        """Return the price of one call, or ``None`` if the table doesn't have the call's model."""
+        """Return the cost of one call, or ``None`` if the table doesn't have the call's model."""
         price = self.models.get(call.model)
         if price is None:
             return None
@@ -70,9 +70,9 @@ def read_prices(path: Path) -> PriceTable:
 class Totals(Record, frozen=True, kw_only=True):
     """Sums over rows of the ledger.
 
-    ``cached_calls`` is the number of calls answered by the decision cache or a cassette. Cached calls cost
-    nothing, but ``cost`` and the tokens include them. ``cost`` is ``None`` if the model of a call has no
-    price.
+    ``cached_calls`` is the number of calls answered by the decision cache or a cassette. Cached calls are
+    free, but ``cost`` and the token counts include them as if a server had answered them. ``cost`` is
+    ``None`` if the model of a call has no price.
     """
 
     calls: int = 0
@@ -119,7 +119,7 @@ def totals_by(
 
 
 class Ledger:
-    """Collects the rows of a run. Thread-safe. Each new row is passed to ``on_call``.
+    """Collects the ledger rows of a run. Thread-safe. Each new row is passed to ``on_call``.
 
     ``limit`` is the number of newest rows to keep, or ``None`` to keep all rows.
     """

@@ -1,6 +1,6 @@
 """Pure functions that parse an LLM's reply, which may contain code fences, prose or truncated JSON.
 
-The result contains only labels that were in the prompt, whatever the model replied.
+Labels that were not in the prompt are never returned, whatever the model replied.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def read_json(text: str) -> Any:
 def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = False) -> list[str]:
     """Return the known labels in a reply, in the reply's order and without repeats.
 
-    Labels are read from the JSON in the reply, or, without JSON, from its words. Raises :class:`ReplyError`
-    with the reason ``"malformed reply"`` if the reply has neither JSON nor a known label. Raises
-    :class:`ReplyError` with the reason ``"no known id"`` if the JSON has no known label. With
-    ``may_be_empty``, an empty list is allowed.
+    Labels are read from the JSON in the reply or, if there is no JSON, from the words of the reply. Raises
+    :class:`ReplyError` with the reason ``"malformed reply"`` if the reply has neither JSON nor a known label.
+    Raises :class:`ReplyError` with the reason ``"no known id"`` if the JSON has no known label. If
+    ``may_be_empty`` is true, the JSON may be an empty list.
     """
     known = {label.lower(): label for label in labels}
     try:
@@ -70,10 +70,11 @@ def read_text(text: str) -> str:
 
 
 def yes_probability(logprobs: Mapping[str, float]) -> float:
-    """Return the log-odds of "yes" against "no" from a token's log-probabilities.
+    """Return the log-odds of "yes" against "no", given the log-probabilities of one reply token.
 
-    The probabilities of all spellings of an answer are added. An answer that is not listed is assumed to be
-    less likely than every listed token. Raises :class:`ReplyError` if neither answer is listed.
+    The probabilities of all spellings of an answer, such as "Yes" and "yes", are added. An answer that is not
+    in ``logprobs`` is assumed to be less likely than every token that is. Raises :class:`ReplyError` if
+    ``logprobs`` has neither answer.
     """
     sides: dict[str, list[float]] = {"yes": [], "no": []}
     for token, logprob in logprobs.items():

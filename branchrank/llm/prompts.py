@@ -1,9 +1,9 @@
 """The LLM prompts, which are deterministic text with one version number for all prompts.
 
-Document text is quoted as data between labelled lines. A label such as ``s01`` is valid in one prompt only,
-and the reply may only name labels. Therefore a prompt injection in a document can at worst change a ranking.
-Increase :data:`PROMPT_VERSION` when you change a prompt; calls recorded with older prompts are then not
-reused.
+Document text is quoted as data between labelled lines. A label such as ``s01`` is valid in one prompt only.
+Since the reply to a search prompt may only name labels, a prompt injection in a document can at worst change
+a ranking. Increase :data:`PROMPT_VERSION` when you change a prompt; calls recorded with older prompts are
+then not reused.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def read_completion(
 
 
 def read_usage(usage: object, request: LLMRequest, text: str) -> Usage:
-    """Return the tokens that the server reports, or estimates with ``reported=False``."""
+    """Return the token counts that the server reported, or else estimates with ``reported=False``."""
     prompt, completion = _count(_at(usage, "prompt_tokens")), _count(_at(usage, "completion_tokens"))
     if prompt is None or completion is None:
         return Usage(prompt_tokens=request.prompt_tokens, completion_tokens=estimate_tokens(text))
@@ -87,7 +87,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _unusable(choice: object, text: str) -> str:
-    """Return the reason why a choice is not a usable reply, or an empty string if it is usable."""
+    """Return why a choice of a completion is not a usable reply, or an empty string if it is usable."""
     if _at(choice, "message", "refusal"):
         return "refusal"
     if _at(choice, "finish_reason") == "content_filter":

@@ -15,7 +15,7 @@ from branchrank.records import Record, ServedBy
 #: SmolLM2's tokenizer has 3.8 to 4.3 bytes per token for English documentation in RST.
 BYTES_PER_TOKEN = 3.0
 
-#: The reason of a call that was interrupted by Ctrl-C. Interrupted calls are not cached.
+#: The failure reason of a call that was interrupted by Ctrl-C. Interrupted calls are not cached.
 INTERRUPTED = "interrupted"
 
 
@@ -32,10 +32,11 @@ class Message(Record, frozen=True, kw_only=True):
 
 
 class CallContext(Record, frozen=True, kw_only=True):
-    """The question, predictor, repeat and seed for which a call is made.
+    """The question, predictor, repetition and seed for which a call is made.
 
-    A predictor that calls an LLM can be run several times; ``repeat`` counts these runs from 0. ``seed`` and
-    ``repeat`` are part of a call's key. ``predictor`` and ``question_id`` only label the row in the ledger.
+    A benchmark can ask a predictor with an LLM the same question several times; ``repeat`` counts these
+    repetitions from 0. ``seed`` and ``repeat`` are part of a call's key. ``predictor`` and ``question_id``
+    only label the row in the ledger.
     """
 
     question_id: str = ""
@@ -47,8 +48,8 @@ class CallContext(Record, frozen=True, kw_only=True):
 class LLMRequest(Record, frozen=True, kw_only=True):
     """One logical call. ``schema`` is the JSON schema of the reply, or ``None`` for free text.
 
-    ``logprobs`` is the number of log-probabilities that the server returns for each token. The temperature is
-    always 0.
+    ``logprobs`` is the number of most likely tokens whose log-probabilities the server returns for each token
+    of the reply. The temperature is always 0.
     """
 
     stage: str
@@ -64,7 +65,7 @@ class LLMRequest(Record, frozen=True, kw_only=True):
         return sum(estimate_tokens(message.content) + 4 for message in self.messages)
 
     def content(self, model: str) -> dict[str, Any]:
-        """Return every value that the reply depends on, without the labels in ``context``."""
+        """Return every value that the reply depends on, which excludes the question id and the predictor."""
         return {
             "model": model,
             "messages": msgspec.to_builtins(self.messages),
@@ -92,9 +93,9 @@ class Usage(Record, frozen=True, kw_only=True):
 class LLMReply(Record, frozen=True, kw_only=True):
     """The reply to one call.
 
-    ``logprobs`` has the most likely tokens for each generated token. ``latency_ms`` is the duration of the
-    whole call, with its retries and waits; a cached call keeps its original latency. ``attempt`` is the
-    number of the successful attempt, counted from 1.
+    ``logprobs`` has, for each generated token, the most likely tokens with their log-probabilities.
+    ``latency_ms`` is the duration of the whole call, with its retries and waits; a cached call keeps its
+    original latency. ``attempt`` is the number of the successful attempt, counted from 1.
     """
 
     text: str
@@ -138,4 +139,4 @@ class ReplyError(LLMError):
 
 
 class BudgetError(LLMError):
-    """The budget of ``--max-calls`` or ``--max-tokens`` is spent."""
+    """The limit ``--max-calls`` or ``--max-tokens`` is reached."""

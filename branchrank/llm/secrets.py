@@ -3,12 +3,13 @@
 1. Credentials in the user part or the query of an endpoint's URL are sent with each request. Messages show
    URLs without credentials.
 2. ``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS. ``BRANCHRANK_LLM_KEY`` is sent only to the
-   host ``BRANCHRANK_LLM_KEY_HOST``. Without ``BRANCHRANK_LLM_KEY_HOST`` the key is sent to an endpoint that a
-   flag or the environment gives, but never to an endpoint from a file of the workspace.
-3. A :class:`~branchrank.redactor.Redactor` removes keys from every text that leaves the client.
-4. In a text that is one URL, everything before the last ``@`` counts as credentials, whatever characters it
-   contains. In a longer text, a URL ends at a space, a quote, ``<``, ``>`` or a backslash, and the password
-   in a URL ends at a space.
+   host ``BRANCHRANK_LLM_KEY_HOST``. If ``BRANCHRANK_LLM_KEY_HOST`` is not set, ``BRANCHRANK_LLM_KEY`` is sent
+   to an endpoint that is given by a command-line flag or an environment variable, but never to an endpoint
+   from a file of the workspace.
+3. A :class:`~branchrank.redactor.Redactor` removes keys from every text that the LLM client returns or logs.
+4. In a text that consists of one URL, everything between ``://`` and the last ``@`` counts as credentials,
+   whatever characters it contains. In a longer text, a URL ends at a space, a quote, ``<``, ``>`` or a
+   backslash; a password in a URL can contain these characters except spaces.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Endpoint:
     def authorization(self) -> str | None:
         """The ``Authorization`` header, or ``None`` without credentials.
 
-        Credentials in the URL override a key.
+        A user name or password in the URL takes precedence over the API key.
         """
         if self._user or self._password:
             pair = f"{self._user}:{self._password}".encode()
@@ -77,16 +78,16 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The key, the password and the secret query parameters of this endpoint."""
+        """The API key, the password and the values of the secret query parameters of this endpoint."""
         keys = [value for name, value in self._query if SECRET_NAME.search(name)]
         return (self._key, self._password or self._user, *keys)
 
 
 def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bool) -> Endpoint:
-    """Return the endpoint, with the key from the environment that may be sent to it, if any.
+    """Return the endpoint, with the API key from ``environment`` that may be sent to it, if there is one.
 
-    ``explicit`` is true if a flag or the environment gave the URL, and false if a file of the workspace did.
-    Raises :class:`UsageError` if ``base_url`` is not an HTTP URL.
+    ``explicit`` is true if the URL comes from a command-line flag or an environment variable, and false if
+    the URL comes from a file of the workspace. Raises :class:`UsageError` if ``base_url`` is not an HTTP URL.
     """
     bare = Endpoint(base_url)
     own_key = environment.get("BRANCHRANK_LLM_KEY", "")
@@ -99,10 +100,10 @@ def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bo
 
 
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
-    """Remove the environment's keys and the credentials of all URLs from a text.
+    """Remove API keys that are set in environment variables, and the credentials in all URLs, from a text.
 
-    This function is used for recorded commands and settings. The host, the path and other parameters of a URL
-    are not removed.
+    This function is used for recorded commands and settings. The host, the path and all query parameters of a
+    URL that are not secret stay in the text.
     """
     return Redactor(environment_secrets(environment))(_URL.sub(_bare_url, _USER.sub(r"\1", text)))
 
@@ -122,8 +123,8 @@ def bare_url(text: str) -> str:
 def url_secrets(text: str) -> set[str]:
     """Return the secrets of a text that is one URL or ends in a URL.
 
-    The secrets are the password (or the user name, without a password) and the secret query parameters. The
-    URL may be malformed.
+    The secrets are the password (or, if there is no password, the user name) and the values of query
+    parameters whose names suggest a secret, such as ``token``. The URL may be malformed.
     """
     match = ONE_URL.search(text)
     rest = match[2] if match else text
@@ -146,9 +147,9 @@ class _RedactingFilter(logging.Filter):
 
 
 def guard_logs(redact: Callable[[str], str]) -> Callable[[], None]:
-    """Remove keys from the HTTP libraries' log messages, since httpx logs whole URLs at level INFO.
+    """Remove API keys from the log messages of the HTTP libraries, since httpx logs whole URLs at level INFO.
 
-    Returns a function that removes the filter again.
+    Returns a function that removes these log filters again.
     """
     guard = _RedactingFilter(redact)
     names = [name for name in logging.root.manager.loggerDict if name.startswith(_CHATTY_LOGGERS)]

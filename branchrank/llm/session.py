@@ -23,7 +23,7 @@ from branchrank.settings import CacheSettings, LLMSettings, Resolved
 if TYPE_CHECKING:
     from branchrank.llm.decisions_redis import RedisDecisions
 
-#: The model name if no model was given and the endpoint did not answer.
+#: The model name to use if no model was given and the endpoint did not answer.
 UNKNOWN_MODEL = "unknown"
 
 
@@ -32,8 +32,8 @@ class LLMSession:
 
     ``cache_path`` is the file of the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), or
     ``None`` for no cache. If ``redis_url`` is given, the decision cache is in Redis instead, and ``notify``
-    is called when Redis fails. An endpoint that does not answer is an error, unless ``may_fall_back`` is true
-    and the setting ``on_failure`` is ``fallback``.
+    is called when Redis fails. If an endpoint does not answer, an error is raised unless ``may_fall_back`` is
+    true and the setting ``on_failure`` is ``fallback``.
 
     Raises :class:`UsageError` if the settings have both ``record`` and ``replay``. Also raises the errors of
     :class:`Cassette` and :class:`~branchrank.redis_connection.RedisConnection`.
@@ -77,7 +77,7 @@ class LLMSession:
                 path = Path(settings.record or settings.replay)
                 self._cassette = self._keep(path, readonly=bool(settings.replay))
             if cache_path is not None and not settings.replay:
-                # The cache is in WORKSPACE/hybrid/cache, and links below WORKSPACE must not be followed.
+                # The cache is in WORKSPACE/hybrid/cache; symbolic links below WORKSPACE must not be followed.
                 self._cache = (
                     self._shared(redis_url)
                     if redis_url
@@ -96,9 +96,9 @@ class LLMSession:
     def gateway(self, base_url: str, model: str, *, explicit: bool = False) -> Gateway:
         """Return the gateway to one model, after a check that its endpoint answers.
 
-        ``explicit`` is true if a flag or the environment gave ``base_url``, and false if a file of the
-        workspace did. If ``model`` is empty, the endpoint (or, in a replay, the cassette) must have exactly
-        one model.
+        ``explicit`` is true if ``base_url`` comes from a command-line flag or an environment variable, and
+        false if it comes from a file of the workspace. If ``model`` is empty, the endpoint (or, in a replay,
+        the cassette) must have exactly one model.
 
         Raises:
             UsageError: ``base_url`` is empty or not an HTTP URL.
@@ -112,9 +112,9 @@ class LLMSession:
         return known
 
     def keep_failures(self, calls: Iterable[LLMCall]) -> None:
-        """Do not retry the failed calls of an interrupted run, if a cassette is recorded.
+        """If calls are recorded, do not retry those that failed before the run was interrupted.
 
-        The rows of the failed calls are already written, so a replay must have the same failures.
+        The run's files already contain the failed calls, so a replay must fail at the same calls.
         """
         labels = {(call.question_id, call.stage) for call in calls if call.outcome != "ok"}
         if labels and self._cassette is not None:
@@ -130,7 +130,7 @@ class LLMSession:
         self._open.close()
 
     def _keep(self, path: Path, *, readonly: bool = False, root: Path | None = None) -> Cassette:
-        # The redactor is looked up at each call, since opening an endpoint can add keys.
+        # Look up ``self.redact`` for each text, since opening an endpoint replaces the redactor.
         cassette = Cassette(path, readonly=readonly, redact=lambda text: self.redact(text), root=root)
         return self._open.enter_context(cassette)
 
@@ -186,7 +186,7 @@ class LLMSession:
     def _reached(self, client: ChatClient, model: str) -> str:
         """Return the name of the model to call.
 
-        If the endpoint does not answer, notify the user if the session may fall back, else raise an error.
+        If the endpoint does not answer, raise an error, or notify the user if the session may fall back.
         """
         try:
             listed = client.probe()

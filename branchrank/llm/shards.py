@@ -65,7 +65,7 @@ class AskingTask(Generic[T]):
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[LLMRequest]], list[Answer[T]]]]:
-        """Yield a function from requests to their answers."""
+        """Yield a function that takes a list of requests and returns their answers."""
         if self._llm is not None:
             yield self._work(self._llm)
             return
@@ -82,7 +82,7 @@ class AskingTask(Generic[T]):
 
 
 class Asker(Generic[T]):
-    """Makes many independent calls to one model, with an executor.
+    """Uses an executor to make many independent calls to one model.
 
     ``at_once`` is the maximum number of concurrent calls.
     """
@@ -114,9 +114,9 @@ def files_of(settings: Resolved) -> tuple[Path, ...]:
 
 
 def with_relative_files(settings: Resolved) -> Resolved:
-    """Return settings in which the paths of :func:`files_of` are relative to the working directory.
+    """Return settings in which the paths of the files are relative to the working directory.
 
-    Every worker has the same working directory or a copy.
+    Every worker runs in the same working directory, or in a copy of it.
     """
     llm = settings.part(LLMSettings)
     files = {"replay": llm.replay, "price_table": llm.price_table}

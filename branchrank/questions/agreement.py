@@ -16,7 +16,7 @@ BINARY = ("yes", "not yes")
 
 
 def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[Agreement, Agreement]:
-    """Return the agreement on all labels, and on ``yes`` versus the other labels.
+    """Return the agreement on the three labels, and the agreement on ``yes`` versus any other label.
 
     Only passages that are labelled in both files are compared. ``names`` has one annotator for each file;
     without names, each file must have labels of exactly one annotator. Raises :class:`UsageError` if a file

@@ -1,16 +1,16 @@
 """Anchors of gold spans, which are checked and moved when documents change.
 
-1. Lines and quotes are compared in normalised form, as in the matching of hits with the gold. An anchored
-   gold item has a digest of its lines.
+1. Lines and quotes are compared in the same normalised form in which hits are compared with the gold. An
+   anchored gold item has a digest of its lines.
 2. An anchor is valid if its file and its lines exist, the lines contain its quote, and the digest of the
    lines is the stored digest.
-3. An invalid anchor moves to the nearest text with the same digest in its file. If there is no such text in
-   the file, the anchor moves to the only text with this digest in the corpus. Text that was only rewrapped
-   has the same digest.
-4. If the digest is not found, the quote is searched. The quote must be at exactly one place in the file, or,
-   if the file does not contain the quote, in the corpus. If the quote is missing or at several places, the
-   anchor is not moved. The new span has the length of the old span, and its ends are at blank lines if
-   possible.
+3. An invalid anchor moves to the nearest lines of its file that have the stored digest. If no lines of the
+   file have this digest, the anchor moves to the only lines in the corpus that have it. Rewrapping a text
+   does not change its digest.
+4. If the digest is not found, the anchor moves to lines that contain its quote. The quote must be at exactly
+   one place in the file, or, if the file does not contain the quote, in the corpus. If the quote is missing
+   or at several places, the anchor is not moved. The new span has as many lines as the old span, and starts
+   and ends at blank lines if possible.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorPro
 
 
 def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
-    """Move the gold items whose lines have moved, and add the digest to every valid anchor."""
+    """Update the gold items whose lines have moved, and add the digest of the lines to every valid anchor."""
     text_of = cache(lambda source: NormalisedLines.of(lines[source]))
     mended: list[Question] = []
     moved: list[AnchorMove] = []
@@ -162,7 +162,7 @@ def _digested(text: NormalisedLines, digest: str, length: int) -> Iterator[tuple
 
 
 def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLines]) -> Span | str:
-    """Return the current place of a gold item's lines or quote, or the reason why it was not found."""
+    """Return the span that now has a gold item's lines or quote, or the reason why there is no such span."""
     own = [item.source_file] if item.source_file in lines else []
     others = [source for source in lines if source not in own]
     span = item.span
@@ -196,8 +196,8 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLine
 def _window(before: Span | None, first: int, last: int, lines: Sequence[str]) -> tuple[int, int]:
     """Return the first and last line of the new span, which contains the quote's lines ``first..last``.
 
-    The new span has the length of ``before``. Spans that start and end at blank lines are preferred, then
-    spans near ``before``.
+    The new span has the length of ``before``. Spans that start and end at blank lines are preferred, and
+    among them the span nearest to ``before``.
     """
     length = max(last - first + 1, before.lines if before is not None else 0)
     length = min(length, len(lines))

@@ -1,9 +1,9 @@
 """Questions made from the queries of a BEIR folder, with the relevant documents of its qrels as gold.
 
-1. Each query of ``qrels/<split>.tsv`` is a question. Each document judged above 0 is a gold item, which is a
-   whole file with the judged relevance.
-2. A relevant document that is missing in the corpus is also a gold item, and counts in the ideal order of
-   nDCG. The question lists such documents under ``absent_gold``.
+1. Each query of ``qrels/<split>.tsv`` is a question. Each document with a relevance above 0 is a gold item
+   for the whole file, with this relevance.
+2. A relevant document that is missing in the corpus is also a gold item, and is included in the ideal DCG of
+   nDCG. The key ``absent_gold`` of a question lists the relevant documents that are missing in the corpus.
 3. A query without a relevant document is ignored, with a note.
 """
 
@@ -37,7 +37,7 @@ class _Query(Record, frozen=True, kw_only=True):
 def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> BeirQuestions:
     """Read the questions of one split of a BEIR folder.
 
-    With ``remove_query``, the document with the id of a query is excluded from the query's hits. Use
+    If ``remove_query`` is true, a document with the same id as a query is excluded from the query's hits. Use
     ``remove_query`` for collections whose queries are documents of the corpus. Raises :class:`QuestionError`
     or :class:`~branchrank.errors.InputError` if a file is missing or invalid.
     """

@@ -2,9 +2,9 @@
 
 1. The validity check finds gold with an invalid anchor (:mod:`branchrank.questions.anchoring`), which is an
    error. The findings of the other checks are warnings.
-2. The leakage check finds questions with the same words as the heading of their gold. Questions with at least
-   five content words are also found if the gold contains all these words. Words are compared by their stems,
-   and question words are ignored.
+2. The leakage check finds questions with the same words as the heading of their gold. It also finds questions
+   with at least five content words if their gold contains all of these words. Words are compared by their
+   stems, and question words such as "how" are ignored.
 3. The duplicates check finds questions with the same text (ignoring case, spacing and markup), or with the
    same set of stems.
 4. The coverage is the number of documents and sections that contain gold.
@@ -25,7 +25,7 @@ from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: Questions with fewer content words are not reported, because their gold often contains all of them.
+#: Questions with fewer content words than this are not reported if their gold contains all of them.
 LEAKING_WORDS = 5
 
 
@@ -44,8 +44,8 @@ class Finding(Record, frozen=True, kw_only=True):
 class Coverage(Record, frozen=True, kw_only=True):
     """The numbers of questions, and of documents and sections that contain gold.
 
-    ``leakage`` is the share of a question's content words that are in its gold, in 0..1, as the mean over the
-    questions with gold lines. Without questions with gold lines, ``leakage`` is ``None``.
+    ``leakage`` is the mean, over the questions with gold lines, of the share (0 to 1) of a question's content
+    words that its gold contains. If no question has gold lines, ``leakage`` is ``None``.
     """
 
     questions: int
@@ -157,7 +157,7 @@ def _duplicates(questions: Sequence[Question]) -> Iterator[Finding]:
 
 
 def _asked(question: Question, item: GoldItem, sections: dict[str, tuple[Section, ...]]) -> Iterator[Section]:
-    """Yield the sections whose own lines overlap a gold item, or the first section of a page as gold."""
+    """Yield the sections whose own lines overlap a gold item, or the first section if the gold is a page."""
     own = sections.get(item.source_file, ())
     span = item.span
     if is_file_level(item, question) or span is None:

@@ -1,15 +1,15 @@
 """Questions written by an LLM, whose quotes of the answer must be in the documents.
 
 1. Sections with enough text are sampled with the seed. One LLM call is made for each section, several calls
-   concurrently, until the requested number of questions is accepted or no section is left. The pass ends
+   concurrently, until the requested number of questions is accepted or no section is left. Generation ends
    after three failed calls in a row, or after twenty calls in a row without a usable question.
 2. The quote of a question must be in the section's own lines, ignoring markup and layout. The lines with the
    quote are the gold. A question whose quote is not found is rejected and counted.
 3. The leakage of a question is the share of its content words (as stems, without stop words) that the quote
    contains. Questions with too much leakage are rejected, since a search for their words finds the answer.
 4. A question with nearly the same content words as an earlier question is rejected as a duplicate.
-5. Every call is cached by its content. An interrupted pass can be resumed, and the same seed gives the same
-   questions.
+5. Every call is cached by its content. An interrupted generation can be resumed, and the same seed gives the
+   same questions.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ STAGE = "question"
 MAX_LEAKAGE = 0.8
 #: The minimum number of words of a section. No questions are written about shorter sections.
 MIN_SECTION_WORDS = 30
-#: The pass ends after this number of failed calls in a row.
+#: Generation ends after this number of failed calls in a row.
 MOST_FAILED = 3
-#: The pass ends after this number of calls in a row without a usable question.
+#: Generation ends after this number of calls in a row without a usable question.
 MOST_UNUSABLE = 20
 _UNUSABLE = ("no question", "malformed reply")
 _DUPLICATE = 0.8
@@ -56,8 +56,8 @@ class GeneratedQuestions(Record, frozen=True, kw_only=True):
     """The accepted questions, and the numbers of rejected questions and failed calls.
 
     ``leakage`` maps each question's id to its leakage, in 0..1. ``rejected`` counts the rejected questions by
-    reason. ``failed_calls`` is the number of sections whose call failed. ``stopped`` is the reason if the
-    pass ended early, else empty.
+    reason. ``failed_calls`` is the number of sections whose call failed. ``stopped`` is the reason why
+    generation ended early, or an empty string if it did not.
     """
 
     questions: tuple[Question, ...]
@@ -70,14 +70,15 @@ class GeneratedQuestions(Record, frozen=True, kw_only=True):
 
     @property
     def mean_leakage(self) -> float:
-        """The mean leakage of the questions, in 0..1. The mean is 0.0 without questions."""
+        """The mean leakage of the questions, in 0..1. If there are no questions, the mean is 0.0."""
         return sum(self.leakage.values()) / len(self.leakage) if self.leakage else 0.0
 
 
 class GenerationEstimate(Record, frozen=True, kw_only=True):
-    """The estimated cost of a pass.
+    """The estimated LLM calls and tokens of generating questions.
 
-    ``least`` is the cost if every question is accepted, and ``most`` the cost of one call for every section.
+    ``least`` is the estimate if every question is accepted, and ``most`` is the estimate if every section
+    needs a call.
     """
 
     sections: int

@@ -7,8 +7,8 @@
    numbers. Lines that overlap existing gold do not become gold, so that no line counts twice. The labels
    ``partly`` and ``no`` never make gold.
 3. The label of an LLM is a proposal, which makes gold only on request. Gold made by an LLM is marked in the
-   label, and in every report on the questions. If a person labels the same passage, the gold of the LLM is
-   removed.
+   label, and in every report on the questions. If a person labels the same passage, the gold from the LLM's
+   label is removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Label(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     ``by`` is ``llm`` if an LLM labelled the passage, and ``model`` is then its name. If a person labelled the
     passage and saw the proposal of an LLM, ``model`` is the name of this LLM and ``proposed`` is the
-    proposal. ``gold`` is the first and the last line that became gold by this label.
+    proposal. ``gold`` has the first and the last line that this label made gold, or is ``None`` if it made no
+    gold.
     """
 
     source_file: str
@@ -70,7 +71,7 @@ def labels_of(question: Question) -> tuple[Label, ...]:
 
 
 def is_labelled(question: Question, span: Span, annotator: str, lines: Lines) -> bool:
-    """Return whether ``annotator`` has labelled this passage with its current text."""
+    """Return whether ``annotator`` has labelled this passage, and its text is still the same."""
     digest = _digest(span, lines)
     return any(
         (each.span, each.annotator, each.answer_digest) == (span, annotator, digest)
@@ -99,9 +100,9 @@ def with_label(
 ) -> Question:
     """Return the question with a label of the passage ``span``.
 
-    An earlier label of the passage by the same annotator is replaced. With the label ``yes``, the lines
-    ``answer`` of the passage become gold (by default all lines). With ``accept``, the label ``yes`` of an LLM
-    makes gold as well.
+    An earlier label of the passage by the same annotator is replaced. If the label is ``yes``, the lines
+    ``answer`` of the passage become gold (by default all lines). The label ``yes`` of an LLM makes gold only
+    if ``accept`` is true.
     """
     made = Label(
         source_file=span.source,

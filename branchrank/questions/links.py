@@ -1,11 +1,12 @@
 """Resolution of the cross references between the documents of a corpus.
 
-1. The target of a label (``ref``) at a heading is the section. The target of a label at a page's title is the
-   page. A label at any other place is an inner label, which has no target.
+1. The target of a reference to a label (``ref``) is the section if the label is at a heading, and the page if
+   the label is at the page's title. A label at any other place is called an inner label, and a reference to
+   it has no target.
 2. A document path (``doc``) or relative URL (``link``) contains the path of a page, with or without suffix.
    The path is relative to the folder of the referring document. A path with a ``/`` at the start is relative
-   to the corpus or to a folder above the document. URLs of a site may start with one additional part, and may
-   omit ``index`` and numbers for the order of files (``02-guides`` is ``guides``).
+   to the corpus or to a folder above the document. URLs of a website may start with one additional path
+   segment, and may omit ``index`` and the numbers that order files (``guides`` for ``02-guides``).
 3. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page.
 """
 
@@ -62,7 +63,9 @@ class Links:
             self._labels.setdefault(_label(label.name), names[_label(label.name)])
 
     def target(self, source: str, reference: Reference) -> Target | None:
-        """Return the target of a reference in the document ``source``, or ``None`` for an inner label.
+        """Return the target of a reference in the document ``source``, or ``None`` if it has no target.
+
+        Only a reference to an inner label has no target.
 
         Raises ``LookupError`` if the target is not in the corpus.
         """
@@ -75,7 +78,7 @@ class Links:
         return self._anchors[page, _label(unquote(url.fragment))]
 
     def section(self, target: Target) -> Section:
-        """Return the section of a target. The section of a page is its first section."""
+        """Return the section of a target, which is the first section of the page if the target is a page."""
         return self._documents[target.source].sections[target.section]
 
     def _page(self, source: str, path: str) -> str:
@@ -111,6 +114,6 @@ def _path_name(path: str) -> str:
 
 
 def _site_name(path: str) -> str:
-    """Return a page's path as in URLs, without suffix, numbers for the order of files and ``index``."""
+    """Return a page's path as it is in URLs, without suffix, ``index`` and the numbers that order files."""
     parts = [_ORDER.sub("", part) for part in _path_name(path).split("/")]
     return "/".join(parts[:-1] if parts[-1] in ("index", "README") else parts)

@@ -2,16 +2,17 @@
 
 1. Every cross reference with a link text is resolved (:mod:`branchrank.questions.links`). The link text
    becomes a query, and the target of the link becomes the gold.
-2. A link is dropped if its target is missing in the corpus, is an inner label, is in release notes, or is the
-   page or section with the link.
-3. Links with equal texts (ignoring case and spacing) are one query. A query with more than two targets is
+2. A link is dropped if its target is missing in the corpus, is an inner label (which is not at a heading), is
+   in release notes, or is the page or section that contains the link.
+3. Links with equal texts (ignoring case and spacing) form one query. A query with more than two targets is
    ambiguous and dropped.
 4. A query is dropped if it has the same stems as the heading of its target, ignoring articles and words such
    as "chapter". Queries that point to a place ("as shown above"), that name code, or that have fewer than two
    content words are dropped as well.
-5. The own spans of all sections with a link of this text are excluded from the hits, because a search for the
-   link text would find these sections first. If the gold overlaps an excluded span, the query is dropped.
-6. Exact copies of a page are aliases of the first copy.
+5. The own lines of all sections that contain a link with the query's text are excluded from the query's hits,
+   because a search for the link text would find these sections first. If the gold overlaps an excluded
+   section, the query is dropped.
+6. If several pages are exact copies, the gold is on the first page, and the other pages are its aliases.
 
 The key ``overlap`` of a question is ``subset`` if the heading of the target contains every content word of
 the query, ``partial`` if it contains some of them, and ``paraphrase`` if it contains none.
@@ -56,12 +57,12 @@ _INVITING = (
     "click details example examples find here info information instructions learn more overview read "
     "reading see"
 )
-#: Words that point to a place instead of naming a subject ("that" mostly opens a clause).
+#: Words that point to a place instead of naming a subject ("that" is omitted, as it mostly opens a clause).
 _POINTING = (
     "above aforementioned before below earlier former here latter later next previous previously these "
     "this those"
 )
-#: Words for kinds of identifiers.
+#: Words for the kinds of identifiers in code.
 _CODE_KINDS = (
     "argument attribute class command constant decorator directive event exception field file flag "
     "function hook interface keyword listener method module object option package parameter property "
@@ -105,7 +106,7 @@ class Mined(NamedTuple):
 
 
 class _Query(NamedTuple):
-    """The links with one text, by their spellings, their targets and the sections that contain them."""
+    """Links that share one text, with their spellings, their targets and the sections that contain them."""
 
     texts: list[str]
     targets: list[Target]
@@ -158,7 +159,7 @@ class _Miner:
         self.empty = self.parts.union(self.analyze(_INVITING), *map(self.analyze, stopped))
 
     def queries(self, documents: Iterable[Document], dropped: Counter[str]) -> list[_Query]:
-        """Return the queries in the order of their texts. Add the dropped links to ``dropped``."""
+        """Return the queries, sorted by text. Count the dropped links by reason in ``dropped``."""
         found: dict[str, _Query] = {}
         for document in documents:
             for reference in document.references:
@@ -209,7 +210,7 @@ class _Miner:
         return "links itself" if any(gold.overlap(span) for gold in golds for span in query.linking) else ""
 
     def content(self, text: str) -> frozenset[str]:
-        """Return the stems of a text that name a subject."""
+        """Return the stems of a text without words that do not name a subject."""
         return frozenset(self.analyze(text)) - self.empty
 
     def span(self, target: Target) -> Span:
@@ -222,7 +223,7 @@ class _Miner:
     def question(self, query: _Query) -> Question:
         """Return the question of a query, without an id.
 
-        If one target is a page, all targets count as pages.
+        If any target is a page, the gold items are the whole pages of all targets.
         """
         pages = any(target.section == 0 for target in query.targets)
         targets = sorted(

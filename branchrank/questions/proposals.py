@@ -1,4 +1,4 @@
-"""Labels of passages that an LLM proposes."""
+"""Proposals of an LLM for the labels of passages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Proposals:
 
 
 def read_label(reply: LLMReply) -> Choice:
-    """Read the label of a reply, from JSON or from the first word that is a label.
+    """Return the label in a reply, from its JSON or else from its first word that is a label.
 
     >>> read_label(LLMReply(text='{"label": "Partly"}')), read_label(LLMReply(text="No, it does not."))
     ('partly', 'no')

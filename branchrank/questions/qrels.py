@@ -9,12 +9,12 @@ from pathlib import Path
 
 from branchrank.errors import InputError
 
-#: Query id -> document id -> relevance.
+#: A map from query ids to maps from document ids to relevance.
 Qrels = dict[str, dict[str, int]]
 
 
 _ORDER = "Mind the order: branchrank score-trec RUN QRELS, but branchrank compare-trec QRELS RUN"
-#: The likely mistake for a number of expected columns and a number of found columns.
+#: The fix for the likely mistake, given the numbers of expected columns and of found columns.
 _OTHER_KIND = {
     (4, 6): f"give a qrels file; this file looks like a run. {_ORDER}",
     (6, 4): f"give a run; this file looks like qrels. {_ORDER}",
@@ -22,9 +22,10 @@ _OTHER_KIND = {
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read the qrels of TREC, or of a BEIR folder (``.tsv`` with a header), by query.
+    """Read qrels in TREC's format, or in BEIR's if the file is a ``.tsv`` with a header.
 
-    Raises :class:`InputError` with the line number if a line is invalid or judges a document again.
+    Raises :class:`InputError` with the line number if a line is invalid, or if a document is judged twice for
+    the same query.
     """
     qrels: defaultdict[str, dict[str, int]] = defaultdict(dict)
     beir = path.suffix == ".tsv"

@@ -1,9 +1,9 @@
 """Reading, sampling and writing of question files.
 
 A line of a question file is one JSON object with keys such as ``id``, ``question``, ``source_file`` and
-``answer_line_start``. The first gold item is in the keys of the line, and ``alternates`` has the other gold
-items. Unknown keys are kept and written back. If a line has no ``id``, the id is made from the question and
-the gold files, so that the id does not change when lines move.
+``answer_line_start``. The keys of the line describe the question and its first gold item, and the key
+``alternates`` lists the other gold items. Unknown keys are kept and written back. If a line has no ``id``,
+the id is made from the question and the gold files, so that the id does not change when the gold lines move.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Line(Record, frozen=True, kw_only=True):
     source_aliases: tuple[str, ...] = ()
 
 
-#: The prefix of ids that are made from the content.
+#: The prefix of ids that are made from the content of a question.
 _MADE = "q-"
 _KNOWN = frozenset(_Line.__struct_fields__)
 
@@ -58,7 +58,7 @@ _KNOWN = frozenset(_Line.__struct_fields__)
 def load_questions(path: Path) -> list[Question]:
     """Read a question file.
 
-    Raises :class:`QuestionError` with the first ten wrong lines and their problems.
+    Raises :class:`QuestionError` with the problems of the first ten invalid lines.
     """
     problems: list[str] = []
     questions: dict[str, Question] = {}
@@ -244,7 +244,7 @@ def _hash(text: str) -> str:
 def questions_digest(questions: Sequence[Question]) -> str:
     """Return the SHA-256 of the questions, sorted by id.
 
-    The digest is the same for :func:`hashed` questions.
+    The original questions and the :func:`hashed` questions have the same digest.
     """
     ordered = sorted(questions, key=lambda question: question.id)
     return digest_of([question_line(hashed(question)) for question in ordered])
@@ -254,8 +254,8 @@ def sample_questions(questions: Sequence[Question], size: int, seed: int) -> lis
     """Return a sample of ``size`` questions, sorted by id. With ``size`` 0, return all questions.
 
     Questions are sampled in the order of the SHA-256 of seed and id. The sample does not depend on the order
-    of the file, and a larger sample contains a smaller one. Raises :class:`QuestionError` if there are fewer
-    than ``size`` questions.
+    of the file, and a larger sample with the same seed contains every smaller one. Raises
+    :class:`QuestionError` if there are fewer than ``size`` questions.
     """
     if size > len(questions):
         raise QuestionError(
@@ -282,7 +282,7 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
 #: The key of example questions, which the user should replace.
 EXAMPLE = "example"
 
-#: The key of a question with the list of its gold files that are missing in the corpus.
+#: The key of a question that lists the gold files that are missing in the corpus.
 ABSENT_GOLD = "absent_gold"
 
 
@@ -295,7 +295,7 @@ def may_be_absent(item: GoldItem, question: Question) -> bool:
 def without_absent(
     questions: Sequence[Question], sources: Container[str]
 ) -> tuple[list[Question], list[str]]:
-    """Return the questions without the gold files listed as missing, and a note on each changed question."""
+    """Return the questions without their missing gold files, and a note on each question that was changed."""
     present, notes = [], []
     for question in questions:
         gold = tuple(

@@ -1,13 +1,14 @@
 """Splits of a question file into a tuning part and a test part without common documents.
 
-1. Questions with gold in a common document (or its alias) are in the same group. A question with gold in
-   several documents merges their groups. A question without gold is a separate group.
-2. Groups are ordered by the SHA-256 of the seed and their first source, or the id of a question without gold.
+1. Questions with gold in the same document, or in an alias of it, are in the same group. A question with gold
+   in several documents merges the groups of these documents. A question without gold is a separate group.
+2. Groups are ordered by the SHA-256 of the seed and the group's first document (for a question without gold,
+   of the seed and the question's id).
 3. Groups are added to the smaller part until its share of the questions is reached. The tuning part is filled
    from the start of the order, the test part from the end. A group that would exceed the share is skipped.
-4. Finally, the smallest skipped group is added if the part is empty or would come nearer to its share. The
-   larger part always has at least one group.
-5. If all groups have the same size, the tuning part of a larger share contains the tuning part of a smaller
+4. Finally, the smallest skipped group is added to the smaller part if this part is empty or if the group
+   brings it nearer to its share. The larger part always has at least one group.
+5. If all groups have the same size, a tuning part with a larger share contains the tuning part with a smaller
    share.
 """
 
@@ -29,9 +30,9 @@ class Split(NamedTuple):
 
 
 def split_questions(questions: Sequence[Question], share: float, seed: int) -> Split:
-    """Split the questions by document. ``share`` (above 0, below 1) is the share of the tuning part.
+    """Split the questions by document. ``share`` (above 0, below 1) is the tuning part's share.
 
-    Raises :class:`QuestionError` if all questions are in the same group.
+    Raises :class:`QuestionError` if common documents connect all questions.
     """
     groups = _groups(questions)
     if len(groups) < 2:
@@ -56,7 +57,7 @@ def split_questions(questions: Sequence[Question], share: float, seed: int) -> S
 
 
 def largest_group(questions: Sequence[Question]) -> int:
-    """Return the number of questions in the largest group."""
+    """Return the number of questions in the largest group of questions with common documents."""
     return max(map(len, _groups(questions).values()), default=0)
 
 
@@ -76,12 +77,12 @@ def _filled(groups: Sequence[Sequence[str]], wanted: float) -> frozenset[str]:
 
 
 def sources_of(question: Question) -> frozenset[str]:
-    """Return every document with gold of a question, including aliases."""
+    """Return every document that contains gold of a question, including aliases."""
     return frozenset(item.source_file for item in question.gold) | frozenset(question.source_aliases)
 
 
 def _groups(questions: Sequence[Question]) -> dict[str, list[str]]:
-    """Return the ids of the questions of each group, by the first source of the group."""
+    """Return a map from the first document of each group to the ids of the group's questions."""
     parents: dict[str, str] = {}
 
     def root(source: str) -> str:

@@ -1,4 +1,4 @@
-"""Questions written by a person, which are checked against the corpus and anchored."""
+"""Questions written by a person, with a check against the corpus and a digest of the gold lines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def new_question(
     kind: str = "",
     difficulty: str = "",
 ) -> Question:
-    """Return a question whose gold is anchored. ``lines`` maps each source to its raw lines.
+    """Return a question whose gold lines have a digest. ``lines`` maps each source to its raw lines.
 
     Raises :class:`QuestionError` if the corpus does not have the files, lines or quotes.
     """
@@ -96,7 +96,7 @@ def gold_item(span: Span, lines: Lines, *, quote: str = "") -> GoldItem:
 
 
 def source_below(root: Path, given: str) -> str:
-    """Return the source of a path that is relative to the corpus or to the working directory.
+    """Return a path relative to the corpus, given one relative to the corpus or the working directory.
 
     >>> source_below(Path("docs"), "docs/guide/brewing.md"), source_below(Path("docs"), "guide/brewing.md")
     ('guide/brewing.md', 'guide/brewing.md')
@@ -113,6 +113,6 @@ def _text(span: Span, lines: Lines) -> Sequence[str]:
 
 
 def _near(source: str, lines: Lines) -> list[str]:
-    """Return the sources with the same file name, or all sources if there are none."""
+    """Return the corpus files with the same file name as ``source``, or all files if there are none."""
     same = [each for each in lines if each.rpartition("/")[2] == source.rpartition("/")[2]]
     return same or list(lines)

@@ -1,8 +1,11 @@
-"""Settings, in one frozen record per part, resolved as defaults < TOML < environment < flags.
+"""Settings, with one frozen record per section, from defaults, TOML, the environment and flags.
 
-1. A part's record defines the type, default, range and meaning of each setting. If a setting is an alias of a
-   field of a built-in system, the record of that field defines its type, default, range and meaning.
-2. :func:`resolve` merges the four layers, checks every value, and reports all problems together.
+1. The record of a section defines the type, default, range and meaning of each of its settings. If a setting
+   is an alias of a field of a built-in system, the record of that field defines its type, default, range and
+   meaning.
+2. :func:`resolve` merges the four layers, in which flags override environment variables, environment
+   variables override TOML, and TOML overrides the defaults. The function checks every value, and reports all
+   problems together.
 3. The flags of the commands, the settings page of the docs and ``run.json`` are made from the same records.
 
 The setting ``vector_top_n`` of the section ``local`` is ``[local] vector_top_n`` in TOML,

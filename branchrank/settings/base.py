@@ -17,15 +17,15 @@ def reaches(role: str) -> Meta:
     return Meta(extra={"reaches": role})
 
 
-#: Marks a text of comma-separated values, whose flag can be repeated and which may be a list in TOML.
+#: Marks a setting with comma-separated values. Its flag can be repeated, and its TOML value may be a list.
 SEVERAL = Meta(extra={"several": True})
 
 
 class Settings(Record, frozen=True, kw_only=True):
-    """Base class of all settings records. ``section`` is the TOML table and the flag prefix."""
+    """Base class of all settings records. ``section`` is the name of the TOML table and the flag prefix."""
 
     section: ClassVar[str] = ""
-    #: Heading of the part's flags in ``--help``.
+    #: Heading of the section's flags in ``--help``.
     title: ClassVar[str] = ""
-    #: Field -> flag, for flags that are not named ``--<section>-<field>``.
+    #: A map from fields to flags, for the flags that are not named ``--<section>-<field>``.
     flag_names: ClassVar[dict[str, str]] = {}

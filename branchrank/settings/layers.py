@@ -21,7 +21,7 @@ from branchrank.settings.systems import SystemSettings
 from branchrank.spec import RECOMMENDED
 
 S = TypeVar("S", bound=Settings)
-#: The origin of a value that no layer sets.
+#: The origin of a value that TOML, the environment and flags do not set.
 DEFAULT = "default"
 
 
@@ -43,9 +43,9 @@ class Setting(Record, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
     #: Whether the value is a text of comma-separated values.
     several: bool = False
-    #: Values outside this range are allowed, with a warning.
+    #: The recommended range. Values outside the recommended range are allowed, with a warning.
     recommended: tuple[float, float] | None = None
-    #: Address of the field of the built-in system that this setting sets; empty if it is not an alias.
+    #: Path of the built-in system's field that this setting changes, such as ``fuse.k``, or empty.
     address: str = ""
     reaches: str = ""
 
@@ -74,12 +74,12 @@ def _number(value: float) -> str:
 
 @cache
 def _hints(part: type[Settings]) -> dict[str, Any]:
-    """Return the annotations of a part's fields, cached because evaluating them is slow."""
+    """Return the annotations of a settings record's fields, cached because evaluating them is slow."""
     return get_type_hints(part, include_extras=True)
 
 
 def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
-    """Describe every setting of a part's record, in the order of its fields."""
+    """Return the description of every setting of a settings record, in the order of the record's fields."""
     hints = _hints(part)
     aliases = part.aliases if issubclass(part, SystemSettings) else {}
     described = []
@@ -113,19 +113,19 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
 
 @cache
 def reaching_settings() -> dict[str, Setting]:
-    """The settings whose values refer to something outside the workspace, by ``section.name``."""
+    """Return the settings that refer to something outside the workspace, with keys ``section.name``."""
     described = (setting for part in PARTS for setting in settings_of(part))
     return {f"{each.section}.{each.name}": each for each in described if each.reaches}
 
 
 class Resolved(Record, frozen=True, kw_only=True):
-    """All settings, and the origin of each value (``"local.rrf_k" -> "flag --local-rrf-k"``)."""
+    """All settings, and the origin of each value, such as ``"flag --local-rrf-k"`` for ``"local.rrf_k"``."""
 
     parts: dict[str, Settings]
     origins: dict[str, str]
 
     def part(self, record_type: type[S]) -> S:
-        """Return the settings of one part."""
+        """Return the settings of one section."""
         value = self.parts[record_type.section]
         assert isinstance(value, record_type)
         return value
@@ -169,7 +169,7 @@ def resolve(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Resolved:
-    """Merge the four layers into every part's settings.
+    """Merge defaults, TOML, environment variables and flags into the settings of every section.
 
     ``flags`` maps ``"section.name"`` to the values given on the command line or by the caller. Raises a
     :class:`UsageError` that lists every unknown name, and every invalid value with its origin and the allowed
@@ -237,7 +237,7 @@ def _layered(
 
 
 def checked(part: type[Settings], setting: Setting, value: object) -> Any:
-    """Convert a value to the setting's type. Raises ``ValueError`` for a wrong type or range."""
+    """Convert a value to the setting's type. Raises ``ValueError`` if the type or the range is wrong."""
     hint = _hints(part)[setting.name]
     if isinstance(value, str) and setting.type is bool:
         words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}

@@ -1,4 +1,4 @@
-"""Settings of all parts except the built-in systems, with type, default, range and description."""
+"""The settings records other than those of built-in systems, with types, defaults and descriptions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     embedding_revision: Annotated[
         str,
         reaches("embedding model"),
-        Meta(description="revision of the model on its hub; empty: the default"),
+        Meta(description="revision of the embedding model on its hub; empty: the default revision"),
     ] = ""
     vector_store: Annotated[
         Literal["auto", "chroma", "exact"],
@@ -111,7 +111,7 @@ class Bm25Settings(Settings, frozen=True, kw_only=True):
 
 
 class CacheSettings(Settings, frozen=True, kw_only=True):
-    """Settings of the cache of embeddings and LLM decisions, which do not change results."""
+    """Settings of the caches of embeddings and LLM decisions. These settings do not change results."""
 
     section: ClassVar[str] = "cache"
     title: ClassVar[str] = "Caches"
@@ -151,10 +151,12 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
     ] = 100
     concurrency: Annotated[int, Meta(ge=1, le=64, description="maximum concurrent calls")] = 4
     repeats: Annotated[
-        int, Meta(ge=1, le=50, description="times that each predictor with an LLM answers each question")
+        int, Meta(ge=1, le=50, description="number of times that each LLM predictor answers each question")
     ] = 1
     max_calls: Annotated[int, Meta(ge=0, description="maximum LLM calls sent to a server; 0: no limit")] = 0
-    max_tokens: Annotated[int, Meta(ge=0, description="maximum LLM tokens used at a server; 0: no limit")] = 0
+    max_tokens: Annotated[
+        int, Meta(ge=0, description="maximum LLM tokens processed by servers; 0: no limit")
+    ] = 0
     completion_tokens: Annotated[
         int, Meta(ge=16, le=100_000, description="maximum completion tokens per call")
     ] = 512
@@ -206,7 +208,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=1000,
-            description="hits stored per question; if not set, a measure such as R@100 raises it",
+            description="number of hits stored per question; if not set, a measure such as R@100 raises it",
         ),
     ] = 10
     returns: Annotated[Returns, hint_at(LOCAL, "returns")[1]] = LOCAL.returns
@@ -219,11 +221,14 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=1000,
-            description="times that the latency pass runs each question; the median latency is used",
+            description="number of runs of each question in the latency pass; the median latency is used",
         ),
     ] = 1
     trace_depth: Annotated[
-        int, Meta(ge=0, le=100_000, description="candidates per stage that a row's trace stores")
+        int,
+        Meta(
+            ge=0, le=100_000, description="number of candidates per stage that the trace of an answer stores"
+        ),
     ] = 20
     question_text: Annotated[
         Literal["keep", "hash"],
@@ -237,7 +242,8 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         ),
     ] = "plain"
     primary: Annotated[
-        str, Meta(description="primary measure, which is tested, such as strict_hit@1 or nDCG@10")
+        str,
+        Meta(description="primary measure, used by the significance tests, such as strict_hit@1 or nDCG@10"),
     ] = "strict_hit@1"
     measures: Annotated[
         str,
@@ -276,7 +282,7 @@ class EmbeddingSettings(Settings, frozen=True, kw_only=True):
 
 
 class EngineSettings(Settings, frozen=True, kw_only=True):
-    """Settings of the processes and machines that do the work, which do not change results."""
+    """Settings of the processes and machines that do the work. These settings do not change results."""
 
     section: ClassVar[str] = "engine"
     title: ClassVar[str] = "Processes and machines"
@@ -304,7 +310,7 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1024,
-            description="threads for embedding in each process; 0: the default of a single process",
+            description="number of embedding threads in each process; 0: as many as a single process uses",
         ),
     ] = 0
     ray_address: Annotated[

@@ -1,9 +1,10 @@
 """The built-in systems with their defaults, and the settings that change them.
 
 1. A built-in system is a record, which contains the default value of each of its settings.
-2. Most settings are aliases of an address. For example, ``[local] rrf_k`` is ``fuse.k`` of the system
-   ``local``. An alias has the type, range and description of the field at its address.
-3. Settings that do not correspond to one address are declared in the classes below.
+2. Most settings are aliases of a field of a system. For example, ``[local] rrf_k`` sets the field with the
+   address (path) ``fuse.k`` in the system ``local``. An alias has the type, range and description of its
+   field.
+3. Settings that do not correspond to one field of a system are declared in the classes below.
 """
 
 from __future__ import annotations
@@ -72,17 +73,17 @@ DENSE = System(name="dense", branches=(Branch(kind="dense", top_n=40),))
 
 
 class SystemSettings(Settings, frozen=True, kw_only=True):
-    """Settings of one built-in system, with a field for each alias and the fields of the class."""
+    """Settings of one built-in system, with a field for each alias in addition to the class's own fields."""
 
     #: The built-in system, which contains the defaults.
     system: ClassVar[System]
-    #: Name of a setting -> address of the system's field that the setting changes.
+    #: A map from setting names to the paths of the system's fields that they change, such as ``fuse.k``.
     aliases: ClassVar[dict[str, str]]
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Declare the aliases, which become fields at run time, for type checkers."""
+            """Tell type checkers about the aliases, which become fields at run time."""
 
 
 S = TypeVar("S", bound=SystemSettings)
@@ -110,7 +111,7 @@ def alias_fields(system: System, **aliases: str) -> Callable[[type[S]], type[S]]
 
 
 def _hint(system: System, address: str) -> Any:
-    """Return the annotation of the field at an address, with the branch's name in its description."""
+    """Return the annotation of a system's field, with the name of the branch in its description."""
     bare, meta = hint_at(system, address)
     slot, _, rest = address.partition(".")
     named = f"the {rest.split('.')[0]} branch" if slot == "branches" else ""
@@ -231,10 +232,10 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     ] = True
     shards: Annotated[
         int,
-        Meta(ge=0, le=1024, description="shards of a new collection on a server; 0: default of the server"),
+        Meta(ge=0, le=1024, description="number of shards of a new collection; 0: default of the server"),
     ] = 0
     replication_factor: Annotated[
-        int, Meta(ge=0, le=64, description="copies of each shard on a server; 0: default of the server")
+        int, Meta(ge=0, le=64, description="number of copies of each shard; 0: default of the server")
     ] = 0
     write_consistency: Annotated[
         int,
@@ -311,5 +312,5 @@ SYSTEM_PARTS: tuple[type[SystemSettings], ...] = (
     RetrievalSettings,
     LateInteractionSettings,
 )
-#: Name of a setting -> address, for all systems. A name has the same address in every system.
+#: A map from the aliases of all systems to field paths. An alias has the same path in every system.
 ALIASES: dict[str, str] = {name: address for part in SYSTEM_PARTS for name, address in part.aliases.items()}

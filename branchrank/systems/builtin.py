@@ -50,8 +50,8 @@ def dense(settings: Resolved) -> System:
 def pageindex(settings: Resolved) -> System:
     """Tree search from the root, by an LLM or lexically, then a final ranking of the visited nodes.
 
-    Without an endpoint, or with ``no_llm``, the search and the ranking are lexical. A model without an
-    endpoint raises :class:`UsageError`.
+    If there is no LLM endpoint, or ``no_llm`` is set, the search and the ranking are lexical. Raises
+    :class:`UsageError` if the settings have an LLM model, but no endpoint and no ``no_llm``.
     """
     part = settings.part(PageindexSettings)
     changes = {"branches.tree.tree.steps_by": "lexical"} if part.llm_final_only else {}
@@ -62,8 +62,9 @@ def pageindex(settings: Resolved) -> System:
 def hybrid(settings: Resolved) -> System:
     """dense(chunks) -> nodes -> evidence -> neighbours; + BM25(nodes) -> RRF -> cap -> rerank.
 
-    Without an endpoint, or with ``no_llm``, the LLM rerank is removed, but not a rerank by a cross-encoder. A
-    model without an endpoint raises :class:`UsageError`.
+    If there is no LLM endpoint, or ``no_llm`` is set, reranking by an LLM is removed; reranking by a
+    cross-encoder is not. Raises :class:`UsageError` if the settings have an LLM model, but no endpoint and no
+    ``no_llm``.
     """
     part = settings.part(HybridSettings)
     system = _laid(settings, HybridSettings)
@@ -82,7 +83,8 @@ def grep(settings: Resolved) -> System:
 def qdrant(settings: Resolved) -> System:
     """Qdrant dense + Qdrant sparse BM25, 2k results each -> weighted RRF.
 
-    With ``qdrant.collection`` the unit is spans, since the collection's passages are not the chunks.
+    If ``qdrant.collection`` is set, the system ranks spans, since the passages of the user's collection are
+    not chunks of the index.
     """
     part = settings.part(QdrantSettings)
     weights = {
@@ -109,24 +111,25 @@ def sqlite(settings: Resolved) -> System:
 def late_interaction(settings: Resolved) -> System:
     """dense(chunks) + BM25(chunks) -> score fusion -> MaxSim of token vectors -> rerank -> longer passages.
 
-    Without an endpoint, or with ``no_llm``, the LLM rerank is removed, but not a rerank by a cross-encoder. A
-    model without an endpoint raises :class:`UsageError`.
+    If there is no LLM endpoint, or ``no_llm`` is set, reranking by an LLM is removed; reranking by a
+    cross-encoder is not. Raises :class:`UsageError` if the settings have an LLM model, but no endpoint and no
+    ``no_llm``.
     """
     part = settings.part(LateInteractionSettings)
     return _with_llm_as_asked(_laid(settings, LateInteractionSettings), part)
 
 
 def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
-    """Return the system of a settings part, with its settings and then ``changes`` applied."""
+    """Return the system of a settings section, with the section's values and then ``changes`` applied."""
     values = settings.part(part)
     aliased = {address: getattr(values, name) for name, address in part.aliases.items()}
     return with_values(part.system, aliased | _hits(settings) | (changes or {}))
 
 
 def _hits(settings: Resolved) -> dict[str, Any]:
-    """Return the settings of the returned passages, which all systems share.
+    """Return the settings for the returned passages, which all systems share.
 
-    Without a length in the settings, each system uses its default length.
+    If the settings have no passage length, each system uses its default length.
     """
     part = settings.part(BenchmarkSettings)
     lines = {} if part.passage_lines is None else {"passages.lines": part.passage_lines}

@@ -2,8 +2,8 @@
 
 1. Each branch returns a long list, so that recall at 100 and average precision are meaningful.
 2. The system ``bm25`` searches sections instead of chunks, because an entry of a BEIR folder is one section.
-3. A system that ranks chunks returns the best chunk of each document (MaxP, Dai and Callan, SIGIR 2019). A
-   system that ranks sections is not changed.
+3. A system that ranks chunks returns the best chunk of each document (MaxP, Dai and Callan, SIGIR 2019). The
+   hits of a system that ranks sections remain sections.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEPTH = 1000
 
 
 def document_system(system: System, depth: int = DEPTH) -> System:
-    """Adapt a system to rank up to ``depth`` documents, without a change of its name.
+    """Return the system, under the same name, adapted to rank up to ``depth`` documents.
 
     If the system reranks, the candidate cap is not changed, because the number of candidates determines the
     cost.

@@ -8,8 +8,8 @@
 4. If the system rescores, MaxSim is computed for the first candidates, multiplied by a weight and added to
    their scores.
 5. If the system groups, candidates are grouped by document.
-6. If the system reranks, the reranker reorders the candidates. If the reranker's LLM fails, sections are
-   ordered by evidence.
+6. If the system reranks, the reranker reorders the candidates. If the reranker's LLM fails, the candidates
+   are in the reranker's fallback order.
 7. If the system orders passages, the passages of all candidate sections are ranked in one list.
 8. The first k candidates become hits. The hit of a node is the node's best chunk or own span. A hit may be
    extended inside its section.
@@ -67,7 +67,7 @@ from branchrank.systems.tracing import Trace
 
 
 class _Fused(NamedTuple):
-    """The lists that are fused and the results of the branches, both by branch name."""
+    """The ranked lists to fuse and the results of the branches, as dicts with branch names as keys."""
 
     lists: dict[str, Sequence[Scored]]
     results: dict[str, BranchResult]
@@ -141,8 +141,9 @@ class Engine:
     ) -> Retrieval:
         """Run one query. Return at most ``k`` hits, best first, with the trace of every stage.
 
-        Branches that match words use ``keywords`` instead of the words of the query, if given. Raises the
-        errors of the branches, such as :class:`~branchrank.errors.MissingDependencyError`.
+        If ``keywords`` is given, the branches ``grep``, ``fts5`` and ``qdrant-sparse`` search for it instead
+        of ``text``. Raises the errors of the branches, such as
+        :class:`~branchrank.errors.MissingDependencyError`.
         """
         query = Query(
             text=text,
@@ -244,7 +245,7 @@ class Engine:
     def _branches(self, system: System, query: Query, k: int, stages: BoundStages, trace: Trace) -> _Fused:
         """Run the branches.
 
-        Return the lists for the fusion and the results of the branches, by branch name.
+        Return the ranked lists to fuse and the results of the branches, as dicts with branch names as keys.
         """
         branches = system.searched
         kinds = [branch_kind(branch.kind) for branch in branches]
@@ -283,9 +284,10 @@ class Engine:
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
     ) -> dict[str, Sequence[Scored]]:
-        """Add to each branch's list the branch's scores of candidates that only other branches found.
+        """Score with each branch the candidates that only other branches found, and add them to its list.
 
-        The lists of branches that expand are not changed, since a section outside the list has no evidence.
+        The list of a branch that expands over the tree is not changed, since such a branch can't score a
+        section outside its list.
         """
         union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
         completed = dict(lists)
@@ -314,7 +316,7 @@ class Engine:
             return self._scorers[kind]
 
     def _maxsim(self, system: System) -> MaxSim | None:
-        """Return the MaxSim function of a store that the system searches, if any, opened on first use."""
+        """Return the MaxSim function of a store that the system searches, or ``None`` if no store has one."""
         with self._lock:
             for branch in system.searched:
                 if branch.kind not in self._stores:
@@ -357,7 +359,7 @@ class Engine:
             result = search(lookup)
             return result._replace(ranking=result.ranking[:limit])
         admits = self.sources.admits(unit, query)
-        # Entries may be removed below, so request more of them to get a list of full length.
+        # Excluded entries are removed below, so request more entries to get a list of full length.
         removable = len(self.sources.banned(unit, query)) if unit != "span" else lookup.n
         result = search(lookup._replace(n=lookup.n + removable))
         return result._replace(ranking=[entry for entry in result.ranking if admits(entry.key)][:limit])
@@ -365,7 +367,7 @@ class Engine:
     def _expanded(
         self, branch: Branch, query: Query, n: int, shortlist: Sequence[Scored], trace: Trace
     ) -> RankedList:
-        """Map the chunks of a branch to nodes with evidence, then add neighbouring nodes."""
+        """Map the chunks that a branch found to scored nodes, then add neighbouring nodes."""
         walk = branch.expand
         assert walk is not None
         memo = self.memo if branch_kind(branch.kind).remembered else Memo()

@@ -17,7 +17,7 @@ def fuse(
     weights: Mapping[str, float],
     shares: Collection[str] = (),
 ) -> RankedList:
-    """Fuse the branches by the system's ``fuse`` settings. With ``unit_interval``, scores are in 0..1.
+    """Fuse ranked lists with a system's ``fuse`` settings. With ``unit_interval``, scores are in 0..1.
 
     ``shares`` are the names of branches whose scores are divided by the branch's best score in score fusion.
     """
@@ -40,7 +40,7 @@ def fuse(
 
 
 def shared_branches(system: System) -> frozenset[str]:
-    """Return the names of the branches whose scores have no maximum, which excludes branches that expand."""
+    """Return the names of the branches whose scores have no maximum and that do not expand over the tree."""
     return frozenset(label(branch) for branch in system.searched if _is_open(branch))
 
 

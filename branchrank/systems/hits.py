@@ -24,7 +24,7 @@ Lists = Mapping[str, Sequence[Scored]]
 
 
 def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, Placement]:
-    """Return the rank, counted from 1, and the score of each key of ``shown`` in a ranked list."""
+    """Return the rank (from 1) and the score of each key in ``shown`` that a ranked list contains."""
     columns = RankedList.of(ranking)
     return {
         key: Placement(rank=rank, score=columns.scores[rank - 1])
@@ -34,7 +34,7 @@ def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, P
 
 
 class HitMaker:
-    """Makes the hits of one query from the lists and results of the branches, by branch name."""
+    """Makes the hits of one query. ``lists`` and ``results`` map branch names to ranked lists and results."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class HitMaker:
     def _placements(
         self, name: str, ranking: Sequence[Scored], shown: Collection[str]
     ) -> dict[str, Placement]:
-        """Return the rank of each key of ``shown`` in the list of a branch, before any expansion."""
+        """Return the rank of each key in ``shown`` in a branch's list, before any expansion over the tree."""
         if name not in self.expanded:
             return placements(ranking, shown)
         reached = set(RankedList.of(ranking).ids).intersection(shown)
@@ -130,7 +130,7 @@ class HitMaker:
         return self.sources.memo.get(known, lambda: self._best(key))
 
     def _best(self, node_id: str) -> str | None:
-        """Return the node's best chunk for the query, by the kinds of evidence that the system uses."""
+        """Return the node's best chunk by cosine, BM25 or both, whichever the system's branches use."""
         chunks = [chunk.id for chunk in self.index.chunks_of(node_id) if chunk.id not in self.banned]
         if len(chunks) < 2:
             return chunks[0] if chunks else None
@@ -197,16 +197,16 @@ class HitMaker:
         return tuple(sorted(found))
 
     def _distances(self, chunks: Sequence[str]) -> dict[str, float]:
-        """Return the squared distances of the chunks to the query, or an empty dict without vectors."""
+        """Return the squared L2 distances of chunks to the query; empty if the system uses no vectors."""
         if not chunks or "vectors" not in self.evidence:
             return {}
-        # Make one call for all hits, since a call costs as much as the cosines of a hundred chunks.
+        # Make one call for all hits, since a call takes as long as the cosines of a hundred chunks.
         found = self.sources.cosines(self.query.text, chunks)
         return {chunk: squared_distance(cosine) for chunk, cosine in found.items()}
 
 
 def chunk_hit(chunk: Chunk, score: float = 0.0, **more: object) -> Hit:
-    """Return the hit with the lines of a chunk. ``more`` has values of other fields of the hit."""
+    """Return a hit that has the lines of a chunk. ``more`` has the values of other fields of the hit."""
     return Hit(
         id=chunk.id,
         source=chunk.source,

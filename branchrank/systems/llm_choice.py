@@ -1,7 +1,7 @@
 """Let an LLM choose from labelled options. A prompt shows the options, and the reply names their labels.
 
-1. The options are divided into pages. The texts of a page's options are shortened until the page fits the
-   token budget.
+1. The caller divides the options into pages. The texts of a page's options are shortened until the page fits
+   the token budget.
 2. Each page is one call, and the calls of several pages are concurrent.
 3. Labels in a reply are mapped to ids, so only an option that was shown can be chosen.
 """
@@ -24,7 +24,7 @@ T = TypeVar("T")
 #: Estimated tokens of a prompt without its options, for the instructions and two copies of the query.
 OVERHEAD_TOKENS = 400
 HEADING_CHARS = 240
-#: Maximum characters of an option's text. The next value is tried if a page is too long; 0 omits the text.
+#: Maximum characters of an option's text, tried in turn until a page fits the budget; 0 omits the text.
 BODY_CHARS = (600, 400, 250, 120, 0)
 
 
@@ -60,7 +60,7 @@ class Task(Record, frozen=True, kw_only=True):
 
 
 def shuffled(items: Sequence[T], query: str, context: CallContext) -> list[T]:
-    """Shuffle the items. The order depends only on the seed, the repeat and the query."""
+    """Return the items in a random order that depends only on the seed, the repetition and the query."""
     order = list(items)
     random.Random(f"{context.seed}/{context.repeat}/{query}").shuffle(order)  # noqa: S311  (no secret)
     return order

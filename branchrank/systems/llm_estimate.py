@@ -1,7 +1,7 @@
 """Upper bounds of the calls and tokens of a system's LLM stages, computed from its settings.
 
 Prompts and replies are assumed to have their maximum length. Retries are not included; ``--max-calls`` and
-``--max-tokens`` limit the calls with their retries.
+``--max-tokens`` limit the calls including their retries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Estimate(Record, frozen=True, kw_only=True):
         return self.prompt_tokens + self.completion_tokens
 
     def plus(self, calls: int, prompt: int, completion: int) -> Estimate:
-        """Return the estimate plus ``calls`` calls with these numbers of tokens each."""
+        """Return this estimate plus ``calls`` calls, each with ``prompt`` and ``completion`` tokens."""
         return Estimate(
             calls=self.calls + calls,
             prompt_tokens=self.prompt_tokens + calls * prompt,
@@ -56,7 +56,7 @@ class Estimate(Record, frozen=True, kw_only=True):
 
 
 def estimate(system: System, queries: int, completion_tokens: int = 512) -> Estimate:
-    """Return the upper bounds for ``queries`` queries (the number of questions times repeats).
+    """Return the upper bounds for ``queries`` queries, counting each repetition of a question.
 
     ``completion_tokens`` is the maximum number of tokens in one reply. All bounds are zero for a system
     without an LLM.
@@ -68,7 +68,7 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Esti
             continue
         budget = CONTEXT_TOKENS - completion_tokens
         if tree.steps_by == "llm":
-            # If a level is too wide for the remaining calls, a page can fill the whole context.
+            # If a level of the tree has too many nodes for the remaining calls, a page can fill the context.
             one = one.plus(tree.max_steps, budget, completion_tokens)
         if tree.final_by == "llm":
             shown = max(tree.final_candidates, tree.beam * tree.depth)
@@ -91,10 +91,10 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Esti
 
 
 def _entry(body_chars: int) -> int:
-    """Return the maximum tokens of one option with its label, heading and text."""
+    """Return the maximum number of tokens of one option with its label, heading and text."""
     return estimate_tokens("x" * (HEADING_CHARS + body_chars + 24))
 
 
 def _page(options: int, budget: int) -> int:
-    """Return the maximum prompt tokens of one page."""
+    """Return the maximum number of prompt tokens of one page of options."""
     return min(budget, OVERHEAD_TOKENS + options * _entry(BODY_CHARS[0]))

@@ -72,7 +72,7 @@ def open_llm(
 
     meter = meter or LLMMeter()
     cache = data_dir / "hybrid" / "cache" / "decisions.sqlite"
-    # Keep no rows, since a benchmark's rows contain the calls and a server's memory must not grow.
+    # Keep no ledger rows, since a benchmark's rows contain the calls and a server's memory must not grow.
     ledger = Ledger(meter.add, limit=0)
     redis_url = settings.part(CacheSettings).redis_url
     typed = typed_endpoints(settings)

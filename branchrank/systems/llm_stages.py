@@ -71,8 +71,9 @@ class BoundStages:
     ) -> tuple[Sequence[Scored], bool]:
         """Return the reranked candidates, and whether the reranker succeeded.
 
-        If the reranker fails, the candidates are ordered by evidence, then lexical score. In a system without
-        evidence, the order does not change.
+        If the reranker fails and a branch expands over the tree, the candidates are ordered by their scores
+        in that branch's list, then by lexical score. If the reranker of another system fails, the order does
+        not change.
         """
         nodes = self.system.unit == "node"
         branches = self.system.branches

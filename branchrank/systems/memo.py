@@ -1,10 +1,10 @@
-"""Memoisation of stage results, so that a stage of several systems is computed once.
+"""Memoisation of stage results, so that a stage that several systems share is computed once.
 
 1. The key of a result contains all values that the result depends on.
-2. A memo stores the most recently used results, up to a number of bytes. A benchmark runs all predictors on
+2. A memo stores the most recently used results, up to a limit in bytes. A benchmark runs all predictors on
    one question before the next question, so that the predictors share the results of a question.
-3. The number of bytes is estimated. The size of a container is estimated from its first elements. Texts are
-   not counted, because almost all texts are ids, which are in the index in any case.
+3. The size of a result in bytes is estimated, that of a container from its first elements. Texts are not
+   counted, because almost all texts are ids, which the index stores anyway.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from branchrank.ranking.lists import RankedList
 
 T = TypeVar("T")
 
-#: Enough for one question on a million chunks, or a thousand questions on a few thousand chunks.
+#: The default limit, enough for one question on a million chunks or a thousand on a few thousand chunks.
 MEMO_BYTES = 256 << 20
 _SAMPLED = 8
 
@@ -30,8 +30,8 @@ _SAMPLED = 8
 class Memo:
     """Stores the most recently used stage results, up to ``limit_bytes`` bytes.
 
-    The first element of a key is the name of the work, such as ``"embed"``. ``computed`` and ``reused`` count
-    results by the name of the work.
+    The first element of a key is the kind of result, such as ``"embed"``. ``computed`` and ``reused`` count
+    the results of each kind.
     """
 
     def __init__(self, limit_bytes: int = MEMO_BYTES) -> None:
@@ -54,7 +54,7 @@ class Memo:
     def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
         """Return the stored value of ``key``, or else the result of ``compute``, which is then stored.
 
-        Errors are not stored.
+        If ``compute`` raises an error, nothing is stored.
         """
         with self._lock:
             entry = self._kept.pop(key, None)
@@ -78,7 +78,7 @@ class Memo:
         return sys.getsizeof(key) + held_bytes(value)
 
     def _is_full(self) -> bool:
-        """Return whether the least recently used result must be dropped. The last result is never dropped."""
+        """Return whether to drop the least recently used result. The only result is never dropped."""
         return self._bytes > self._limit and len(self._kept) > 1
 
     def _drop(self, key: tuple[Hashable, ...]) -> None:
@@ -95,7 +95,7 @@ class QueryMemo(Memo):
             self._kept.clear()
 
     def _size(self, key: tuple[Hashable, ...], value: object) -> int:
-        """Return 0, since to estimate the size would take a fifth of a query's time."""
+        """Return 0, since estimating the size would take a fifth of a query's time."""
         return 0
 
 

@@ -1,4 +1,4 @@
-"""Extend the hits of an answer inside their sections, without overlaps and repeated texts."""
+"""Extend the hits of one query inside their sections, without overlaps and repeated texts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from branchrank.systems.sources import Sources
 
 
 class PassageLayout:
-    """Sets the final lines of the hits of one answer, best hit first.
+    """Determines the final lines of the hits of one query. Pass the hits to :meth:`place`, best hit first.
 
-    ``lines`` is the length in lines to which a hit is extended, or 0 to not extend hits.
+    ``lines`` is the number of lines to which a hit is extended, or 0 if hits are not extended.
     """
 
     def __init__(self, sources: Sources, lines: int) -> None:
@@ -24,7 +24,7 @@ class PassageLayout:
         self._texts: set[str] = set()
 
     def place(self, hit: Hit) -> Hit | None:
-        """Return the hit with its final lines, or ``None`` if earlier hits return these lines."""
+        """Return the hit with its final lines, or ``None`` if earlier hits have the same lines or text."""
         laid = self._grown(hit) if self.lines else hit
         if laid is None:
             return None
@@ -53,7 +53,7 @@ class PassageLayout:
         )
 
     def _section(self, hit: Hit) -> Lines:
-        """Return the section's own lines, or the hit's lines if the hit is not inside one section."""
+        """Return the own lines of the hit's section, or the hit's lines if they exceed the section."""
         node = self.sources.index.tree.nodes.get(hit.node_id or "")
         span = node.own_span if node is not None else None
         if span is None or span.overlap(hit.span) < hit.span.lines:

@@ -9,12 +9,12 @@ from branchrank import arguments
 from branchrank.errors import UsageError, or_else
 from branchrank.records import Record, Span
 
-#: The keys of filters, with the field of a document that is compared.
+#: The keys that filters can have, each with the field of a document that is compared with the value.
 FILTER_KEYS = {"file_path": "source", "source": "source"}
 
 
 class Filter(Record, frozen=True, kw_only=True):
-    """Admits documents whose ``key`` equals ``pattern``, or matches it as a glob such as ``guide/*.md``."""
+    """Admits documents whose path equals ``pattern``, or matches it as a glob such as ``guide/*.md``."""
 
     key: str
     pattern: str
@@ -25,8 +25,9 @@ class Filter(Record, frozen=True, kw_only=True):
 
 
 class Query(Record, frozen=True, kw_only=True):
-    """One query. Branches that match words use ``keywords`` instead of the text, if given.
+    """One query, with its text and its restrictions.
 
+    If ``keywords`` is given, ``grep``, ``fts5`` and ``qdrant-sparse`` search for it instead of ``text``.
     Passages inside a span of ``excluded`` are not ranked, and neither are passages that a filter rejects.
     ``question_id`` and ``repeat`` identify the query in LLM calls.
     """

@@ -1,16 +1,19 @@
 """Reranking of candidates by an LLM (listwise or pointwise) or by a cross-encoder.
 
-1. The candidates sorted by fused score, ties by evidence, lexical score and id, are called the first stage.
+1. The first stage is the list of candidates sorted by fused score. Ties are broken by evidence (the score in
+   one branch's list), then lexical score, then id.
 2. The listwise method shows all candidates to the LLM, shuffled with the seed or in the order of the first
    stage. If the prompt would exceed the context budget, the candidates are divided between two calls, and the
-   two replies are merged by rank, ties by the first stage.
-3. The pointwise method makes one call per candidate and orders by the log-odds of "yes" against "no".
+   two replies are merged by rank, ties in the order of the first stage.
+3. The pointwise method makes one call per candidate, and orders the candidates by the log-odds of the reply
+   "yes" against "no".
 4. The cross-encoder method scores each pair of query and text with a sentence-transformers model.
 5. Candidates that the reranker omits follow in the order of the first stage. If the fusion weight is below 1,
-   the reranker and the first stage are fused by weighted RRF instead.
-6. If a call fails, the order is by evidence, lexical score and id, and the reason is returned.
+   the reranker's order and the first stage are fused by weighted RRF instead.
+6. If an LLM call fails, the candidates are ordered by evidence, lexical score and id, and the reason of the
+   failure is returned.
 
-The order does not depend on the number of hits requested.
+The order of the candidates does not depend on the number of hits requested.
 """
 
 from __future__ import annotations
@@ -65,8 +68,8 @@ class RerankCandidate(Record, frozen=True, kw_only=True):
 class RerankResult(Record, frozen=True, kw_only=True):
     """The ids of all candidates, best first.
 
-    ``shown`` has the order of the candidates in each prompt. ``fallback`` is the reason if a call failed and
-    the fallback's order is used, else ``None``.
+    ``shown`` has the order of the candidates in each prompt. ``fallback`` is ``None``, or the reason why a
+    call failed if ``order`` is the fallback order.
     """
 
     order: tuple[str, ...]
@@ -111,7 +114,7 @@ def first_stage(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
 
 
 def fallback_order(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
-    """Return the candidates in the order for a failed LLM, by evidence, lexical score and id."""
+    """Return the candidates sorted by evidence, lexical score and id, as needed if the LLM fails."""
     return sorted(candidates, key=lambda c: (-c.evidence, -c.lexical_score, c.id))
 
 
@@ -120,8 +123,9 @@ def batches(
 ) -> list[list[Option]]:
     """Divide the candidates into one or two pages, in the given order, whose prompts fit the budget.
 
-    If one page with the full texts does not fit, two pages are made, then the texts are shortened. If two
-    pages with short texts do not fit, candidates are dropped from the end of ``pool``.
+    If one page with the full texts does not fit, the candidates are divided into two pages, and texts are
+    shortened if necessary. If two pages do not fit even without texts, candidates are dropped from the end of
+    ``pool``.
     """
     kept = list(pool)
     while True:

@@ -2,7 +2,7 @@
 
 Each search tool runs a system on the engine, and ranks in the same way as a predictor.
 
-1. ``grep_search`` finds passages of the files with words of the query, in the order of BM25.
+1. ``grep_search`` finds passages of the files that contain words of the query, sorted by BM25 score.
 2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
    of unit vectors) are dropped, and a notice gives their number.
 3. ``hybrid_search`` runs the predictor ``grep``, which fuses the grep and the vector search by RRF.
@@ -29,18 +29,18 @@ from branchrank.systems.engine import Engine
 from branchrank.systems.query import read_filters
 
 TOP = 10
-#: The number of passages that ``grep_search`` ranks.
+#: The maximum number of passages that ``grep_search`` ranks.
 GREP_DEPTH = 1000
 
 FoundUnit = Literal["files", "chunks", "sections", "passages"]
-#: The word for the candidates of a system in messages.
+#: The word that messages use for a system's candidates, by the unit of the system.
 FOUND_UNITS: dict[Unit, FoundUnit] = {"chunk": "chunks", "node": "sections", "span": "passages"}
 #: One or several filters ``KEY=VALUE``. A document must pass every filter.
 Filters = str | Sequence[str]
 
 
 class SearchStatus(Record, frozen=True, kw_only=True):
-    """The numbers of a search, for a status line.
+    """Counts and notices of one search, for a status line.
 
     ``characters`` is the number of characters returned. ``count`` is the number of files with a match for
     ``grep_search``, and the number of fused candidates before the cut to ``limit`` for the other tools.
@@ -78,7 +78,7 @@ class Found(Record, frozen=True, kw_only=True):
 
     @property
     def marked(self) -> str:
-        """The text with line numbers and ``>`` before matched lines, or the plain text without a match."""
+        """The text with line numbers and ``>`` before matched lines, or the plain text if no line matched."""
         if not self.hit.matched:
             return self.hit.text
         return marked_lines(self.lines, self.hit.line_start, self.hit.matched)
@@ -148,7 +148,8 @@ class SearchTools:
     ) -> ToolAnswer:
         """Return the fused results of the vector search and grep.
 
-        grep searches for ``exact_keywords``, or for the words of ``semantic_query`` if there are none.
+        grep searches for ``exact_keywords``, or for the words of ``semantic_query`` if ``exact_keywords`` is
+        empty.
         """
         system = _with_ranking(grep(self.engine.settings), ranking)
         found = self._retrieve(system, semantic_query, limit, filters, exact_keywords)
@@ -169,7 +170,7 @@ class SearchTools:
         return self._reader.text(str(arguments.path("path", path)))
 
     def read_file(self, path: str) -> str:
-        """Return the text of an indexed file, or ``[ERROR: <code>] <why>``."""
+        """Return the text of an indexed file, or the message ``[ERROR: <code>] <why>``."""
         try:
             return self.file_text(path)
         except FileRefused as refusal:

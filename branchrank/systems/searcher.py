@@ -51,7 +51,7 @@ class Searcher:
         self._lock = RLock()
         self._gateways: dict[Endpoint, Callable[[Endpoint], Gateway]] = {}
         self._systems: dict[str, System] = {}
-        # No cached properties, because each has its own lock in Python 3.11, and two locks can deadlock.
+        # Don't use ``cached_property``, since its locks (one for each property in Python 3.11) can deadlock.
         self._index: Index | None = None
         self._engine: Engine | None = None
         self._tools: SearchTools | None = None
@@ -99,7 +99,7 @@ class Searcher:
 
     @property
     def calibrated_distance(self) -> str:
-        """A sentence about the index's calibrated distance threshold, or empty if the default is used."""
+        """A sentence about the index's calibrated distance threshold; empty if the index uses the default."""
         return measured_distance(self._folder).words
 
     def build_index(self) -> Index:
@@ -143,7 +143,7 @@ class Searcher:
     def system(self, name: str | System) -> System:
         """Return the system called ``name``, with the workspace's settings.
 
-        A ``System`` record is checked and returned.
+        If ``name`` is a ``System`` record, the record is checked and returned.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name or an invalid system.
         """
@@ -181,8 +181,9 @@ class Searcher:
         """Return the ``k`` best passages for a query, best first.
 
         ``system`` is a predictor's name (``local``, ``hybrid``, ``pageindex``, ``grep``, ...) or a
-        ``System``. Branches that match words use ``keywords`` instead of the query's words, if given. One or
-        several ``filters``, such as ``"file_path=guide/*.md"``, restrict the search to some documents.
+        ``System``. If ``keywords`` is given, the branches ``grep``, ``fts5`` and ``qdrant-sparse`` search for
+        it instead of ``query``. One or several ``filters``, such as ``"file_path=guide/*.md"``, restrict the
+        search to some documents.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and the errors of
         opening the index or a branch.
@@ -224,7 +225,7 @@ class Searcher:
 
         ``mode`` is ``keyword`` (FTS5), ``semantic`` (vectors) or ``hybrid`` (both). A hit is the best chunk
         of a document, and its ``members`` are the document's best chunks. ``limit`` defaults to ``[retrieval]
-        final_limit``. ``filters`` have the form described at :meth:`search`. Raises
+        final_limit``. ``filters`` restricts the search as in :meth:`search`. Raises
         :class:`~branchrank.errors.UsageError` if the mode needs embeddings, but ``[embedding]`` has no model.
         """
         arguments.text("query", query)

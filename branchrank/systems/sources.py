@@ -1,6 +1,6 @@
 """Lookups of query vectors, scores of given passages and lines of files, shared by all systems of an index.
 
-Results are memoised, so that a stage of several systems is computed once.
+Results are memoised, so that a stage that several systems share is computed once.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def span_of(key: str) -> Span:
 
 
 class PositiveScores(Mapping[str, float]):
-    """A mapping from ids to the scores of an array, without scores of 0 or below.
+    """A mapping from ids to the scores in an array. Ids with scores of 0 or below are missing.
 
-    Entries are made on access.
+    Entries are read from the array on access.
     """
 
     def __init__(self, ids: Strings, scores: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:
@@ -87,7 +87,7 @@ class Sources:
         )
 
     def banned(self, unit: Unit, query: Query) -> frozenset[str]:
-        """Return the chunks that the query excludes, or the nodes whose chunks are all excluded."""
+        """Return the excluded chunks or, if ``unit`` is ``node``, the nodes whose chunks are all excluded."""
         if not query.restricted or unit == "span":
             return frozenset()
         inside = self._banned_nodes if unit == "node" else self._banned_chunks
@@ -173,7 +173,10 @@ class Sources:
     def subtree_scores(
         self, query: str, filters: tuple[Filter, ...] = ()
     ) -> Callable[[Sequence[Node]], dict[str, float]]:
-        """Return a function from nodes to the best BM25 score in each node's subtree, after the filters."""
+        """Return a function that maps nodes to the best BM25 score in their subtrees.
+
+        Nodes of documents that ``filters`` reject score 0.
+        """
         best = self.memo.get(("subtree scores", query, filters), lambda: self._subtree_best(query, filters))
         row = self.index.tree.table.row
         return lambda nodes: {node.id: float(best[row(node.id)]) for node in nodes}

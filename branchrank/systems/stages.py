@@ -1,7 +1,7 @@
 """The stages, stage times and numbers of hits that a system's answers must have.
 
 ``branchrank verify`` compares a run's rows with these values. If you add a stage to the engine, add it to
-this module as well. A test runs every built-in system and compares the stages.
+this module as well. A test compares this module with the stages of every built-in system.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def stages_of(system: System) -> tuple[str, ...]:
 
 
 def orders_passages(system: System) -> bool:
-    """Return whether the passages of all candidates are ordered, so that a section may have several hits."""
+    """Return whether the system ranks passages of all sections, so that a section may have several hits."""
     return system.passages.order == "scores" and system.returns == "passage"
 
 
 def fits(system: System, stages: Sequence[str]) -> bool:
-    """Return whether an answer of the system can have these stages."""
+    """Return whether the trace of an answer of the system can have these stages."""
     walks = any(branch.tree is not None for branch in system.searched)
     fixed = [
         stage
@@ -54,29 +54,29 @@ def fits(system: System, stages: Sequence[str]) -> bool:
 
 
 def last_ranking(system: System) -> str:
-    """Return the stage whose list is the source of the hits."""
+    """Return the name of the stage whose ranked list is turned into hits."""
     return stages_of(system)[-2]
 
 
 def timed_together(system: System) -> bool:
-    """Return whether branches run in parallel, so that the sum of their times may exceed the total."""
+    """Return whether branches run in parallel, so that the sum of their durations may exceed the total."""
     return len(system.searched) > 1 and any(branch_kind(branch.kind).waits for branch in system.searched)
 
 
 def depth_of(branch: Branch, k: int) -> int | None:
-    """Return the maximum length of a branch's list for ``k`` hits, or ``None`` if its settings limit it."""
+    """Return a branch's maximum list length for ``k`` hits, or ``None`` if ``top_n`` does not limit it."""
     if branch_kind(branch.kind).own_depth:
         return None
     return depth(branch, k)
 
 
 def depth(branch: Branch, k: int) -> int:
-    """Return the number of entries requested from a branch."""
+    """Return the number of entries that are requested from a branch for ``k`` hits."""
     return 2 * k if branch.doubled else branch.top_n
 
 
 def least_hits(system: System, k: int, chunks: int) -> int:
-    """Return the minimum number of hits of an answer, if ``chunks`` chunks may be returned.
+    """Return the minimum number of hits of an answer if the query admits ``chunks`` chunks.
 
     Only a vector search without a threshold always returns its nearest chunks. Several chunks may belong to
     one section or document, which is then one hit.
@@ -95,7 +95,7 @@ def least_hits(system: System, k: int, chunks: int) -> int:
 def most_hits(system: System, k: int) -> int | None:
     """Return the maximum number of hits of an answer, or ``None`` if there is no limit.
 
-    The maximum is the sum of the lengths of the branches' lists, or the candidate cap if it is smaller.
+    The maximum is the sum of the branches' maximum list lengths, or the candidate cap if it is smaller.
 
     >>> from branchrank.spec import Branch, Fuse, System
     >>> branches = (Branch(kind="dense", top_n=40), Branch(kind="bm25", top_n=80))
@@ -118,12 +118,12 @@ def least_calls(system: System, hits: int) -> int:
 
 
 def fused_score(system: System, placements: Mapping[str, Placement]) -> float | None:
-    """Return a hit's score computed from its ranks, or ``None`` if the ranks do not determine the score."""
+    """Compute a hit's score from its ranks in the branches. Return ``None`` if they do not determine it."""
     averaged = system.group.by == "document" and system.group.aggregate == "avg"
     scored_again = (
         system.rerank.method != "none" or system.rescore.method != "none" or orders_passages(system)
     )
-    # If a branch expands, the rank of a hit is not its rank in the fused list.
+    # If a branch expands over the tree, a hit's recorded rank is not its rank in the list that was fused.
     expands = any(branch.expand is not None for branch in system.searched)
     if system.fuse.method not in ("rrf", "none") or averaged or scored_again or expands:
         return None

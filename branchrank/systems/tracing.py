@@ -1,4 +1,4 @@
-"""The trace of one query, which has the list and the time of each stage."""
+"""The trace of one query, which has the ranked list and the duration of each stage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from branchrank.records import LLMCall, Scored, StageTrace
 
 
 class Trace:
-    """Collects the stages of one query, in the order in which they ran. Times are in milliseconds."""
+    """Collects the stages of one query, in the order in which they ran. Durations are in milliseconds."""
 
     def __init__(self) -> None:
         self.stages: list[StageTrace] = []
@@ -31,6 +31,6 @@ class Trace:
             self.stage_ms[stage] = self.stage_ms.get(stage, 0.0) + elapsed
 
     def add(self, stage: str, unit: Literal["chunk", "node", "span"], ranking: Sequence[Scored]) -> None:
-        """Add the list that ``stage`` produced."""
+        """Add the ranked list that ``stage`` returned."""
         columns = RankedList.of(ranking)
         self.stages.append(StageTrace(stage=stage, unit=unit, keys=columns.ids, scores=columns.scores))

@@ -1,4 +1,4 @@
-"""Beam search of the tree from the root downwards, with nodes chosen by an LLM or lexically.
+"""Beam search of the tree from the root downwards, with nodes picked by an LLM or by lexical scores.
 
 1. The frontier is the list of nodes whose children the next step considers. The first frontier is the root.
 2. Each step picks at most ``beam`` children of the frontier, which become the new frontier. An LLM picks
@@ -8,7 +8,7 @@
 4. All picked sections are candidates of the final ranking. The candidates are ranked by a final LLM call, or
    by the lexical score of their own texts. Candidates that the LLM does not rank follow in lexical order.
 
-If the LLM call of a step fails, nodes are picked lexically, and the reason is recorded.
+If the LLM call of a step fails, nodes are picked by lexical scores, and the reason is recorded.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ FINAL_STAGE = "tree final"
 class TreeSearchResult(Record, frozen=True, kw_only=True):
     """The picked sections, best first, with the steps and LLM calls of the search.
 
-    Scores are 1, 1/2, 1/3 and so on if the LLM ranked, else the lexical scores of the nodes' own texts.
-    ``fallbacks`` are texts such as ``"tree step 2: timeout"``.
+    If an LLM ranked the sections, their scores are 1, 1/2, 1/3 and so on; otherwise their scores are the
+    lexical scores of their own texts. ``fallbacks`` are texts such as ``"tree step 2: timeout"``.
     """
 
     ranking: tuple[Scored, ...]
@@ -85,7 +85,7 @@ def tree_search(
 
 
 def walk(tree: Tree, settings: TreeSearch, choose: Chooser) -> list[TreeStep]:
-    """Run and return the steps from the root downwards."""
+    """Run the steps of the search from the root downwards, and return the steps."""
     steps: list[TreeStep] = []
     frontier = [tree.root]
     for number in range(1, settings.depth + 1):
@@ -112,11 +112,11 @@ def visited(tree: Tree, steps: Sequence[TreeStep]) -> list[Node]:
 def _shortlist(
     tree: Tree, steps: Sequence[TreeStep], ranking: Sequence[Scored], limit: int, *, by_llm: bool
 ) -> list[Node]:
-    """Return the picked sections that the final call shows.
+    """Return the picked sections that the final LLM call shows.
 
-    If an LLM chose the steps, the first picks of all steps come before the second picks. The first pick of
-    each step, and nodes that were followed without a choice, are kept even if they exceed the limit. If the
-    steps were lexical, the sections with the best lexical scores are returned.
+    If an LLM picked nodes, the first picks of all steps come before the second picks. The first pick of each
+    step, and all nodes of a step that followed every child, are kept even if there are more than ``limit``.
+    If all picks were lexical, the sections with the best lexical scores are returned.
     """
     keys = [entry.key for entry in ranking]
     if by_llm:
@@ -133,7 +133,7 @@ def _shortlist(
 def _final(
     nodes: Sequence[Node], query: str, llm: Gateway, context: CallContext
 ) -> tuple[list[str], LLMCall, str | None]:
-    """Rank the nodes in one call. Return the order, the call, and the reason if the call failed."""
+    """Rank the nodes in one LLM call. Return the ranked ids, the call, and the reason if the call failed."""
     options = [
         Option(id=node.id, heading=node.breadcrumb or node.title, body=node.text)
         for node in shuffled(nodes, query, context)

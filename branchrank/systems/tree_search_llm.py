@@ -109,7 +109,7 @@ class LLMChooser:
         return wanted if wanted == 1 or wanted + 1 <= affordable else max(1, affordable - 1)
 
     def _merged(self, picks: Sequence[Sequence[Node]]) -> list[Node]:
-        """Return the picks of all pages by rank within the page, ties by lexical score, then id."""
+        """Return the picks of all pages, sorted by rank within the page, then lexical score, then id."""
         placed = [(rank, node) for page in picks for rank, node in enumerate(page)]
         if len(picks) == 1:
             return [node for _, node in placed]
@@ -131,7 +131,7 @@ class LLMChooser:
         return ask_pages(self.llm, options, task, self.context)
 
     def _option(self, node: Node) -> Option:
-        """Return an option with a child's summary (or the start of its text) and its children's titles."""
+        """Return an option with a node's summary (or the start of its text) and its children's titles."""
         about = excerpt(node.summary, _SUMMARY_CHARS) or excerpt(node.text, _EXCERPT_CHARS)
         titles = "; ".join(child.title for child in self.tree.children(node.id)[:_CONTENTS])
         contents = f"Contains: {excerpt(titles, _CONTENTS_CHARS)}" if titles else ""

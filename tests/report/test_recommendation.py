@@ -134,7 +134,7 @@ def test_nothing_is_recommended_when_every_query_failed(tmp_path: Path) -> None:
 
 def test_nothing_is_recommended_when_no_system_finds_anything(tmp_path: Path) -> None:
     text = said(tmp_path, Planned("local", 0.0), Planned("hybrid", 0.0), count=5)
-    assert text == ("No recommendation: every system scored 0 (right passage first for 0 of 5 questions).")
+    assert text == "No recommendation: every system scored 0 (right passage first for 0 of 5 questions)."
 
 
 def test_nothing_is_recommended_without_an_answerable_question(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ BUILTIN_KINDS = {
 
 
 def kind_names() -> tuple[str, ...]:
-    """Return the names of the built-in branch kinds, then those of installed packages."""
+    """Return the names of the built-in branch kinds, then of the kinds that installed packages add."""
     installed = (entry.name for entry in entry_points(group=ENTRY_POINTS))
     return tuple(dict.fromkeys([*BUILTIN_KINDS, *installed]))
 

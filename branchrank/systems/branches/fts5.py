@@ -31,7 +31,7 @@ class Fts5Kind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score with FTS5's BM25, since the best keyword scores are all close to 1."""
+        """Score candidates with FTS5's BM25, since the best keyword search scores are all close to 1."""
         table = _table(opening)
         return lambda lookup, keys: table.bm25(_words(lookup), keys)
 

@@ -31,7 +31,7 @@ class GrepKind(BranchKind):
         """Check the value of the option ``ranking``."""
         found = super().problems(branch)
         if branch.options.get("ranking", "none") not in RANKINGS:
-            found.append(f"the value of grep's option ranking is one of {', '.join(RANKINGS)}")
+            found.append(f"the value of grep's option ranking must be one of {', '.join(RANKINGS)}")
         return found
 
     def open(self, opening: Opening) -> Search:

@@ -33,8 +33,9 @@ class BranchResult(NamedTuple):
     """One branch's answer to one query.
 
     ``matched`` maps keys to the line numbers that matched. ``notes`` maps keys to explanations of the score.
-    ``found`` is the number of matches before the list was cut, or ``None`` for an uncut list. ``notices`` are
-    messages for the user. ``incomplete`` is the reason why a part of the corpus was not searched, or empty.
+    ``found`` is the number of matches before the list was cut, or ``None`` if the list was not cut.
+    ``notices`` are messages for the user. ``incomplete`` is the reason why a part of the corpus was not
+    searched, or empty.
     """
 
     ranking: Sequence[Scored]
@@ -59,8 +60,8 @@ Search = Callable[[Lookup], BranchResult]
 
 
 Scores = Callable[[Lookup, Sequence[str]], Mapping[str, float]]
-#: A function from a query's token vectors, float32 ``(tokens, d)``, and chunks to the MaxSim of each chunk.
-#: Chunks without token vectors are missing in the result.
+#: A function that takes a query's token vectors, float32 ``(tokens, d)``, and the ids of chunks, and returns
+#: the MaxSim of the query with each chunk. Chunks without token vectors are missing in the result.
 MaxSim = Callable[[Vectors, Sequence[str]], Mapping[str, float]]
 
 
@@ -91,7 +92,7 @@ class BranchKind:
     - ``needs_vector`` is true if the branch searches with the query's vector.
     - ``waits`` is true if the branch waits for a process or a server, so that the engine should run the
       branches of a system in parallel.
-    - ``ranks_by`` is the evidence with which the best passage of a found section is chosen.
+    - ``ranks_by`` says how the best passage of a found section is chosen (by vectors, words or neither).
     - ``remembered`` is true if equal queries always have equal results, so that the engine may reuse them.
     - ``own_depth`` is true if the length of the list is limited by the kind's settings instead of ``top_n``.
     - ``fills`` is true if the list always has the requested length, unless the index has fewer entries.
@@ -135,13 +136,13 @@ class BranchKind:
         raise NotImplementedError
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Return a function that scores any candidate of score fusion, also candidates of other branches.
+        """Return a function that scores candidates for score fusion, including those of other branches.
 
-        The result may omit candidates. An omitted candidate has its score in the branch's list, or 0 if it is
-        not in the list.
+        The result may omit candidates. An omitted candidate keeps its score from the branch's list, or scores
+        0 if it is not in the list.
         """
         return lambda lookup, keys: {}
 
     def open_maxsim(self, opening: Opening) -> MaxSim | None:
-        """Return a function that computes MaxSim in the branch's store, or ``None`` if the store can't."""
+        """Return a function that computes MaxSim in the kind's store, or ``None`` if this is impossible."""
         return None

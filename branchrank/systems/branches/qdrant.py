@@ -1,8 +1,8 @@
 """The branch kinds ``qdrant-dense`` and ``qdrant-sparse``, which search one Qdrant collection.
 
 The collection contains the chunks and vectors of the index. With embedded Qdrant, the collection is made in a
-temporary folder when the engine opens it. On a server, the collection is named after its content and made
-once. A collection of the user (``qdrant.collection``) can be searched instead (see
+temporary folder when the engine opens it. On a server, the collection is named after a digest of its content
+and created only once. A collection of the user (``qdrant.collection``) can be searched instead (see
 :mod:`branchrank.systems.branches.qdrant_placed`).
 """
 

@@ -1,11 +1,12 @@
 """Search of a user's Qdrant collection, whose points are passages of the index's documents.
 
 1. The lines of a point are found with its payload, which has line numbers or a text
-   (:mod:`branchrank.corpus.placing`). Points that are in no document are ignored, and a notice gives their
-   number.
-2. A sample of the points is embedded again, and must agree with the stored dense vectors. Sparse vectors are
-   searched if they have the terms of Qdrant's BM25. Otherwise a notice reports that only dense search is
-   used. If no point has text, the vectors can't be checked, and a notice reports it.
+   (:mod:`branchrank.corpus.placing`). Points whose passage is in no document are ignored, and a notice gives
+   their number.
+2. The texts of a sample of points are embedded again, and the vectors must agree with the stored dense
+   vectors. Sparse vectors are searched if they have the terms that Qdrant's BM25 gives for the texts.
+   Otherwise a notice reports that only dense search is used. If no point has text, the vectors can't be
+   checked, and a notice says so.
 3. A result is the span of a point. If several points have the same span, the result has the best score.
 """
 
@@ -103,7 +104,7 @@ class PlacedCollection:
         return dict(self._placed(self._collection.sparse(self._terms(lookup), len(points), points)))
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """Return the MaxSim of each span with a query's token vectors, from the best point of the span."""
+        """Return the MaxSim of a query's token vectors with the best point of each span."""
         points = [point for key in keys for point in self._points.get(key, ())]
         from branchrank.stores.qdrant_points import mean_of_sums
 
@@ -144,7 +145,7 @@ def check_unit(lookup: Lookup, unit: Unit) -> None:
 
 
 def placed_collection(opening: Opening) -> PlacedCollection:
-    """Return the collection of the settings, opened on first use.
+    """Return the collection that is named in the settings, opened on first use.
 
     Raises :class:`ArtifactError` if the collection does not exist or does not fit the index.
     """
@@ -238,7 +239,7 @@ def _check_tokens(
 
 
 def _no_sparse(collection: ExistingCollection, texts: Sequence[str], stored: Sequence[StoredVectors]) -> str:
-    """Return the reason why the sparse vectors are not searched, or an empty string if they are."""
+    """Return why the sparse vectors are not searched, or an empty string if they are searched."""
     from branchrank.stores.qdrant_points import Bm25Encoder
 
     if collection.layout.sparse is None:
