@@ -27,15 +27,17 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
     help="The documents that the chunks come from: a folder or a corpus name. "
     "Default: the corpus in branchrank.toml of the workspace or of FOLDER.",
 )
-@click.option("--collection", default="", help="Name of the Chroma collection, if chroma/ has several.")
+@click.option(
+    "--collection", default="", help="Name of the Chroma collection to use, if chroma/ contains several."
+)
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
 def command(folder: Path, data_dir: Path, corpus: str | None, collection: str, quiet: bool) -> None:
     """Make a workspace from the chunks.jsonl, chroma/ and pageindex/nodes.jsonl in FOLDER.
 
-    FOLDER is not changed. The documents are searched for the text of each chunk that has no line numbers.
-    To check the stored vectors, 20 chunks are embedded again with --embedder. If every cosine with the stored
-    vector is at least 0.999, the stored vectors are reused.
+    FOLDER is not changed. For each chunk without line numbers, the command searches the documents for the
+    chunk's text. To check the vectors in chroma/, it embeds 20 chunks again with --embedder. If the cosine
+    between each new vector and the stored one is at least 0.999, the stored vectors are reused.
     """
     with branchrank.Workspace.adopt(
         folder,
@@ -64,7 +66,10 @@ def _print_adopted(data_dir: Path, adoption: Adoption, documents: int) -> None:
     if adoption.collection:
         click.echo(
             f"vectors: {adoption.reused} reused, {adoption.embedded} embedded; "
-            f"the lowest cosine of {adoption.sampled} sampled vectors is {adoption.least_cosine:.4f}"
+            f"the lowest cosine of {adoption.sampled} checked vectors is {adoption.least_cosine:.4f}"
         )
-    trees = {"own": "yours", "summaries": f"built, with the summaries of {adoption.nodes} of your nodes"}
+    trees = {
+        "own": "yours",
+        "summaries": f"built from the documents, with the summaries of {adoption.nodes} of your nodes",
+    }
     click.echo(f"tree: {trees.get(adoption.tree, 'built')}")

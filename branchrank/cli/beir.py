@@ -30,7 +30,7 @@ from branchrank.settings import (
 
 _BENCHMARK = ("sample_size", "sample_seed", "top_k", "latency_sample", "baseline", "delta", "alpha", "rows")
 _SYSTEMS = ("fusion", "rrf_k", "bm25_weight", "vector_weight", "maxsim_candidates", "maxsim_weight")
-#: The settings of the benchmark and of its systems that can be changed when documents are ranked.
+#: The settings of the benchmark and of its systems that apply if a benchmark ranks whole documents.
 OPEN_SETTINGS = frozenset(
     [f"benchmark.{name}" for name in _BENCHMARK]
     + [f"{section}.{name}" for section in ("local", "late_interaction") for name in _SYSTEMS]
@@ -93,14 +93,15 @@ def run(
     FOLDER can also be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test. Download the
     dataset first with `branchrank corpus add ir:ID`.
 
-    Each predictor ranks whole documents. The baseline is the first predictor, unless you give --baseline, and
-    the other predictors are tested against the baseline. With --all-pairs, every two predictors are tested
-    against each other. An existing index is reused, and an interrupted run is resumed.
+    Each predictor ranks whole documents. The first predictor is the baseline, unless you choose another one
+    with --baseline. Every other predictor is compared with the baseline, or, with --all-pairs, every
+    predictor with every other. An existing index is reused, and an interrupted run is resumed.
 
-    Some defaults differ from the defaults of the flags. A new workspace gets --embedder none, --vector-store
-    exact, --bm25-stop-words english and --no-bm25-split-identifiers. A run gets --top-k 1000, --delta 0.02,
-    no latency pass, and --rows compact if it keeps 100,000 hits or more. The predictors dense, local and
-    late-interaction need an embedding model, such as --embedder all-MiniLM-L6-v2.
+    Some defaults of this command differ from those that are listed for the flags. A new workspace gets
+    --embedder none, --vector-store exact, --bm25-stop-words english and --no-bm25-split-identifiers. A run
+    gets --top-k 1000, --delta 0.02 and no latency pass; a run with 100,000 hits or more also gets --rows
+    compact. For the predictors dense, local and late-interaction, you must choose an embedding model, such as
+    --embedder all-MiniLM-L6-v2.
     """
     from branchrank import library
 

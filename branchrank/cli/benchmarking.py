@@ -1,4 +1,4 @@
-"""Code shared by ``benchmark``, ``run`` and ``resume``, which runs a plan or estimates its cost."""
+"""Run a plan or estimate its cost, for the commands ``benchmark``, ``run`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def run_and_report(
 ) -> None:
     """Run a plan, write its report and print its table. With ``dry_run``, print only the estimated cost.
 
-    If the file ``seal`` does not exist, the plan is written to it, and is not run.
+    If ``seal`` is a path that does not exist, the plan is written to this file and is not run.
 
-    Raises :class:`FailedRunError`, after the report is written, if every call of a predictor or its LLM
-    failed.
+    Raises :class:`FailedRunError` if all queries or all LLM calls of a predictor failed, after writing the
+    report.
     """
     if dry_run:
         print_estimate(branchrank.library.estimate_plan(plan))
@@ -52,7 +52,7 @@ def run_and_report(
 
 
 def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
-    """Print for each predictor the number of queries and the upper bounds of its LLM calls and tokens."""
+    """Print the number of queries of each predictor, and upper bounds of its LLM calls and tokens."""
     click.echo(f"{safe(estimate.experiment)}: {estimate.questions} questions")
     for row in estimate.predictors:
         where = f" on index {safe(row.index)}" if row.index else ""

@@ -19,7 +19,7 @@ from branchrank.settings import GrepSettings, IndexSettings
     "--questions",
     "questions_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The questions whose distances are measured; their gold is not used. Default: the question file of "
+    help="The question file. Only the text of the questions is used, not their gold. Default: the file of "
     "the workspace.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -28,9 +28,10 @@ from branchrank.settings import GrepSettings, IndexSettings
     GrepSettings, IndexSettings, only=frozenset({"grep.vector_score_threshold", "index.embedder"})
 )
 def command(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: bool) -> None:
-    """Suggest the vector_score_threshold that keeps the nearest chunk of 95% of the questions.
+    """Suggest a vector_score_threshold with which 95% of the questions keep their nearest chunk.
 
-    Distances are squared L2 distances of unit vectors, from 0 to 4. Typical distances differ between models.
+    Distances are squared L2 distances of unit vectors, from 0 to 4. Typical distances differ between
+    embedding models, so the threshold should fit the model.
     """
     with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
         found = workspace.calibrate(questions_file)
@@ -45,5 +46,5 @@ def command(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: b
         f"distance of the nearest chunk: minimum {found.best[0]:.3f}, median {median:.3f}, "
         f"maximum {found.best[-1]:.3f}"
     )
-    click.echo(f"with the threshold {threshold:g}, {found.losing} questions have no chunk left")
+    click.echo(f"with the threshold {threshold:g}, {found.losing} questions get no chunk")
     click.echo(f"\n[grep]\nvector_score_threshold = {found.suggested:g}")

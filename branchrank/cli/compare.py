@@ -25,7 +25,7 @@ MEASURES = click.option(
 BASELINE_PREDICTOR = click.option(
     "--baseline-predictor",
     default="",
-    help="Predictor of the baseline run. Default: the predictor of the same name.",
+    help="Predictor of the baseline run. Default: the one with the same name.",
 )
 FILE = click.Path(path_type=Path, dir_okay=False)
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
@@ -35,7 +35,7 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.argument("baseline", type=RUN)
 @click.argument("candidate", type=RUN, required=False)
 @click.option(
-    "--predictor", default="", help="Predictor of CANDIDATE. Default: all predictors that both runs have."
+    "--predictor", default="", help="Predictor of CANDIDATE to compare. Default: all that both runs have."
 )
 @BASELINE_PREDICTOR
 @click.option(
@@ -50,7 +50,7 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Largest difference that counts as equivalent. Default: 0.02; with one run, the run's delta.",
+    help="Largest difference that counts as equivalent. Default: 0.02, or with one run the run's delta.",
 )
 @WHERE
 @latex_option
@@ -103,7 +103,7 @@ def compare(
 
 
 def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, ...], all_pairs: bool) -> None:
-    """Raise UsageError for flags that don't fit the number of runs or contradict each other."""
+    """Raise UsageError for flags that need another number of runs, or that contradict each other."""
     if candidate is None and named:
         raise UsageError(
             "--predictor and --baseline-predictor need two runs, but only one was given",
@@ -131,9 +131,7 @@ def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, .
     show_default=True,
     help="Largest acceptable loss, in units of the measure (0.02 is 2 points of a hit rate).",
 )
-@click.option(
-    "--predictor", default="", help="Predictor of RUN. Default: all predictors that both runs have."
-)
+@click.option("--predictor", default="", help="Predictor of RUN to check. Default: all that both runs have.")
 @BASELINE_PREDICTOR
 @PRIMARY
 @MEASURES
@@ -157,8 +155,8 @@ def gate(
     """Check RUN for a loss of delta or more compared with the baseline.
 
     The exit code is 0 if the loss is smaller than delta, 1 if the loss is delta or more, and 10 if the
-    questions are too few to decide. With several predictors, the exit code is 1 if it is 1 for any predictor,
-    and else 10 if it is 10 for any predictor.
+    questions are too few to decide. If several predictors are checked, the exit code is 1 if any of them has
+    a loss of delta or more. Otherwise it is 10 if any of them is undecided.
     """
     from branchrank import library
     from branchrank.run import Run

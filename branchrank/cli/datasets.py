@@ -17,7 +17,9 @@ Form = Literal["text", "markdown", "csv"]
 
 @click.command("datasets", cls=Command)
 @click.argument("runs", nargs=-1, required=True, metavar="[NAME=]RUN...")
-@click.option("--primary", default="", help="Measure, such as nDCG@10. Default: the runs' primary measure.")
+@click.option(
+    "--primary", default="", help="Measure to compare, such as nDCG@10. Default: the runs' primary measure."
+)
 @click.option(
     "--baseline",
     default="",
@@ -53,21 +55,21 @@ def datasets(
 ) -> None:
     """Compare systems over several datasets by their macro average, with an interval and a stratified test.
 
-    Give one RUN for each dataset. NAME is the heading of the dataset's column, by default the name of the
-    run's experiment or corpus. Only systems that every run has are compared.
+    Give one RUN for each dataset. NAME is the heading of the dataset's column. By default it is the name of
+    the run's experiment or corpus. Only systems that are in every run are compared.
     """
     from branchrank import library
 
     named = [_named(run) for run in runs]
     if any(name for name, _ in named) and not all(name for name, _ in named):
         raise UsageError(
-            "some runs are given with a name (NAME=RUN) and others without",
+            "some runs have a name (NAME=RUN) and others don't",
             remedy="write NAME=RUN for every run, or for none",
         )
     names = [name for name, _ in named if name]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(
-            f"the name {twice[0]!r} is given to two runs", remedy="give each run a different name"
+            f"the name {twice[0]!r} is used for two runs", remedy="give each run a different name"
         )
     found = library.compare_datasets(
         dict(named) if named[0][0] else [run for _, run in named],
@@ -86,6 +88,9 @@ def datasets(
 
 
 def _named(run: str) -> tuple[str, str]:
-    """Split ``NAME=RUN`` into name and directory; the name is empty if ``run`` is an existing directory."""
+    """Split ``NAME=RUN`` into name and directory.
+
+    If ``run`` itself is an existing path, the name is empty.
+    """
     name, equals, directory = run.partition("=")
     return (name, directory) if equals and not Path(run).exists() else ("", run)

@@ -18,7 +18,7 @@ from branchrank.cli.terminal import Command
     "--top", type=click.IntRange(0, 100), default=3, show_default=True, help="Candidates shown per stage."
 )
 def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) -> None:
-    """Show the rank of the gold after every stage, the stage that lost it, and the first candidates."""
+    """Show the rank of the gold after every stage, the stage that dropped it, and the first candidates."""
     from branchrank.run import Run
 
     click.echo(str(Run.load(run).explain(question_id, predictors, top=top)))

@@ -1,4 +1,4 @@
-"""``branchrank questions generate`` and ``branchrank pageindex summarise``, which need an LLM."""
+"""``branchrank questions generate`` and ``branchrank pageindex summarise`` (commands that need an LLM)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def llm_options(*, required: bool) -> Callable[[F], F]:
     """Add the flags for the LLM endpoint, the seed and the settings of the LLM client."""
 
     def decorate(function: F) -> F:
-        # --on-llm-failure does not apply to calls without a fallback.
+        # These commands have no fallback for a failed LLM call, so they don't have --on-llm-failure.
         named = frozenset(
             f"llm.{each.name}" for each in settings_of(LLMSettings) if each.name != "on_failure"
         )
@@ -66,7 +66,7 @@ def llm_options(*, required: bool) -> Callable[[F], F]:
     type=click.FloatRange(0, 1),
     default=0.8,
     show_default=True,
-    help="Reject a question if a larger share of its content words occurs in its quoted answer.",
+    help="Reject a question if more than this share of its content words occurs in its quoted answer.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the estimated LLM calls and tokens, and stop.")
 @llm_options(required=True)
@@ -83,11 +83,12 @@ def generate(
     seed: int,
     quiet: bool,
 ) -> None:
-    """Let an LLM write questions about the corpus of the workspace to the file OUTPUT.
+    """Let an LLM write questions about the workspace's corpus, and store them in the file OUTPUT.
 
     The gold of each question is an exact quotation from the corpus. If the command is interrupted, run it
-    again to resume; finished calls are not repeated. The command stops after three failed calls in a row, or
-    after twenty calls in a row without a usable question. OUTPUT then has the questions written so far.
+    again to resume. Finished LLM calls are not repeated. The command stops after three failed calls in a row,
+    or after twenty calls in a row without a usable question. In both cases, OUTPUT contains the questions
+    that were written before.
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
@@ -139,8 +140,8 @@ def _print_estimate(estimate: branchrank.library.GenerationEstimate) -> None:
 def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int, quiet: bool) -> None:
     """Let an LLM summarise every node of the workspace's tree, and write the nodes to the file OUTPUT.
 
-    To use the summaries, set `nodes` in branchrank.toml to OUTPUT. After an edit of the corpus, run the same
-    command again; it summarises only the edited sections and the sections above them.
+    To use the summaries, set `nodes` in branchrank.toml to OUTPUT. After you edit the corpus, run the same
+    command again. It summarises only the edited sections and their parent sections.
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,

@@ -1,8 +1,10 @@
-"""Grouped help, where ``--help`` shows the common flags and ``--help-all`` shows all of them.
+"""Show the common flags of a command with ``--help``, and all its flags with ``--help-all``.
 
-1. For a command in :data:`COMMON`, ``--help`` shows only the flags of its entry, below their headings.
-2. ``--help-all`` adds every other flag, below the title of its settings part or below "Other".
-3. A command that is not in :data:`COMMON` shows all its flags in one list.
+1. For a command in :data:`COMMON`, ``--help`` shows only the flags that are listed there, below the headings
+   given there.
+2. ``--help-all`` also shows every other flag. The heading of a flag is the title of its settings part, or
+   "Other".
+3. For a command that is not in :data:`COMMON`, ``--help`` shows all flags in one list.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import click
 
 from branchrank.settings import PARTS, settings_of
 
-#: Heading -> flags, in the order shown.
+#: Headings of a command's ``--help``, each with the flags below it.
 Headings = Mapping[str, Sequence[str]]
 
 _HYBRID_LLM = ("--hybrid-base-url", "--hybrid-model", "--hybrid-no-llm")
@@ -21,12 +23,12 @@ _PAGEINDEX_LLM = ("--pageindex-base-url", "--pageindex-model", "--pageindex-no-l
 _STATISTICS = ("--mode", "--primary", "--measure", "--baseline", "--all-pairs", "--delta")
 _SAMPLE = ("--sample-size", "--sample-seed")
 
-#: Command -> the flags of its ``--help``.
+#: Command -> the headings and flags that its ``--help`` shows.
 COMMON: dict[str, Headings] = {
     "benchmark": {
         "Questions and sample": ("--questions", "--split", "--sample-size"),
         "Workspace and predictors": ("--data-dir", "--predictor", "--embedder", "--top-k", "--filter"),
-        "LLM (off unless you name an endpoint)": (*_HYBRID_LLM, *_PAGEINDEX_LLM, "--max-calls"),
+        "LLM (off unless you give an endpoint)": (*_HYBRID_LLM, *_PAGEINDEX_LLM, "--max-calls"),
         "Statistics": (*_STATISTICS, "--latency-sample"),
         "Output": ("--reports", "--fresh", "--dry-run", "--quiet"),
     },
@@ -60,7 +62,7 @@ COMMON: dict[str, Headings] = {
     },
     "questions label": {
         "Labels": ("--output", "--annotator", "--depth", "--seed", "--data-dir", "--questions"),
-        "LLM (off unless you name an endpoint)": (
+        "LLM (off unless you give an endpoint)": (
             "--base-url",
             "--model",
             "--accept-proposals",
@@ -75,7 +77,7 @@ COMMON: dict[str, Headings] = {
     },
     "hybrid": {
         "Search": ("--data-dir", "--top-k", "--filter", "--return", "--embedder"),
-        "LLM (off unless you name an endpoint)": ("--hybrid-base-url", "--hybrid-model", "--no-llm"),
+        "LLM (off unless you give an endpoint)": ("--hybrid-base-url", "--hybrid-model", "--no-llm"),
         "Tuning": (
             "--hybrid-vector-top-n",
             "--hybrid-bm25-top-n",
@@ -89,12 +91,12 @@ COMMON: dict[str, Headings] = {
         "Workspace and predictors": ("--data-dir", "--predictor", "--embedder", "--return"),
         "Address and access": ("--host", "--port", "--token-file", "--allowed-host", "--allowed-origin"),
         "Load": ("--threads", "--queue"),
-        "LLM (off unless you name an endpoint)": (*_HYBRID_LLM, *_PAGEINDEX_LLM),
+        "LLM (off unless you give an endpoint)": (*_HYBRID_LLM, *_PAGEINDEX_LLM),
         "Output": ("--quiet",),
     },
     "tui": {
         "Search": ("--data-dir", "--mode", "--embedder", "--grep-ranking", "--grep-context-lines"),
-        "LLM (off unless you name an endpoint)": _HYBRID_LLM,
+        "LLM (off unless you give an endpoint)": _HYBRID_LLM,
         "Output": ("--quiet",),
     },
 }
@@ -103,7 +105,7 @@ _EVERYTHING = "branchrank.help_all"
 
 
 def entry_name(command: click.Command) -> str:
-    """Return the key of a command in :data:`COMMON`, which contains the group's name for subcommands."""
+    """Return the key of a command in :data:`COMMON`, such as ``run``, or ``beir run`` for a subcommand."""
     return str(getattr(command, "help_name", "") or command.name)
 
 
@@ -122,7 +124,7 @@ def help_all_option() -> click.Option:
 
 
 def write_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the flags of a command below the headings of its entry in :data:`COMMON`."""
+    """Write the flags of a command below the headings that :data:`COMMON` lists for the command."""
     everything = bool(context.meta.get(_EVERYTHING))
     for heading, options in grouped(command, context, everything=everything):
         with formatter.section(heading):
@@ -132,7 +134,7 @@ def write_options(command: click.Command, context: click.Context, formatter: cli
 def grouped(
     command: click.Command, context: click.Context, *, everything: bool
 ) -> Iterator[tuple[str, list[click.Parameter]]]:
-    """Yield each heading with its flags, first the common flags and, with ``everything``, all others."""
+    """Yield each heading with its flags. With ``everything``, also yield flags that are not common ones."""
     by_flag = {flag: option for option in command.get_params(context) for flag in option.opts}
     last = {HELP_ALL, *command.get_help_option_names(context)}
     shown = set(last)
@@ -146,7 +148,7 @@ def grouped(
 
 
 def _others(by_flag: Mapping[str, click.Parameter], shown: set[str]) -> dict[str, list[str]]:
-    """Return the flags that are not in ``shown``, grouped by the title of their settings part."""
+    """Return a dictionary from the titles of settings parts to their flags that are not in ``shown``."""
     titles = {setting.flag: part.title for part in PARTS for setting in settings_of(part)}
     found: dict[str, list[str]] = {}
     for flag, option in by_flag.items():

@@ -18,8 +18,10 @@ OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.argument("corpus", required=False)
 @data_dir_option
 @click.option("--exclude", multiple=True, help="Leave out the documents that match this glob. Repeatable.")
-@click.option("--chunks", type=OWN_FILE, help="Index this chunks.jsonl instead of new chunks.")
-@click.option("--nodes", type=OWN_FILE, help="Use this nodes.jsonl as the tree.")
+@click.option(
+    "--chunks", type=OWN_FILE, help="Index the chunks in this chunks.jsonl instead of dividing the documents."
+)
+@click.option("--nodes", type=OWN_FILE, help="Use this nodes.jsonl as the tree instead of building one.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
 def command(
@@ -30,11 +32,11 @@ def command(
     nodes: Path | None,
     quiet: bool,
 ) -> None:
-    """Index CORPUS, a folder or a corpus name, into a workspace.
+    """Build the index of CORPUS, which is a folder or a corpus name, in a workspace.
 
-    The corpus and the flags are stored in branchrank.toml of the workspace. If you give no CORPUS, the corpus
+    The corpus and the flags are stored in the workspace's branchrank.toml. If you give no CORPUS, the corpus
     of the workspace is indexed again, and only changed documents are embedded. If CORPUS is a BEIR folder,
-    its documents are first written to the workspace, one file each.
+    each of its documents is first written to a file in the workspace.
     """
     with branchrank.Workspace.build(
         corpus,

@@ -19,9 +19,9 @@ from branchrank.errors import CorpusError
 def command(folder: str | None, data_dir: Path) -> None:
     """Start a benchmark of the documents in FOLDER (by default docs or doc in the working directory).
 
-    The command writes branchrank.toml into the workspace. Into the working directory it writes
-    questions.jsonl, with three example questions about these documents, and experiment.toml, which compares
-    three systems. Existing files are not changed.
+    The command writes branchrank.toml into the workspace. It writes questions.jsonl, with three example
+    questions about the documents, and experiment.toml, which compares three systems, into the working
+    directory. Existing files are not changed.
     """
     from branchrank import library
 
@@ -48,4 +48,4 @@ def command(folder: str | None, data_dir: Path) -> None:
     click.echo(
         "\nThe first command builds the index. Replace the examples in questions.jsonl with questions that"
     )
-    click.echo("your readers ask: only these show which system is better for you.")
+    click.echo("your readers ask: only their questions show which system is better for you.")

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from branchrank.questions.proposals import Proposals
     from branchrank.runs.labelling import Labelling, Passage
 
-#: Typed input -> label.
+#: What an annotator types -> the label that is stored.
 KEYS = {"y": "yes", "yes": "yes", "p": "partly", "partly": "partly", "n": "no", "no": "no"}
 HINT = "y(es), p(artly), n(o), s(kip), q(uit); y 12-14 if only lines 12 to 14 answer the question"
-#: The maximum number of lines shown of a passage.
+#: The maximum number of lines of a passage that are shown.
 MOST_LINES = 60
 
 
@@ -44,7 +44,7 @@ MOST_LINES = 60
     type=click.IntRange(1, 1000),
     default=5,
     show_default=True,
-    help="Label the first hits of each system, up to this rank.",
+    help="Label the hits of each system up to this rank.",
 )
 @click.option(
     "--questions",
@@ -55,7 +55,7 @@ MOST_LINES = 60
 @click.option(
     "--accept-proposals",
     is_flag=True,
-    help="Use the LLM's labels without asking you. Reports mark them as labels of an LLM.",
+    help="Store the LLM's labels without asking you. Reports say that an LLM labelled these passages.",
 )
 @llm_options(required=False)
 def label(
@@ -71,14 +71,15 @@ def label(
     seed: int,
     quiet: bool,
 ) -> None:
-    """Label whether the passages that the systems of RUN returned answer their questions.
+    """Read labels from you, which say whether a passage that a system of RUN returned answers the question.
 
     The first hits of all systems are pooled and shown in random order, without the names of the systems.
-    Passages that overlap the gold are left out. `yes` adds the passage to the gold in the file --output;
-    `partly` and `no` are only recorded. Labels are read line by line, from a terminal or a pipe. Every label
-    is saved immediately. If the command is interrupted, run it again to resume.
+    Passages that overlap the gold are not shown. The label `yes` adds the passage to the question's gold in
+    the file --output; the labels `partly` and `no` are only recorded. Labels are read line by line, from a
+    terminal or a pipe. Every label is saved immediately. If the command is interrupted, run it again to
+    resume.
 
-    With --base-url an LLM proposes a label for each passage.
+    With --base-url, an LLM proposes a label for each passage, and you confirm or change it.
     """
     if accept_proposals and not base_url:
         raise UsageError("--accept-proposals needs an LLM", remedy="--base-url URL --model NAME")
@@ -107,7 +108,7 @@ def label(
 
 
 def _ask(labelling: Labelling, proposals: Proposals | None, *, quiet: bool) -> None:
-    """Show each passage and read its label, until the end of the input."""
+    """Show each passage and read its label from the input, until the input ends."""
     passages = labelling.waiting()
     answers = _answers()
     if not quiet and passages:
@@ -146,7 +147,7 @@ def _ask(labelling: Labelling, proposals: Proposals | None, *, quiet: bool) -> N
 
 
 def _accept(labelling: Labelling, proposals: Proposals) -> None:
-    """Label every passage with the LLM's proposal; passages whose call failed stay unlabelled."""
+    """Store the LLM's proposal as the label of every passage, unless the LLM call failed."""
     for passage in labelling.waiting():
         proposed = proposals(passage.question, passage.heading, passage.text)
         if proposed is not None:
@@ -154,7 +155,7 @@ def _accept(labelling: Labelling, proposals: Proposals) -> None:
 
 
 def _answers() -> Iterator[str]:
-    """Yield the typed lines in lower case; blank lines are skipped."""
+    """Yield each line of the input in lower case, except blank lines."""
     interactive = sys.stdin.isatty()
     while True:
         try:
@@ -172,7 +173,7 @@ def _label(word: str) -> branchrank.library.LabelChoice:
 
 
 def _narrowed(passage: Passage, word: str, lines: str) -> Span | None:
-    """Return the lines that were typed after ``yes``, or ``None`` if there are none."""
+    """Return the line numbers that were typed after ``yes``, or ``None`` if there are none."""
     if not lines:
         return None
     if KEYS.get(word) != "yes":
@@ -212,13 +213,13 @@ def _print_counts(labelling: Labelling) -> None:
     "--annotator",
     "annotators",
     multiple=True,
-    help="Annotator to compare, if a file has labels by several. Give it twice, for FIRST and for SECOND.",
+    help="Whose labels to compare, if a file has several annotators. Give one for FIRST and one for SECOND.",
 )
 def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
-    """Print Cohen's kappa, which measures how often two annotators agree beyond chance.
+    """Print Cohen's kappa, which measures how much more often two annotators agree than by chance.
 
     FIRST and SECOND are question files with labels. Only passages that both annotators labelled are compared.
-    The intervals assume that the passages are independent.
+    The confidence intervals assume that the passages are independent of each other.
     """
     labels, gold = branchrank.library.agreement(first, second, annotators)
     click.echo(

@@ -9,7 +9,7 @@ import click
 from branchrank import __version__
 from branchrank.cli.terminal import Group
 
-#: Command -> its place in ``branchrank.cli`` (``module`` or ``module:name``), and its line in ``--help``.
+#: Command -> its module in ``branchrank.cli`` (``module`` or ``module:function``), and its help text.
 VERBS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "Benchmark three systems on the bundled sample. Try this first."),
     "init": ("init", "Write the first files for a benchmark of your documents."),
@@ -47,7 +47,7 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
-#: Heading of ``--help`` -> the commands below it. Every command is below one heading.
+#: Heading in ``--help`` -> the commands listed below it. Every command is listed once.
 HEADINGS: dict[str, tuple[str, ...]] = {
     "Start": ("demo", "init"),
     "Index documents": ("index", "pageindex", "corpus", "adopt", "check", "calibrate"),
@@ -60,7 +60,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 
 
 class LazyGroup(Group):
-    """A group that imports the module of a command only when the command is used."""
+    """A command group that imports the module of a subcommand only when the subcommand is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""

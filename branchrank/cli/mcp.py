@@ -22,7 +22,7 @@ QUEUE = 64
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    """Exit at once, because a thread that waits for standard input would block a normal exit."""
+    """Exit immediately, because a thread that waits for standard input would block a normal exit."""
     os._exit(128 + number)
 
 
@@ -33,7 +33,7 @@ def _end(number: int, _frame: FrameType | None) -> None:
     type=click.Choice(["stdio", "http"]),
     default="stdio",
     show_default=True,
-    help="stdio: an MCP client starts this command; http: MCP clients connect to the URL path /mcp.",
+    help="With stdio, an MCP client starts this command; with http, clients connect to the URL path /mcp.",
 )
 @predictor_option
 @address_options(port=8001)
@@ -50,10 +50,10 @@ def command(
     allowed_origins: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Serve the search tools, read_file and predictor_search to an MCP client.
+    """Serve the tools grep_search, vector_search, hybrid_search, predictor_search and read_file over MCP.
 
-    The tools read only the corpus of the workspace. The flags for addresses and tokens apply to
-    --transport http, and mean the same as in `branchrank serve`.
+    The tools read only the corpus of the workspace. The flags for addresses and tokens apply only with
+    --transport http, and work as in `branchrank serve`.
     """
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.mcp import PATH, mcp_application, mcp_server

@@ -1,4 +1,4 @@
-"""Flags of ``resume`` and ``verify`` for the files, hosts and classes that a run uses."""
+"""The flags of ``resume`` and ``verify`` with which the user gives the files, hosts and classes of a run."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _ENGINE = f"{EngineSettings.section}."
 
 
 def naming_options(function: F) -> F:
-    """Add the flags that :func:`given_names` reads, and flags for the settings that a run can't set."""
+    """Add the flags that :func:`given_names` reads, and flags for settings that are not read from a run."""
     for option in (
         settings_options(*PARTS, only=frozenset(reaching_settings())),
         click.option(
             "--allow",
             "allowed",
             multiple=True,
-            help="Allow this host, model or file from the run's experiment file. Repeatable.",
+            help="Allow the use of this host, model or file from the run's experiment file. Repeatable.",
         ),
         click.option("--api-endpoint", default="", help="The URL of the endpoint for predictor api."),
         click.option(
             "--predictor",
             "predictors",
             multiple=True,
-            help="Import this class, given as module:Class, as a predictor of the run. Repeatable.",
+            help="Class of a predictor of the run, which is imported, as module:Class. Repeatable.",
         ),
         click.option(
             "--questions",
@@ -60,7 +60,7 @@ def given_names(
     api_endpoint: str,
     allowed: tuple[str, ...],
 ) -> Named:
-    """Return the files, hosts, classes and settings that the flags of the running command name."""
+    """Return the files, hosts, classes and settings that the running command's flags give."""
     from branchrank.library import Named
 
     if any(":" in name for name in predictors):

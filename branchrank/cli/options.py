@@ -1,4 +1,4 @@
-"""Flags made from the settings records, so that flags, TOML keys and docs always agree."""
+"""Command-line flags, generated from the settings records so that flags, TOML keys and docs agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from branchrank.settings import Setting, Settings, settings_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Key in click's context for the settings that were given as flags.
+#: The key under which click's context stores the settings that were given as flags.
 _GIVEN = "branchrank.settings"
 DEFAULT_DATA_DIR = Path("data")
 DEFAULT_REPORTS = Path("reports")
@@ -22,7 +22,7 @@ DEMO_FOLDER = Path("branchrank-demo")
 
 
 def settings_options(*parts: type[Settings], only: frozenset[str] | None = None) -> Callable[[F], F]:
-    """Add a flag for each setting of the parts. ``only`` limits the settings, named ``section.name``."""
+    """Add a flag for each setting of the parts, or only for the settings in ``only`` (``section.name``)."""
 
     def decorate(function: F) -> F:
         for part in reversed(parts):
@@ -108,7 +108,7 @@ def all_pairs_option(function: F) -> F:
 
 
 def given_flags() -> Mapping[str, Any]:
-    """Return the settings that were given as flags of the running command, by ``section.name``."""
+    """Return the settings that were given as flags of the running command, keyed by ``section.name``."""
     given: Mapping[str, Any] = click.get_current_context().meta.get(_GIVEN, {})
     return given
 
@@ -137,7 +137,7 @@ def filter_option(function: F) -> F:
 
 
 def typed_command() -> str:
-    """Return the running command as it was typed, for ``run.json``."""
+    """Return the running command as the user typed it, for ``run.json``."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
@@ -160,8 +160,8 @@ def running_options(function: F) -> F:
         click.option(
             "--seal",
             type=click.Path(path_type=Path, dir_okay=False),
-            help="If FILE does not exist: write the plan to FILE and stop. If FILE exists: run only if the "
-            "plan is the one in FILE, and say so in the report.",
+            help="If FILE does not exist, write the plan to FILE and stop. If FILE exists, run only if the "
+            "plan is equal to the one in FILE, and say so in the report.",
         ),
         click.option(
             "--dry-run",

@@ -37,7 +37,7 @@ command.add_command(summarise)
     "together with the index.",
 )
 def build(data_dir: Path, output: Path | None) -> None:
-    """Build the tree of the workspace's corpus, in the format nodes.jsonl."""
+    """Build the tree of the workspace's corpus, and write its nodes to a nodes.jsonl file."""
     with _opened(data_dir) as workspace:
         if output is None:
             path, nodes = data_dir / "pageindex" / "nodes.jsonl", len(workspace.tree.nodes)
@@ -50,7 +50,10 @@ def build(data_dir: Path, output: Path | None) -> None:
 
 
 def _opened(data_dir: Path) -> branchrank.Workspace:
-    """Open the workspace; if its index is missing or stale, it is built when the tree is first used."""
+    """Open the workspace.
+
+    If its index is missing or stale, the index is built when the tree is first used.
+    """
     return open_workspace(data_dir, given_flags(), quiet=False)
 
 
@@ -89,7 +92,7 @@ def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
 @data_dir_option
 @click.argument("nodes", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def check(nodes: Path | None, data_dir: Path) -> None:
-    """Check the lines and links of the workspace's tree, or of the file NODES, against the corpus."""
+    """Check that the lines and links in the workspace's tree, or in the file NODES, fit the corpus."""
     with _opened(data_dir) as workspace:
         tree = workspace.tree_tools.load(nodes) if nodes is not None else workspace.tree
         found = workspace.tree_tools.check(tree)
@@ -120,10 +123,10 @@ def export(source: str, output: Path, data_dir: Path, summaries: bool, text: boo
 @click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
 @data_dir_option
 def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
-    """Convert JSON_FILE, PageIndex's JSON for the document SOURCE, to the file OUTPUT (nodes.jsonl).
+    """Convert JSON_FILE, which PageIndex wrote for the document SOURCE, to the nodes.jsonl file OUTPUT.
 
-    Line numbers are recomputed from SOURCE. The command prints a note about each part of SOURCE that the
-    JSON lacks.
+    Line numbers are recomputed from SOURCE. The command prints a note about each part of SOURCE that is not
+    in JSON_FILE.
     """
     with _opened(data_dir) as workspace:
         made = workspace.tree_tools.import_json(json_file, source, output)

@@ -49,19 +49,19 @@ SHARE = click.FloatRange(0, 1)
 @click.option(
     "--icc",
     type=SHARE,
-    help="Correlation of the differences within a page, from 0 (independent) to 1 (identical).  "
+    help="Correlation between questions on the same page, from 0 (independent) to 1 (identical).  "
     "[default: 0.1]",
 )
 @click.option(
     "--run",
     "run",
     type=click.Path(path_type=Path),
-    help="Pilot run from which rate, disagreement, candidates, sources and icc are taken.",
+    help="Pilot run that gives the rate, disagreement, candidates, sources and icc.",
 )
 @click.option(
     "--measure",
     default="",
-    help="Hit rate of the pilot run to use, such as strict_hit@5.  [default: its primary measure]",
+    help="Hit rate that is read from the pilot run, such as strict_hit@5.  [default: its primary measure]",
 )
 def power(
     questions: tuple[int, ...],
@@ -77,8 +77,9 @@ def power(
 ) -> None:
     """Compute which differences in hit rate a benchmark with a given number of questions can detect.
 
-    The power analysis is for the tests of a report at 80% power, with Holm's correction for the candidates.
-    If several questions share a page, the column "worth" is the equivalent number of independent questions.
+    The analysis computes what the tests of a report detect with 80% power, with Holm's correction for the
+    number of candidates. If several questions share a page, the column "worth" shows how many independent
+    questions would give the same information.
     """
     analysis = branchrank.library.power(
         questions,

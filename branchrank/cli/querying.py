@@ -1,4 +1,4 @@
-"""Code shared by ``retrieve`` and ``hybrid``, which answer one query or prompt for queries."""
+"""Answer one query or prompt for queries, for the commands ``retrieve`` and ``hybrid``."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from branchrank.settings import BenchmarkSettings, Resolved
 if TYPE_CHECKING:
     from branchrank import Workspace
 
-#: The number of lines shown of each hit.
+#: The number of lines of a hit that are shown.
 SHOWN_LINES = 4
 
 
 def open_workspace(data_dir: Path, settings: Mapping[str, object], *, quiet: bool) -> Workspace:
-    """Open the workspace with the command's settings; if its index is missing or stale, build it."""
+    """Open the workspace with the command's settings. Its index is built if it is missing or stale."""
     from branchrank import Workspace
 
     return Workspace.open(data_dir, settings=settings, rebuild=True, notify=say, progress=not quiet)
 
 
 def workspace_settings(data_dir: Path) -> Resolved:
-    """Return the workspace's settings, overridden by the command's flags."""
+    """Return the workspace's settings, where the command's flags override those in files."""
     from branchrank import Workspace
 
     return Workspace.open(data_dir, settings=given_flags(), notify=say).settings
@@ -54,14 +54,14 @@ class Answer(Record, frozen=True, kw_only=True):
 def answer_queries(
     query: str | None, predictor: str, retrieve: Callable[[str], Retrieval], *, as_json: bool
 ) -> None:
-    """Answer ``query``, or if it is ``None``, each line of the input until an empty line or its end."""
+    """Answer ``query``, or without one each line of the input up to the first empty line or the end."""
     if query is not None:
         _answer(query, predictor, retrieve, as_json)
         return
     interactive = sys.stdin.isatty()
     if interactive:
         _history()
-        click.echo(f"{predictor}: type a question; an empty line ends the command", err=True)
+        click.echo(f"{predictor}: type a question, or press Enter to end", err=True)
     while True:
         try:
             line = input("> " if interactive else "").strip()
@@ -76,7 +76,7 @@ def answer_queries(
 
 
 def _history() -> None:
-    """Turn on line editing, if the platform has it."""
+    """Turn on line editing at the prompt, if Python has the module ``readline``."""
     try:
         import readline
     except ImportError:

@@ -19,7 +19,7 @@ QUESTIONS = click.argument(
     "questions", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=False)
 )
 
-#: Warn if the share of a split differs from the requested share by more.
+#: The difference between a split's share and the requested share beyond which a warning is printed.
 WARN_BEYOND = 0.05
 
 
@@ -38,8 +38,8 @@ for each in (add, label, agreement, generate):
 def check(questions: Path | None, data_dir: Path) -> None:
     """Check the gold of QUESTIONS (by default the question file of the workspace) against the corpus.
 
-    Gold whose lines have changed or are missing is an error (exit code 3). Leakage and duplicates are
-    warnings.
+    If lines of the gold have changed or are missing, this is an error (exit code 3). Leakage and duplicate
+    questions are warnings.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         checked = workspace.questions.check(questions)
@@ -73,10 +73,10 @@ def check(questions: Path | None, data_dir: Path) -> None:
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write to this file. Default: QUESTIONS.",
+    help="The question file to write. Default: QUESTIONS.",
 )
 def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> None:
-    """Update the line numbers of the gold of QUESTIONS after the corpus was edited."""
+    """Update the line numbers of the gold in QUESTIONS after you have edited the corpus."""
     with branchrank.Workspace.open(data_dir) as workspace:
         result = workspace.questions.reanchor(questions, output)
     for move in result.moved:
@@ -104,7 +104,7 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
 def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
     """Make questions from the cross references of CORPUS (by default the corpus of the workspace).
 
-    The text of a link becomes the question, and the section that it links to becomes the gold.
+    The text of each link becomes a question, and the section that the link points to becomes its gold.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         mined = workspace.questions.mine(output, corpus)
@@ -136,14 +136,14 @@ def _counts(counts: Mapping[str, int]) -> str:
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.3,
     show_default=True,
-    help="Share of the questions for the tuning file.",
+    help="Share of the questions that are put into the tuning file.",
 )
 @click.option("--seed", type=int, default=42, show_default=True, help="Random seed.")
 def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
-    """Split QUESTIONS by document into the files NAME-tuning.jsonl and NAME-test.jsonl.
+    """Split QUESTIONS into the files NAME-tuning.jsonl and NAME-test.jsonl.
 
-    NAME is the name of QUESTIONS (by default the question file of the workspace). All questions about a
-    document are in the same file.
+    NAME is the file name of QUESTIONS, which is by default the question file of the workspace. All questions
+    about a document are put into the same file.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         made = workspace.questions.split(questions, share=share, seed=seed)

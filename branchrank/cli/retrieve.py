@@ -41,7 +41,7 @@ def command(
     quiet: bool,
     predictor: str,
 ) -> None:
-    """Search with the local predictor, which fuses vectors and BM25 over chunks by RRF.
+    """Search with the local predictor (vectors and BM25 over chunks, fused by RRF), or another one.
 
     If you give no QUERY, the command prompts for queries and keeps the index loaded between them.
     """

@@ -14,7 +14,7 @@ WHERE = click.option(
     "--where",
     metavar="SLICE=VALUE",
     multiple=True,
-    help="Use only the questions of this slice. SLICE is gold, kind, difficulty, overlap, content, size or "
+    help="Use only questions with this property. SLICE is gold, kind, difficulty, overlap, content, size or "
     "depth. Repeatable.",
 )
 
@@ -48,7 +48,7 @@ def list_runs(reports: Path | None) -> None:
 def show_run(run: Path, where: tuple[str, ...], output: Path | None) -> None:
     """Print the table of results of RUN.
 
-    With --where, the table and the report in --output are computed from the questions of one slice.
+    With --where, the table and the report in --output are computed only from the questions that match.
     """
     from branchrank.run import Run
 

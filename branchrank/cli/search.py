@@ -19,7 +19,7 @@ Mode = Literal["keyword", "semantic", "hybrid"]
 
 
 class SearchAnswer(Record, frozen=True, kw_only=True):
-    """The object that ``--json`` prints."""
+    """The JSON object that ``--json`` prints."""
 
     query: str
     mode: Mode
@@ -34,7 +34,7 @@ class SearchAnswer(Record, frozen=True, kw_only=True):
     type=click.Choice(["keyword", "semantic", "hybrid"]),
     default="keyword",
     show_default=True,
-    help="keyword: words and word beginnings; semantic: nearest embeddings; hybrid: both, fused.",
+    help="keyword finds words and word beginnings, semantic the nearest embeddings; hybrid fuses both.",
 )
 @filter_option
 @click.option("--explain", is_flag=True, help="Show how each score was computed.")
@@ -51,7 +51,7 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Search the workspace for QUERY, and print documents with their best chunks.
+    """Search the workspace for QUERY, and print the best documents with their best chunks.
 
     The modes semantic and hybrid need an [embedding] section in branchrank.toml.
     """
@@ -80,7 +80,7 @@ def _show(rank: int, hit: Hit, explain: bool) -> None:
 
 
 def _explanation(chunk: Hit) -> str:
-    """Describe the parts of a chunk's score."""
+    """Describe how a chunk's score was computed."""
     parts = [f"score {chunk.score:.4f}"]
     for name, word, measured in (
         ("fts5", "keyword", "score"),

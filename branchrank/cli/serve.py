@@ -54,7 +54,7 @@ def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., 
                 type=click.IntRange(0, 65_535),
                 default=port,
                 show_default=True,
-                help="Port to listen on; 0: any free port.",
+                help="Port to listen on, or 0 for any free port.",
             ),
             click.option(
                 "--host",
@@ -84,14 +84,18 @@ predictor_option = click.option(
 @predictor_option
 @address_options(port=8000)
 @click.option(
-    "--threads", type=click.IntRange(1, 64), default=2, show_default=True, help="Queries to run in parallel."
+    "--threads",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Number of queries that run in parallel.",
 )
 @click.option(
     "--queue",
     type=click.IntRange(0, 10_000),
     default=64,
     show_default=True,
-    help="Queries that may wait for a thread. When the queue is full, the answer is status 503.",
+    help="Number of queries that may wait. When more arrive, they are answered with status 503.",
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(
@@ -122,8 +126,8 @@ def command(
 ) -> None:
     """Serve retrieval over HTTP with POST /retrieve, GET /health and GET /openapi.json.
 
-    By default the server listens on the loopback interface only. Any other address needs a token, in
-    --token-file or in the environment variable BRANCHRANK_TOKEN.
+    By default the server listens on the loopback interface only. To listen on another address, set a token
+    with --token-file or the environment variable BRANCHRANK_TOKEN.
     """
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.http import application

@@ -24,7 +24,7 @@ def command(data_dir: Path) -> None:
         workspace = Workspace.open(data_dir)
         resolved, calibrated = workspace.settings, workspace.calibrated_distance
     except UsageError as error:
-        # The fix of this error is `branchrank settings`, so the list is shown with the defaults.
+        # This error suggests `branchrank settings` as its fix, so the list is shown with the defaults.
         wrong, resolved = error, resolve(environment={})
     for part in PARTS:
         click.secho(f"[{part.section}]", bold=True)

@@ -1,4 +1,4 @@
-"""Base classes of the commands, with safe terminal output, error messages and exit codes."""
+"""Base classes of all commands, for safe terminal output, error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ def say(line: str) -> None:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path to print, relative to the working directory if the path is below it."""
+    """Return a path as text to print. A path below the working directory is made relative to it."""
     here = Path.cwd()
     return safe(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    """Return a space and a sentence such as ``Did you mean `local`?``, or an empty text."""
+    """Return a space and a sentence such as ``Did you mean `local`?``, or an empty string."""
     near = suggestion(name, known)
     return f" {near[:1].upper()}{near[1:]}" if near else ""
 
 
 def import_from_here() -> None:
-    """Add the working directory to the import path, as ``python -m`` does, for ``module:Class``."""
+    """Add the working directory to the import path, as ``python -m`` does, to import ``module:Class``."""
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
 
 
 def show_error(error: BranchRankError, command: click.Command) -> None:
-    """Print an error and its fix, with flags that the command has and without API keys."""
+    """Print an error and its fix. The fix mentions only flags of ``command``, and API keys are removed."""
     redact = _redactor()
     click.secho(f"error: {safe(redact(error.message))}", fg="red", err=True)
     if remedy := remedy_for(error.remedy, command):
@@ -77,14 +77,14 @@ def _print_fault(kind: type[BaseException], error: BaseException, trace: Traceba
 
 
 def _end_without_reader(ctx: click.Context) -> NoReturn:
-    """Exit with 0 and no message, because the reader of the output has closed it, as ``| head`` does."""
+    """Exit with 0 and no message, because the reader of the output has closed the pipe (``| head``)."""
     with contextlib.suppress(OSError):  # discards the output that is still buffered
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     ctx.exit(0)
 
 
 class Terminated(SystemExit):
-    """Raised when the process receives SIGTERM."""
+    """The exception that is raised when the process receives SIGTERM."""
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
@@ -92,7 +92,7 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Replace each standard stream that was closed before the start by the null device."""
+    """Open the null device in place of each standard stream that was closed when the process started."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the process
@@ -100,7 +100,7 @@ def _open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
-    """Add the nearest known flag or choice to click's error for an unknown flag or choice."""
+    """If click raises an error for an unknown flag or choice, add the nearest known one to the message."""
     try:
         yield
     except click.NoSuchOption as error:
@@ -119,10 +119,10 @@ def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
 
 
 class Command(click.Command):
-    """A click command whose errors are a message, a fix and an exit code, never a traceback.
+    """A click command that reports an error with a message, a fix and an exit code, without a traceback.
 
-    ``help_name`` is the name of a command with its group, such as ``beir run``, if its help is grouped.
-    ``resumes`` is true if the command, run again after Ctrl-C, resumes the interrupted work.
+    ``help_name`` is the command's key in ``COMMON`` if it differs from its name, such as ``beir run``. If
+    ``resumes`` is true, running the command again after Ctrl-C resumes the interrupted work.
     """
 
     def __init__(self, *arguments: Any, help_name: str = "", resumes: bool = False, **named: Any) -> None:
@@ -134,19 +134,19 @@ class Command(click.Command):
             self.params.append(help_all_option())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the flags, below headings if the command has an entry in ``COMMON``."""
+        """Write the flags to the help text, below headings if the command has an entry in ``COMMON``."""
         if entry_name(self) in COMMON:
             write_options(self, ctx, formatter)
         else:
             super().format_options(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; the error for an unknown flag or choice suggests the nearest one."""
+        """Parse the arguments. The error for an unknown flag or choice suggests the nearest known one."""
         with _suggestions(self, ctx):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. A :class:`BranchRankError` is printed and ends it with the error's exit code."""
+        """Run the command. Print a :class:`BranchRankError`, and exit with its exit code."""
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGTERM, _terminate)
         _open_closed_streams()
@@ -187,14 +187,14 @@ class Group(click.Group):
         self.context_settings.setdefault("help_option_names", HELP)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; the error for an unknown flag suggests the nearest one."""
+        """Parse the arguments. The error for an unknown flag suggests the nearest known flag."""
         with _suggestions(self, ctx):
             return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; the error for an unknown command suggests the nearest one."""
+        """Find the command. The error for an unknown command suggests the nearest known command."""
         if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             near = _nearest(args[0], self.list_commands(ctx))
             raise click.UsageError(f"No such command {args[0]!r}.{near}", ctx)

@@ -26,10 +26,10 @@ from branchrank.cli.terminal import Command, safe
     type=click.Choice(["gold", "document"]),
     default="gold",
     show_default=True,
-    help="Document ids in the files. gold: the gold that the hit matches; document: the hit's file.",
+    help="Document ids in the files: the gold that a hit matches (gold), or the hit's file (document).",
 )
 def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> None:
-    """Write RUN, a finished run, as TREC files (qrels.txt, and a run file for each predictor)."""
+    """Export the finished run RUN as TREC files (qrels.txt, and one run file per predictor)."""
     from branchrank.run import Run
 
     for path in Run.load(run).export_trec(output, ids):
@@ -51,9 +51,9 @@ FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Measure, by its name in ir-measures. Repeatable.",
 )
-@click.option("--by-query", is_flag=True, help="Also print the values of each query.")
+@click.option("--by-query", is_flag=True, help="Also print the value of each measure for each query.")
 def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_query: bool) -> None:
-    """Score RUNS, TREC run files of any program, with QRELS, and average over all judged queries."""
+    """Score RUNS (TREC run files of any program) with QRELS, and average over all judged queries."""
     for scored in branchrank.library.score_trec(runs, qrels, names):
         path = safe(str(scored.path))
         judged = len(next(iter(scored.by_query.values())))
@@ -90,7 +90,7 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
 @click.option(
     "--missing-is-zero",
     is_flag=True,
-    help="Score 0 for a judged query that is missing in a run, instead of an error.",
+    help="Score judged queries that are missing from a run as 0, instead of reporting an error.",
 )
 @click.option(
     "--delta",
@@ -104,7 +104,7 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=branchrank.library.ALPHA,
     show_default=True,
-    help="Family-wise error rate of all comparisons of a measure.",
+    help="Family-wise error rate for all comparisons of the same measure.",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Random seed of the tests."
@@ -122,11 +122,11 @@ def compare_trec(
     seed: int,
     latex: Path | None,
 ) -> None:
-    """Compare RUNS, TREC run files of any program, on the queries that are judged in QRELS.
+    """Compare RUNS (TREC run files of any program) on the queries that are judged in QRELS.
 
-    Each run is compared with the baseline by paired tests on the queries, with Holm's correction over the
-    comparisons of each measure. Documents of a run with equal scores are ordered by descending document id,
-    as in trec_eval.
+    Each run is compared with the baseline by a paired test over the queries. For each measure, Holm's
+    correction is applied to the p-values of all comparisons. If documents of a run have equal scores, they
+    are sorted by descending document id, as in trec_eval.
     """
     table = branchrank.library.compare_trec(
         qrels,

@@ -36,7 +36,7 @@ def on_terminal() -> bool:
 def search_on_terminal(
     workspace: Workspace, *, mode: str = "", query: str = "", choosing: bool = False
 ) -> Choice | None:
-    """Run the terminal UI until the user quits. With ``choosing``, return the result that the user picked."""
+    """Run the terminal UI until the user quits. With ``choosing``, return the picked result."""
     from branchrank.serve.service import Service
     from branchrank.serve.tui.app import SearchApp
     from branchrank.serve.tui.searching import Searches
@@ -52,15 +52,15 @@ def search_on_terminal(
     "--mode",
     type=click.Choice(["grep", "vector", "hybrid", *(f"predictor-{name}" for name in PREDICTORS)]),
     help="First search mode; F2 switches to the next. Default: predictor-late-interaction if the index has "
-    "token vectors, else predictor-hybrid if you give its LLM, else predictor-local.",
+    "token vectors, else predictor-hybrid if you give an LLM for it, else predictor-local.",
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(GrepSettings, LocalSettings, HybridSettings, LLMSettings, IndexSettings, CacheSettings)
 def command(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
     """Search in a terminal UI that shows the results, the source of the selected result, and a log.
 
-    The modes are grep, vectors, both fused (with separate keywords for grep), and the predictors local,
-    hybrid and late-interaction.
+    The search modes are grep, vector, hybrid (grep and vector results fused, with separate keywords for
+    grep), and the predictors local, hybrid and late-interaction.
     """
     import branchrank.serve.tui.app  # noqa: F401 - report a missing extra before any other problem
 

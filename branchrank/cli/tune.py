@@ -45,11 +45,11 @@ from branchrank.settings import BenchmarkSettings, EngineSettings
 def command(
     experiment: Path, questions_file: Path, folds: int, budget: int, write: bool, quiet: bool
 ) -> None:
-    """Tune the BM25 and MaxSim weights, k1 and b of every system of EXPERIMENT by cross-validation.
+    """Tune the BM25 weight, MaxSim weight, k1 and b of each system in EXPERIMENT by cross-validation.
 
     All questions about a document are in the same fold. The command prints the expected gain of each system
     with its 95% interval, and the TOML tables of the tuned systems. With --write, the tuned systems are added
-    to EXPERIMENT; the untuned systems stay in the file.
+    to EXPERIMENT, next to the original systems.
     """
     tuning = branchrank.library.tune(
         experiment,
@@ -66,7 +66,7 @@ def command(
         changes = ", ".join(f"{name} {each.own[name]:g} -> {value:g}" for name, value in each.changes.items())
         click.echo(f"{safe(each.system)}: {changes or 'no change'}")
         click.echo(
-            f"  {each.before:.3f} -> {each.validated:.3f} on held-out documents: "
+            f"  {each.before:.3f} -> {each.validated:.3f} on documents not used for tuning: "
             f"{each.gain:+.3f} {each.interval_words}; "
             f"{each.agreeing} of {tuning.folds} folds chose these values; {each.points} combinations tried"
         )

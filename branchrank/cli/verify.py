@@ -20,7 +20,7 @@ from branchrank.cli.terminal import Command, safe, say, shown_path
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Retrieve the hits of N questions again, sampled with the run's seed, and compare them.",
+    help="Retrieve the hits of N questions again (drawn with the run's seed), and compare them with the run.",
 )
 @click.option(
     "--corpus",
@@ -30,7 +30,7 @@ from branchrank.cli.terminal import Command, safe, say, shown_path
 @click.option(
     "--seal",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The file, or a copy of it, that --seal wrote before the run. Check that the run has this plan.",
+    help="File that --seal wrote before the run, or a copy of it. Check that the run has the plan in it.",
 )
 @naming_options
 @click.pass_context
@@ -39,10 +39,11 @@ def verify(
 ) -> None:
     """Recompute every number in the reports of RUN, and check its files for contradictions.
 
-    The command prints each problem that it finds. The exit code is 1 if there is a problem.
+    The command prints each problem that it finds. If it finds a problem, its exit code is 1.
 
-    --rerun needs the index that the run used. Give the classes, endpoints, models and the LLM cassette
-    (--llm-replay) of the run as flags. Systems for which one of these is missing are not run again.
+    With --rerun, systems of the run are run again. This needs the index that the run used. Give the run's
+    classes, endpoints, models and LLM cassette (--llm-replay) as flags. A system is not run again if its
+    class, endpoint, model or cassette is missing.
 
     The digests of a run detect damage and accidental edits, but not changes by someone who also rewrites the
     digests.
@@ -75,8 +76,8 @@ def verify(
 def report(run: Path, no_text: bool, corpus: Path | None, latex: Path | None) -> None:
     """Regenerate report.md and report.html of RUN.
 
-    The table of --latex has the measures that were requested with --measure, or if there are none, the
-    measures of the report.
+    The table in the file --latex has the run's additional measures (--measure). If the run has none, the
+    table has the measures of the report.
     """
     from branchrank.library import run_table
     from branchrank.run import Run

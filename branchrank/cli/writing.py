@@ -14,7 +14,7 @@ from branchrank.cli.tui import on_terminal, search_on_terminal
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Span
 
-#: The flags that an error suggests if there is no terminal for the terminal UI.
+#: The flags that the error suggests if the terminal UI can't open because there is no terminal.
 FLAGS = "--question TEXT --source FILE --lines 5-8"
 
 
@@ -22,7 +22,7 @@ FLAGS = "--question TEXT --source FILE --lines 5-8"
 @click.argument("questions", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @data_dir_option
 @click.option(
-    "--question", default="", help="The text of the question. Without --source, it is also the first query."
+    "--question", default="", help="The text of the question. Without --source, it is searched first."
 )
 @click.option(
     "--source",
@@ -40,8 +40,12 @@ FLAGS = "--question TEXT --source FILE --lines 5-8"
 @click.option(
     "--unanswerable", is_flag=True, help="Mark the question as one that the corpus does not answer."
 )
-@click.option("--quote", default="", help="A few words of these lines, used to find them after an edit.")
-@click.option("--id", "id_", default="", help="The question's id. Default: made from its text and files.")
+@click.option(
+    "--quote", default="", help="A few words of the gold lines, with which they are found after an edit."
+)
+@click.option(
+    "--id", "id_", default="", help="The question's id. Default: an id made from its text and files."
+)
 @click.option("--kind", default="", help="The question's kind, such as how-to, concept, lookup or error.")
 @click.option("--difficulty", default="", help="The question's difficulty, such as easy, medium or hard.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
@@ -60,9 +64,9 @@ def add(
 ) -> None:
     """Add a question to QUESTIONS (by default the question file of the workspace).
 
-    Without --source, the terminal UI opens. Search for the passage that answers the question, press F4, and
-    type the question and its lines. A digest of the lines is stored with the question. If QUESTIONS does not
-    exist, it is created.
+    Without --source, the terminal UI opens. In it, search for the passage that answers the question, press
+    F4, and type the question and the lines. A digest of the gold lines is stored with the question. If
+    QUESTIONS does not exist, it is created.
     """
     if len(sources) != len(lines):
         raise UsageError(
@@ -99,7 +103,7 @@ def add(
 
 
 def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | None:
-    """Ask for a question and its lines in the terminal UI; return ``None`` if the user picked no passage."""
+    """Ask for a question and its lines. Return ``None`` if the user picks no passage in the terminal UI."""
     choice = search_on_terminal(workspace, query=query, choosing=True)
     if choice is None:
         return None

@@ -1,6 +1,6 @@
 """The code that a worker runs, which opens a task once and then processes one shard after the other.
 
-A worker is a process of this machine or an actor of a Ray cluster. Both kinds of workers get the same
+A worker is a process of this machine or an actor of a Ray cluster. Processes and actors get the same
 :class:`Setup` and the same messages.
 """
 
@@ -23,11 +23,11 @@ from branchrank.execution.threads import use_threads
 
 
 class Setup(NamedTuple):
-    """The data that every worker of a task gets at its start.
+    """The data that every worker of a task gets when it starts.
 
     ``task`` is the pickled task, ``threads`` is the number of threads to use, ``folder`` is the working
-    directory, and ``path`` is the import path. ``environment`` contains BranchRank's variables and the API
-    keys. ``needs`` are the files and folders that the task reads, relative to ``folder``.
+    directory, and ``path`` is the import path. ``environment`` contains BranchRank's environment variables
+    and the API keys. ``needs`` contains the paths that the task reads, relative to ``folder``.
     """
 
     task: bytes
@@ -52,10 +52,10 @@ class Raised(NamedTuple):
 
 
 class Handler:
-    """Opens the task of ``setup`` when the first shard arrives, and keeps the task open until closed.
+    """Opens the task of ``setup`` when the first shard arrives, and keeps it open until :meth:`close`.
 
-    ``shipped`` is an archive of the files that the task needs. Without ``shipped``, the worker reads the
-    same paths as the command.
+    ``shipped`` is an archive of the files that the task needs. If ``shipped`` is ``None``, the worker reads
+    the same paths as the command.
     """
 
     def __init__(self, setup: Setup, shipped: bytes | None = None) -> None:
@@ -92,7 +92,7 @@ class Handler:
         return work
 
     def _enter_folder(self) -> None:
-        """Change to the working directory of the command, or to its copy in the shipped archive."""
+        """Change to the working directory of the command, or to the copy of this directory in the archive."""
         place = Path(self._setup.folder)
         if self._shipped is not None:
             root = self._opened.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-"))
@@ -111,7 +111,7 @@ class Handler:
 
 
 def _raised(error: Exception) -> bytes:
-    """Pickle an exception; if that is not possible, pickle a :class:`WorkerError` with its message."""
+    """Pickle an exception, or if this fails, a :class:`WorkerError` with the exception's message."""
     error.add_note("in a worker:\n" + "".join(traceback.format_exception(error)))
     try:
         content = pickle.dumps(Raised(error))

@@ -1,4 +1,4 @@
-"""Open the executor that the settings choose."""
+"""Open the executor that the engine's settings select."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def check_engine(settings: Resolved, *, asks_llm: bool = False) -> None:
 
 
 def _check_address(settings: Resolved, address: str) -> None:
-    """Raise UsageError for Ray Client, and for a remote cluster that is not given by flag or environment.
+    """Raise UsageError for Ray Client, and for a remote cluster that only a file names.
 
-    A cluster can run code in this process, so a file in a downloaded folder must not choose it.
+    A cluster can run code in this process, so a file in a downloaded folder must not select a cluster.
     """
     if address.startswith("ray://"):
         raise UsageError(
@@ -67,7 +67,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _check_llm(llm: LLMSettings) -> None:
-    """Raise UsageError for limits and recordings of LLM calls, which work within one process only."""
+    """Raise UsageError for flags that limit or record LLM calls, which work in a single process only."""
     given = {"--max-calls": llm.max_calls, "--max-tokens": llm.max_tokens, "--llm-record": llm.record}
     for flag, value in given.items():
         if value:
@@ -80,7 +80,7 @@ def _check_llm(llm: LLMSettings) -> None:
 
 @contextmanager
 def open_executor(settings: Resolved, notify: Notify = no_notice) -> Iterator[Executor]:
-    """Open the executor that the settings of ``[engine]`` choose. Workers start with the first shard.
+    """Open the executor that the settings in ``[engine]`` select. Workers are started for the first shard.
 
     Raises the errors of :func:`check_engine`.
     """

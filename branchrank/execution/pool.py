@@ -1,12 +1,13 @@
 """The executor that divides shards among several workers, and replaces workers that end.
 
-1. Each worker has one shard at a time. Workers are started when there are shards for them, and reused by the
-   next call with the same task.
-2. Results are returned in the order of the shards. At most :data:`AHEAD` shards per worker are started after
-   the oldest unfinished shard, which limits the memory used and the work that an interruption loses.
-3. If a worker ends, a new worker is started, and the shard of the ended worker is the next to be given out.
-4. The executor raises an error if :data:`MOST_DEATHS` workers end during the same shard, or if so many
-   workers in a row end before they are ready.
+1. Each worker has one shard at a time. Workers are started when there are shards to process, and are reused
+   if ``map`` is called again with the same task.
+2. Results are returned in the order of the shards. No shard is started that is more than :data:`AHEAD` times
+   the number of workers after the oldest unfinished shard. This limits the memory used and the work that an
+   interruption loses.
+3. If a worker ends before its shard is finished, a new worker is started, and this shard is processed next.
+4. The executor raises an error if :data:`MOST_DEATHS` workers end while they process the same shard, or if
+   :data:`MOST_DEATHS` workers in a row end before they are ready.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MOST_DEATHS = 3
 #: The number of seconds within which at least one worker must be ready.
 STARTS_WITHIN_S = 300.0
 _WAIT_S = 1.0
-#: The module name in a pickle of something that a script defines, which a worker can't import.
+#: The module name in the pickle of a class or function of a script, which a worker can't import.
 _IN_SCRIPT = b"\x8c\x08__main__"
 #: Environment variables with API keys and model folders, which a worker needs in addition to BranchRank's.
 _KEYS = ("OPENAI_API_KEY", "HF_HOME", "HF_HUB_OFFLINE", "HF_TOKEN")
@@ -44,7 +45,7 @@ class Ready(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A worker has finished its shard; ``content`` is a pickled ``Done`` or ``Raised``."""
+    """A worker has finished its shard. ``content`` is a pickled ``Done`` or ``Raised``."""
 
     content: bytes
 
@@ -64,16 +65,16 @@ class Backend(Protocol[W]):
     workers: int
 
     def start(self, setup: Setup) -> W:
-        """Start a worker; :class:`Ready` or :class:`Lost` follows."""
+        """Start a worker. Later, :meth:`wait` returns :class:`Ready` or :class:`Lost` for this worker."""
 
     def submit(self, worker: W, shard: bytes) -> None:
-        """Give a ready worker a shard; :class:`Answered` or :class:`Lost` follows."""
+        """Send a shard to a ready worker. Later, :meth:`wait` returns :class:`Answered` or :class:`Lost`."""
 
     def wait(self, workers: Collection[W], timeout: float) -> list[tuple[W, Event]]:
-        """Return the events of these workers; after ``timeout`` seconds the list may be empty."""
+        """Return the workers' events, or an empty list if nothing happens within ``timeout`` seconds."""
 
     def stop(self, workers: Collection[W], *, at_once: bool) -> None:
-        """End workers, either after they have closed their task or ``at_once``."""
+        """End workers, after they have closed their task or, with ``at_once``, immediately."""
 
     def close(self) -> None:
         """Close the connections of the backend."""
@@ -82,8 +83,8 @@ class Backend(Protocol[W]):
 class Pool(Generic[W]):
     """An executor that uses the workers of a backend. Must be closed.
 
-    ``threads`` is the number of threads of each worker; 0 means the number that this process uses. ``notify``
-    is called when a worker ends and its shard is given to another worker.
+    ``threads`` is the number of threads of each worker, or 0 for as many as this process uses. ``notify`` is
+    called when a worker ends and another worker gets its shard.
     """
 
     in_process = False
@@ -101,7 +102,7 @@ class Pool(Generic[W]):
         return self._backend.workers
 
     def map(self, task: Task[S, R], shards: Sequence[S]) -> Iterator[R]:
-        """Yield the results in order; see :class:`~branchrank.execution.protocol.Executor`."""
+        """Yield the results as :meth:`branchrank.execution.protocol.Executor.map` does."""
         if not shards:
             return
         crew = self._crew_for(task)
@@ -130,7 +131,7 @@ class Pool(Generic[W]):
 
 
 class _Crew(Generic[W]):
-    """The workers of one task."""
+    """The workers of one task, with the state of each."""
 
     def __init__(self, backend: Backend[W], setup: Setup) -> None:
         self.backend = backend
@@ -142,20 +143,23 @@ class _Crew(Generic[W]):
         self._waiting_since = time.monotonic()
 
     def staff(self, wanted: int) -> None:
-        """Start workers until there are ``wanted``, or as many as the backend allows."""
+        """Start workers until there are ``wanted`` workers or as many as the backend allows."""
         if not (self.starting or self.idle or self.busy):
             self._waiting_since = time.monotonic()
         while len(self.starting) + len(self.idle) + len(self.busy) < min(wanted, self.backend.workers):
             self.starting.add(self.backend.start(self.setup))
 
     def give(self, number: int, shard: bytes) -> None:
-        """Give an idle worker a shard."""
+        """Send a shard to an idle worker."""
         worker = self.idle.popleft()
         self.busy[worker] = number
         self.backend.submit(worker, shard)
 
     def events(self) -> list[tuple[int | None, Event]]:
-        """Wait for events, and return each with the number of its shard (``None`` if it has none)."""
+        """Wait for events.
+
+        Return each with the number of the worker's shard (``None`` for a worker without one).
+        """
         found: list[tuple[int | None, Event]] = []
         for worker, event in self.backend.wait([*self.starting, *self.busy, *self.idle], _WAIT_S):
             number = self.busy.pop(worker, None)
@@ -188,7 +192,7 @@ class _Crew(Generic[W]):
 
 
 class _Round(Generic[W]):
-    """One call of ``map``, which gives out the shards and yields the results in order."""
+    """One call of ``map``, which sends shards to workers and yields the results in the shards' order."""
 
     def __init__(self, crew: _Crew[W], shards: Sequence[Any], notify: Notify) -> None:
         self.crew = crew
@@ -209,7 +213,7 @@ class _Round(Generic[W]):
             yield from outcome.results
 
     def _advance(self, oldest: int) -> None:
-        """Give out shards, then wait for an event."""
+        """Send shards to the idle workers, and then wait for an event."""
         crew = self.crew
         crew.staff(len(self.again) + len(crew.busy) + len(self.shards) - self.next_given)
         limit = min(len(self.shards), oldest + AHEAD * crew.backend.workers)

@@ -1,8 +1,9 @@
 """Workers that are processes of this machine.
 
-1. A worker is a new Python interpreter, connected by a socket. The module ``multiprocessing`` is not used,
-   because it would import the caller's script again.
-2. A worker has its own process group, so that Ctrl-C reaches only the command, which then ends its workers.
+1. A worker is a new Python interpreter that is connected to the command by a socket. The module
+   ``multiprocessing`` is not used, because it would import the caller's script again.
+2. Each worker has its own process group. Therefore Ctrl-C reaches only the command, which then ends its
+   workers.
 3. A worker ends when the command closes its end of the socket, or when the command itself ends.
 """
 
@@ -26,7 +27,7 @@ _START = "from branchrank.execution.processes import serve; serve({})"
 
 
 class ProcessWorker(NamedTuple):
-    """A process and the command's end of its socket."""
+    """A worker's process, and the command's end of the socket to it."""
 
     process: subprocess.Popen[bytes]
     connection: Connection
@@ -58,7 +59,7 @@ class Processes:
         return worker
 
     def submit(self, worker: ProcessWorker, shard: bytes) -> None:
-        """Send a shard to a process. If the process has ended, :meth:`wait` reports this."""
+        """Send a shard to a process. If the process has ended, :meth:`wait` returns this event."""
         _send(worker, shard)
 
     def wait(self, workers: Collection[ProcessWorker], timeout: float) -> list[tuple[ProcessWorker, Event]]:
@@ -90,11 +91,11 @@ class Processes:
                 worker.process.wait()
 
     def close(self) -> None:
-        """Do nothing, because only the workers have open connections."""
+        """Do nothing, because a backend of processes has no connections other than those of its workers."""
 
 
 def serve(descriptor: int) -> None:
-    """The main function of a worker's process."""
+    """The function that runs in the process of a worker until the command closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Connection(descriptor) as connection:
         try:
@@ -107,7 +108,10 @@ def serve(descriptor: int) -> None:
 
 
 def _send(worker: ProcessWorker, message: Setup | bytes) -> None:
-    """Send a message. If the process has ended, do nothing, because its closed socket reports this."""
+    """Send a message.
+
+    If the process has ended, do nothing; :meth:`Processes.wait` notices the closed socket.
+    """
     try:
         if isinstance(message, bytes):
             worker.connection.send_bytes(message)

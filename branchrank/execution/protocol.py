@@ -14,10 +14,10 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Task(Protocol[S_contra, R_co]):
-    """Work that can be divided into shards. A task can be pickled, and is opened once in each worker.
+    """Work that can be divided into shards. A task can be pickled, and each worker opens the task once.
 
-    An open model, index or client of a task is not pickled. The process that made the task uses its open
-    objects, and each worker opens its own.
+    If a task has an open model, index or client, this object is not pickled. The process that created the
+    task uses the open object, and each worker opens its own.
     """
 
     @property
@@ -25,11 +25,11 @@ class Task(Protocol[S_contra, R_co]):
         """The files and folders that a worker reads, from a shared disk or from a shipped copy."""
 
     def open(self) -> AbstractContextManager[Callable[[S_contra], Iterable[R_co]]]:
-        """Return a context with a function from a shard to its results."""
+        """Return a context manager for a function that takes a shard and returns its results."""
 
 
 class Executor(Protocol):
-    """Runs a task over shards."""
+    """Runs a task on the shards of some work."""
 
     @property
     def workers(self) -> int:
@@ -37,12 +37,12 @@ class Executor(Protocol):
 
     @property
     def in_process(self) -> bool:
-        """Whether the work runs in this process, with the task's open objects."""
+        """Whether the work runs in this process and uses the objects that the task has already opened."""
 
     def map(self, task: Task[S, R], shards: Sequence[S]) -> Iterator[R]:
         """Yield the results of every shard, in the order of the shards.
 
-        An exception of the task is raised with its type, after the results of earlier shards. Raises
-        :class:`~branchrank.errors.WorkerError` if workers can't be started or end repeatedly. After the
-        iterator or the executor is closed, no work runs.
+        If the task raises an exception for a shard, ``map`` raises it with the same type, after yielding the
+        results of earlier shards. Raises :class:`~branchrank.errors.WorkerError` if workers can't be started
+        or end repeatedly. When the iterator or the executor is closed, all work stops.
         """

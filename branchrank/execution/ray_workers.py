@@ -1,12 +1,13 @@
 """Workers that are actors of a Ray cluster.
 
-1. Without an address, a cluster of one node is started. This cluster listens on 127.0.0.1 only and has no
-   dashboard, and its files are removed at the end. With an address, the command joins that cluster as a
-   driver, so the command must run on one of its nodes.
+1. Without an address, the command starts a cluster of one node, which listens on 127.0.0.1 only and has no
+   dashboard. The files of this cluster are removed at the end. With an address, the command joins the cluster
+   at this address as a driver, so the command must run on a node of the cluster.
 2. Ray sends no usage statistics, and writes its logs only to its own files.
-3. Each actor uses one CPU of the cluster. If an actor ends, the pool starts another one (Ray does not restart
-   it), so that processes and actors behave in the same way.
-4. With ``ship``, the files that the task needs are put into Ray's object store. Each actor unpacks a copy.
+3. Each actor uses one CPU of the cluster. If an actor ends, Ray does not restart it. The pool starts another
+   actor, just as it does for processes.
+4. With ``ship``, the files that the task needs are put into Ray's object store, and each actor unpacks a copy
+   of them.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
 }
-#: With this variable Ray uses only the loopback address on Linux, as it does on other systems.
+#: With this environment variable, Ray uses only the loopback address on Linux, as it does on other systems.
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _STORE_BYTES = 256 * 1024 * 1024
 _ANSWERS_WITHIN_S = 5.0
 
 
 class RayActor:
-    """An actor with the reference of its pending result."""
+    """A Ray actor, with the reference to the result that it is computing."""
 
     def __init__(self, handle: Any, pending: Any) -> None:
         self.handle = handle
@@ -50,16 +51,16 @@ class RayActor:
 
 
 class _Worker:
-    """The class of the actors."""
+    """The class that Ray instantiates as an actor."""
 
     def __init__(self, setup: Setup, shipped: bytes | None) -> None:
         self._handler = Handler(setup, shipped)
 
     def ready(self) -> None:
-        """Do nothing, so that the call returns as soon as the actor runs."""
+        """Do nothing. A call of this method returns as soon as the actor runs."""
 
     def handle(self, shard: bytes) -> bytes:
-        """Process a shard; see :meth:`Handler.handle`."""
+        """Process a pickled shard, as described at :meth:`Handler.handle`."""
         return self._handler.handle(shard)
 
     def close(self) -> None:
@@ -70,7 +71,7 @@ class _Worker:
 class RayWorkers:
     """A backend of the pool with actors of the cluster at ``address``, or of a new local cluster.
 
-    ``jobs`` is the number of actors; 0 means one for each CPU of the cluster. Raises
+    ``jobs`` is the number of actors, or 0 for one actor per CPU of the cluster. Raises
     :class:`MissingDependencyError` if Ray is not installed, and :class:`WorkerError` if the address does not
     answer.
     """
@@ -81,7 +82,7 @@ class RayWorkers:
         self._ray = self._opened.enter_context(connected(address, jobs))
         cpus = int(self._ray.cluster_resources().get("CPU", 0))
         self.workers = jobs or max(1, cpus)
-        # Ray's own retries are off, because the pool handles actors that end.
+        # Ray's own retries are switched off, because the pool replaces actors that end.
         self._actor = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Worker)
         self._shipped: tuple[Setup, Any] | None = None
 
@@ -125,7 +126,7 @@ class RayWorkers:
         self._opened.close()
 
     def _archive(self, setup: Setup) -> Any:
-        """Return the reference of the shipped files, which are packed once for all actors of a task."""
+        """Return the reference to the archive of shipped files, made once for all actors of a task."""
         if not self._ship:
             return None
         if self._shipped is None or self._shipped[0] is not setup:
@@ -136,7 +137,7 @@ class RayWorkers:
 
 @contextlib.contextmanager
 def connected(address: str, jobs: int) -> Iterator[Any]:
-    """Yield the module ``ray``, connected to a cluster."""
+    """Yield the module ``ray`` while it is connected to a cluster."""
     variables = _ENVIRONMENT | ({} if address else _LOOPBACK)
     with contextlib.ExitStack() as opened:
         with temporary_environment(**variables), _kept_handlers():
@@ -173,7 +174,7 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Raise :class:`WorkerError` at once if the address does not answer; Ray would retry for a minute."""
+    """Raise :class:`WorkerError` if the address does not answer. Ray itself would retry for a minute."""
     host, _, port = address.rpartition(":")
     if address == "auto":
         return
@@ -189,7 +190,7 @@ def _check_answers(address: str) -> None:
 
 @contextlib.contextmanager
 def _kept_handlers() -> Iterator[None]:
-    """Restore the handler of SIGTERM and the exception hook of the process, which Ray changes."""
+    """Restore the process's handler of SIGTERM and its exception hook, because Ray changes them."""
     hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
     try:
         yield

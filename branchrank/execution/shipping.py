@@ -1,7 +1,7 @@
 """Copies of files and folders for workers that don't share a disk with the command.
 
-1. The files have their absolute paths below the root of the copy, so that relative paths between files work.
-2. Caches are left out, and symbolic links are copied as links.
+1. Below the root of the copy, each file has its absolute path, so that relative paths between files work.
+2. The caches of a workspace are left out, and symbolic links are copied as links.
 3. Each worker unpacks the copy into its own temporary folder and works there.
 """
 
@@ -18,7 +18,7 @@ _LEFT_OUT = ("hybrid/cache",)
 
 
 def pack(paths: Iterable[Path]) -> bytes:
-    """Return an uncompressed tar archive of files and folders, with their absolute paths."""
+    """Return an uncompressed tar archive of files and folders, stored under their absolute paths."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for path in dict.fromkeys(Path(os.path.abspath(path)) for path in paths):
@@ -27,13 +27,13 @@ def pack(paths: Iterable[Path]) -> bytes:
 
 
 def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out caches, special files and absolute links, which would point outside the copy."""
+    """Leave out caches, special files and symbolic links with absolute targets (outside the copy)."""
     if member.name.endswith(_LEFT_OUT) or member.linkname.startswith("/"):
         return None
     return member if member.isfile() or member.isdir() or member.issym() else None
 
 
 def unpack(content: bytes, root: Path) -> None:
-    """Unpack an archive below ``root``; a member with a path outside ``root`` is an error."""
+    """Unpack an archive below ``root``. It is an error if the archive contains a path outside ``root``."""
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         archive.extractall(root, filter="data")

@@ -1,10 +1,10 @@
-"""The number of threads that computations of this process use.
+"""Set the number of threads that numeric libraries use in this process.
 
-1. If no number is chosen, PyTorch, BLAS and the embedders use their own defaults.
+1. If no number of threads is chosen, PyTorch, BLAS and the embedders use their own defaults.
 2. A worker uses the same number of threads as the process that started it, because the last digits of a
-   PyTorch model's vectors can depend on the number. A cluster can have another default. For example, Ray
-   gives an actor one OpenMP thread.
-3. :func:`limit_torch` sets the number for PyTorch, after PyTorch is loaded.
+   PyTorch model's vectors can depend on the number of threads. Without this rule, a cluster could use another
+   number; for example, Ray gives an actor one OpenMP thread.
+3. :func:`limit_torch` sets the number of threads of PyTorch, and must be called after PyTorch is loaded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from branchrank.environment import set_torch_threads, set_up_worker, torch_threads
 
-#: Variables from which numeric libraries read the number of threads when they are loaded.
+#: Environment variables from which numeric libraries read the number of threads when they are loaded.
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 _chosen = 0
@@ -27,7 +27,7 @@ def usable_cpus() -> int:
 
 
 def thread_count() -> int:
-    """Return the number of threads chosen for this process, or if none is chosen, one per usable CPU."""
+    """Return the number of threads chosen for this process, or else the number of usable CPUs."""
     return _chosen or usable_cpus()
 
 
@@ -39,7 +39,7 @@ def default_threads() -> int:
 
 
 def use_threads(count: int) -> None:
-    """Set the number of threads of this process, a worker, until it ends."""
+    """Set the number of threads of this worker process, until the process ends."""
     global _chosen
     _chosen = count
     set_up_worker(dict.fromkeys(VARIABLES, str(count)))
@@ -48,7 +48,7 @@ def use_threads(count: int) -> None:
 
 @contextlib.contextmanager
 def limited_threads(count: int) -> Iterator[None]:
-    """Use ``count`` threads for the duration of a ``with`` block; 0 changes nothing."""
+    """Use ``count`` threads for the duration of a ``with`` block, or the current number if it is 0."""
     global _chosen
     if not count:
         yield
@@ -64,5 +64,8 @@ def limited_threads(count: int) -> Iterator[None]:
 
 
 def limit_torch() -> None:
-    """Set PyTorch's number of threads, if PyTorch is loaded. Call this after the import of a model."""
+    """Set PyTorch's number of threads, if PyTorch is loaded.
+
+    This must be called after a model is imported.
+    """
     set_torch_threads(_chosen)

@@ -2,17 +2,18 @@
 
 1. The query is split into terms (:mod:`branchrank.files.terms`), and never used as a regular expression.
 2. ripgrep finds every line that contains any of the terms.
-3. A match is added to the passage of the previous match if both lines are at most twice the context apart.
-   The distance is measured between matched lines. With the distance between context windows, a series of
-   matches could make a passage of a whole file.
+3. Two consecutive matched lines belong to the same passage if they are at most ``2 * context_lines`` apart.
+   The distance between the matched lines counts. If the distance between their context windows counted, a
+   series of matches could turn a whole file into one passage.
 4. Passages are sorted by score, and passages with equal scores by path and line. ``ranking="bm25"`` drops
    passages with a score below the 25th percentile. The best ``limit`` passages are returned.
-5. Only the text of the returned passages is read, with the context before and after the matches.
+5. Only the files of the returned passages are read, to add the context lines before and after the matches.
 
 The statistics of BM25 come from all searched files, not from the passages. The document frequency ``n`` of a
 term is the number of files that contain the term, and ``N`` is the number of searched files. The IDF
-``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. Every passage contains a term, so the classic IDF
-over the passages alone would be negative for an exact match. A passage's length is counted in lines.
+``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. The classic IDF ``ln((N - n + 0.5) / (n + 0.5))``,
+computed over passages, would be negative for a term that every passage contains. For BM25's length
+normalisation, the length of a passage is its number of lines.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ Scores = NDArray[np.float64]
 
 
 class Passage(Record, frozen=True, kw_only=True):
-    """Matched lines with their context. ``text`` is exactly the lines ``line_start..line_end`` of the file.
+    """Matched lines of a file, with the context lines around them.
 
-    ``matched`` are the numbers of the matched lines. ``score`` is the BM25 score, at least 0.
+    ``text`` is exactly the lines ``line_start..line_end`` of the file. ``matched`` are the numbers of the
+    matched lines. ``score`` is the BM25 score, at least 0.
     """
 
     source: str
@@ -58,7 +60,7 @@ class Passage(Record, frozen=True, kw_only=True):
 
     @property
     def span(self) -> Span:
-        """The lines of the passage."""
+        """The passage's file, with its first and last line."""
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
     @property
@@ -68,15 +70,15 @@ class Passage(Record, frozen=True, kw_only=True):
 
     @property
     def marked(self) -> str:
-        """The text with line numbers, and ``>`` before each matched line."""
+        """The passage's text with line numbers, and ``>`` before each matched line."""
         return marked_lines(self.text, self.line_start, self.matched)
 
 
 class GrepResult(Record, frozen=True, kw_only=True):
-    """The result of a grep search, with passages, best first, and the terms of the query.
+    """The passages that a grep search found, best first, and the terms of the query.
 
-    ``weights`` are the IDF values of the terms. ``matches`` is the number of passages before any were
-    dropped, and ``files`` is the number of files with a passage.
+    ``weights`` are the IDF values of the terms. ``matches`` is the number of passages found, including those
+    that ``ranking`` and ``limit`` dropped, and ``files`` is the number of files with a matched line.
     """
 
     passages: tuple[Passage, ...]
@@ -87,7 +89,7 @@ class GrepResult(Record, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
     def relevance(self, text: str) -> float:
-        """Return the BM25 score of a text without length normalisation; 0 if the text contains no term."""
+        """Return a text's BM25 score for the query, without length normalisation (0 if it has no term)."""
         counts = counts_of(self.terms, text)
         return sum(
             weight * count * (K1 + 1) / (count + K1)
@@ -104,7 +106,7 @@ class _Cluster(Record, frozen=True, kw_only=True):
 
 
 def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
-    """Return a notice about files that are larger than the limit, if there are any."""
+    """Return a notice about the files that are larger than the limit, or no notice if there are none."""
     large = []
     for source in sorted(sources):
         with contextlib.suppress(OSError):
@@ -117,7 +119,7 @@ def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
 
 
 class Grep:
-    """Searches the files below ``root``, or only ``sources``, which are paths relative to ``root``."""
+    """A search in the files below ``root``, or only in ``sources``, which are paths relative to ``root``."""
 
     def __init__(
         self,
@@ -141,9 +143,9 @@ class Grep:
         limit: int | None = LIMIT,
         sources: Collection[str] | None = None,
     ) -> GrepResult:
-        """Return the passages that contain the query's terms; ``limit=None`` returns all.
+        """Return the best ``limit`` passages that contain a term of the query (all if ``limit`` is ``None``).
 
-        With ``sources``, other files are neither searched nor counted in this search. Raises
+        If ``sources`` is given, this search is limited to these files, and BM25 counts only them. Raises
         :class:`~branchrank.errors.CorpusError` if the root is not a folder.
         """
         terms = extract_terms(query)
@@ -178,7 +180,7 @@ class Grep:
     def _ranked(
         self, clusters: list[_Cluster], terms: Sequence[Term], files: int, percentile: float
     ) -> tuple[list[_Cluster], list[float]]:
-        """Return the clusters at or above the percentile, sorted by score, and the IDF of each term."""
+        """Return the clusters that score at least ``percentile``, best first, and the IDF of each term."""
         scores, weights = _bm25(clusters, terms, files, self._context)
         floor = np.percentile(scores, percentile)
         order = np.lexsort((np.arange(len(clusters)), -scores))
@@ -190,7 +192,7 @@ class Grep:
         return kept, weights
 
     def lines(self, source: str) -> list[str]:
-        """Return a file's lines without line ends; empty if the file does not exist or is behind a link."""
+        """Return a file's lines, or no lines if the file is missing or its path contains a symbolic link."""
         try:
             text = read_beneath(self._root, source).decode("utf-8", "replace")
         except OSError:
@@ -198,7 +200,7 @@ class Grep:
         return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
     def _passage(self, cluster: _Cluster, lines: list[str]) -> Passage | None:
-        """Return the passage of a cluster; ``None`` if the file has become shorter since the search."""
+        """Return the passage of a cluster, or ``None`` if the file no longer has the cluster's last line."""
         if cluster.lines[-1].number > len(lines):
             return None
         first = max(1, cluster.lines[0].number - self._context)
@@ -214,7 +216,7 @@ class Grep:
 
 
 def _clusters(source: str, lines: Sequence[MatchedLine], reach: int) -> list[_Cluster]:
-    """Group a file's matched lines; lines more than ``reach`` lines apart are in different clusters."""
+    """Group a file's matched lines; consecutive lines at most ``reach`` apart are in the same cluster."""
     groups: list[list[MatchedLine]] = []
     for line in lines:
         if groups and line.number - groups[-1][-1].number <= reach:
@@ -227,9 +229,10 @@ def _clusters(source: str, lines: Sequence[MatchedLine], reach: int) -> list[_Cl
 def _bm25(
     clusters: Sequence[_Cluster], terms: Sequence[Term], files: int, context: int
 ) -> tuple[Scores, list[float]]:
-    """Return the BM25 score of each cluster, shape (clusters,), at least 0, and the IDF of each term.
+    """Return the BM25 scores of the clusters (shape ``(clusters,)``, at least 0) and the IDF of each term.
 
-    Every line that contains a term is a matched line, so terms are counted in matched lines only.
+    Term frequencies are counted in the matched lines only, since every line that contains a term is a matched
+    line.
     """
     texts = ["\n".join(line.text for line in cluster.lines).lower() for cluster in clusters]
     ends = np.cumsum([len(text) + 1 for text in texts])

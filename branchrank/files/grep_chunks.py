@@ -1,15 +1,15 @@
 """Map grep passages to the chunks that they overlap, so that grep and vector search rank the same items.
 
-The functions are pure.
+The functions of this module have no side effects.
 
-1. A passage is mapped to the chunks that overlap it and contain one of its matched lines. If its matched
-   lines are between chunks, the passage is mapped to all chunks that overlap it. A passage that overlaps no
+1. A passage is mapped to the chunks that overlap it and contain one of its matched lines. If no chunk
+   contains a matched line, the passage is mapped to all chunks that overlap it. A passage that overlaps no
    chunk is dropped.
-2. Passages are processed in order. The chunks of a passage are sorted by the relevance of the lines that the
-   chunk and the passage share, then by line. If several passages map to a chunk, the highest relevance
-   counts.
-3. Finally, all chunks are sorted by relevance. A passage with common terms can overlap dozens of chunks, and
-   its weakest chunk should not rank above the best chunk of the next passage.
+2. Passages are processed in order of rank. The chunks of a passage are sorted by the relevance of the lines
+   that they share with the passage, then by line number. A chunk to which several passages are mapped gets
+   the highest of the relevances.
+3. Finally, all chunks are sorted by relevance. Without this step, the weakest of the many chunks of one
+   passage would rank above the best chunk of the next passage.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from branchrank.records import Chunk, Record, Scored
 
 
 class Place(Record, frozen=True, kw_only=True):
-    """A chunk (``key`` is its id) with the matched lines that it contains, and its relevance."""
+    """The chunk with the id ``key``, with the numbers of its matched lines and its relevance to the query."""
 
     key: str
     matched: tuple[int, ...]
@@ -29,7 +29,10 @@ class Place(Record, frozen=True, kw_only=True):
 
 
 def placed(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> list[Place]:
-    """Map the passages of a result to chunks, best first. ``chunks`` maps a source to its chunks."""
+    """Map the passages of a grep result to chunks, sorted by relevance.
+
+    ``chunks`` maps a file to its chunks.
+    """
     places: dict[str, Place] = {}
     for passage in result.passages:
         overlapping = [c for c in chunks.get(passage.source, ()) if c.span.overlap(passage.span)]
@@ -48,7 +51,7 @@ def placed(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> list[Pl
 
 
 def ranking_of(places: Sequence[Place]) -> list[Scored]:
-    """Return the places as a ranked list with the scores 1, 1/2, 1/3, ..."""
+    """Return the chunks of ``places`` as a ranked list with the scores 1, 1/2, 1/3, ..."""
     return [Scored(place.key, 1.0 / rank) for rank, place in enumerate(places, start=1)]
 
 

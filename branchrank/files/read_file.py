@@ -1,18 +1,20 @@
-"""Read the text of an indexed file. If a file can't be read, the error message begins with a code.
+"""Read the text of an indexed file.
+
+If a file can't be read, the error message begins with one of these codes.
 
 - ``NOT_FOUND`` means that the path is inside an allowed folder, but does not exist.
 - ``ACCESS_DENIED`` means that the path is outside the allowed folders, hidden, not indexed, reached through a
-  link, or not a regular file. The message lists the allowed folders.
+  link, or not a regular file. The message of this error lists the allowed folders.
 - ``NOT_A_FILE`` means that the path is a folder.
 - ``TOO_LARGE`` means that the file is larger than the size limit.
 - ``NOT_TEXT`` means that the file is not UTF-8, or contains NUL bytes.
 
-1. In the corpus's folder only indexed sources can be read. Files that the workspace excludes and hidden files
+1. In the corpus's folder, only indexed files can be read. Files that the workspace excludes and hidden files
    (``.env``, ``.git/config``) are denied, whether they exist or not.
 2. In other folders that the user allows, every file that is not hidden can be read.
-3. A path is absolute, or relative to one of the folders, which are tried in order. ``..`` is resolved in the
-   text of the path. If the resolved path is outside the folders, it is denied, whether it exists or not.
-   Links are never followed.
+3. A path is absolute, or relative to one of the allowed folders, which are tried in order. ``..`` in a path
+   is resolved without looking at the disk. A resolved path outside the allowed folders is denied, whether it
+   exists or not. Symbolic links are never followed.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ SIZE_LIMIT = 4 * 1024 * 1024
 
 
 class FileRefused(InputError):
-    """A file can't be read. ``code`` is one of the error codes of this module."""
+    """Error for a file that can't be read. ``code`` is one of the error codes of this module."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(f"[ERROR: {code}] {reason}")
@@ -39,9 +41,10 @@ class FileRefused(InputError):
 
 
 class FileReader:
-    """Reads the indexed ``sources`` below ``root``, and files below ``allowed_paths``.
+    """A reader of the indexed files ``sources`` below ``root``, and of all files below ``allowed_paths``.
 
-    The folders are resolved to canonical paths once; ``sources`` are relative to ``root``, with ``/``.
+    The folders are resolved to canonical paths when the reader is created. ``sources`` are paths relative to
+    ``root``, with ``/`` as separator.
     """
 
     def __init__(

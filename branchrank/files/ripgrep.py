@@ -1,12 +1,12 @@
-"""Run ripgrep as a child process with linear-time patterns and return the matched lines.
+"""Run ripgrep as a child process, with patterns that match in linear time, and return the matched lines.
 
 1. Only the ``rg`` that the package ``ripgrep`` installed is used, never another ``rg`` on the PATH.
 2. ripgrep runs in its own session, without a configuration file, without following links, and with its own
-   regex engine, which does not backtrack. Each pattern is the argument of ``--regexp=`` and the path follows
+   regex engine, which does not backtrack. Each pattern is passed as ``--regexp=PATTERN`` and the path after
    ``--``, so the text of a query can't become a flag.
-3. The maximum size of a searched file is the maximum size of an indexed file.
-4. After the deadline, or beyond the output limit, the whole process group is killed. The output so far is
-   returned with a notice.
+3. Files that are too large to be indexed are not searched.
+4. If ripgrep exceeds the deadline or the output limit, its whole process group is killed, and the output up
+   to then is returned with a notice.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from branchrank.records import Record
 
 DEADLINE_S = 2.0
 OUTPUT_LIMIT = 64 * 1024 * 1024
-#: Flags for an output line ``path NUL number:text`` per match.
+#: Flags that make ripgrep print ``path NUL number:text`` for each matched line.
 _PLAIN = ("--no-heading", "--with-filename", "--line-number", "--null", "--color=never")
 
 
 class MatchedLine(NamedTuple):
-    """A line with a match, with its 1-based number and its text without the end of line."""
+    """A matched line, with its line number (from 1) and its text without the line end."""
 
     number: int
     text: str
@@ -75,10 +75,10 @@ def search_files(
     sources: Collection[str] | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> Matches:
-    """Find every line below ``root`` that any pattern matches, ignoring case.
+    """Find every line in the files below ``root`` that matches at least one pattern, ignoring case.
 
-    ``sources`` limits the search to these paths relative to ``root``; without it, every text file that is
-    not hidden is searched. Raises :class:`CorpusError` if ``root`` is not a folder.
+    ``sources`` are the paths of the files to search, relative to ``root``. If ``sources`` is ``None``, every
+    text file that is not hidden is searched. Raises :class:`CorpusError` if ``root`` is not a folder.
     """
     if not patterns:
         return Matches(files={})
@@ -89,7 +89,7 @@ def search_files(
     for raw in output.split(b"\n"):
         path, separator, rest = raw.partition(b"\0")
         number, colon, text = rest.partition(b":")
-        # Other lines are a truncated last line or a remark about a binary file.
+        # All other lines are ignored, such as a truncated last line or a message about a binary file.
         if separator and colon and number.isdigit():
             line = MatchedLine(int(number), text.decode("utf-8", "replace").removesuffix("\r"))
             found.setdefault(_source(path), []).append(line)
@@ -98,7 +98,7 @@ def search_files(
 
 
 def count_files(root: Path, *, deadline_s: float = DEADLINE_S) -> int:
-    """Return the number of files below ``root`` that :func:`search_files` searches without ``sources``."""
+    """Return the number of files below ``root`` that :func:`search_files` searches by default."""
     output, _ = _run(["--files", "--null", *_limits(None)], root, deadline_s)
     return output.count(b"\0")
 
@@ -121,7 +121,7 @@ def _limits(sources: Collection[str] | None) -> list[str]:
 
 
 def _run(flags: list[str], root: Path, deadline_s: float) -> tuple[bytes, tuple[str, ...]]:
-    """Run ripgrep, and return its output and, if the output is incomplete, a notice."""
+    """Run ripgrep and return its output, with a notice if the output is incomplete."""
     if not root.is_dir():
         raise CorpusError(f"{root} is not a folder", remedy="correct `corpus` in branchrank.toml")
     notices: list[str] = []
@@ -154,7 +154,7 @@ def _run(flags: list[str], root: Path, deadline_s: float) -> tuple[bytes, tuple[
         finally:
             timer.cancel()
             timer.join()
-    # ripgrep's exit codes: 0 matches, 1 no matches, 2 a file could not be read, negative killed.
+    # Exit codes of ripgrep: 0 for matches, 1 for none, 2 if a file could not be read, negative if killed.
     if process.returncode == 2 and not output:
         raise BranchRankError(
             f"ripgrep failed in {root} with exit code 2",

@@ -1,13 +1,15 @@
-"""Extract the terms that grep searches for from a question. The functions are pure.
+"""Split a question into the terms that grep searches for.
 
 1. A quoted string (in double quotes, backticks, or single quotes that are not apostrophes) is one term.
-2. Other tokens that don't look like English words (``camelCase``, ``snake_case``, ``a.b``, ``A::b``,
-   ``a->b``, ``--flag``, ``@name``, ``path/to``, ``v2``) are terms, called identifiers.
-3. Other words are terms unless they are stop words. If there are no other terms, the stop words are terms.
-4. Each term is listed once, ignoring case, in the order of the question, up to :data:`TERM_LIMIT` terms.
+2. Each remaining token that doesn't look like an English word (``camelCase``, ``snake_case``, ``a.b``,
+   ``A::b``, ``a->b``, ``--flag``, ``@name``, ``path/to``, ``v2``) is a term of kind ``identifier``.
+3. Each remaining word is a term unless it is a stop word. If a question has only stop words, its stop words
+   are the terms.
+4. The terms are listed in the order of the question, at most :data:`TERM_LIMIT`. Terms that differ only in
+   case are listed once.
 
 Quoted strings and identifiers match anywhere in a line. Words match only at the start of a word (``form``
-finds ``forms`` but not ``platform``). All terms ignore case.
+finds ``forms`` but not ``platform``). Matching ignores case for all terms.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ class Term(Record, frozen=True, kw_only=True):
 
     @property
     def pattern(self) -> str:
-        """A regular expression for ripgrep and :mod:`re`, matched in linear time."""
+        """A regular expression for the term, which ripgrep and :mod:`re` match in linear time."""
         literal = re.escape(self.text)
         return rf"\b{literal}" if self.kind == "word" else literal
 
 
 def extract_terms(query: str) -> tuple[Term, ...]:
-    """Return the terms of a question or of keywords; empty only if the text is blank."""
+    """Return the terms of a query. The result is empty only if the query is blank."""
     readable = query.encode("utf-8", "ignore").decode("utf-8")
     text = "".join(character if character >= " " else "\n" for character in readable)
     found: list[tuple[int, Term]] = []

@@ -14,7 +14,7 @@ __all__ = ["Index", "build_index", "open_index", "open_or_build"]
 
 
 def __getattr__(name: str) -> object:
-    # Importing the code that builds an index takes longer than a query, which does not need it.
+    # Imported on first use, since a query does not need this module and the import takes long.
     if name == "build_index":
         from branchrank.index.build import build_index
 

@@ -1,12 +1,13 @@
-"""Read a folder with the chunks, the Chroma collection and the nodes of another program.
+"""Read a folder with chunks, a Chroma collection and nodes that another program wrote.
 
-1. ``chunks.jsonl`` has one JSON object per line. The text is in ``text`` (or ``page_content``, ``content``,
-   ``document``), the document in ``file_path``, ``path`` or ``source``, and the lines in ``line_start`` and
-   ``line_end`` (or ``start_line``, ``end_line``). The lines may be missing. Each field may be at the top
-   level or in ``metadata``.
+1. ``chunks.jsonl`` has one JSON object per line. A chunk's text is in ``text`` (or ``page_content``,
+   ``content``, ``document``), the path of its document in ``file_path``, ``path`` or ``source``, and its
+   lines in ``line_start`` and ``line_end`` (or ``start_line``, ``end_line``). The line numbers may be
+   missing. Each field may be at the top level of the object or in its ``metadata``.
 2. If there is no ``chunks.jsonl``, each record of the Chroma collection is a chunk.
-3. The vector of a chunk is in the record with the chunk's id, or else in the record with the chunk's text.
-4. Files are read without following links, up to a maximum size.
+3. The vector of a chunk is taken from the Chroma record with the same id or, if there is none, from the
+   record with the same text.
+4. Symbolic links are not followed, and a file or line that is too long is an error.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ MOST_LINE_BYTES = 16 << 20
 
 
 class FoundChunk(NamedTuple):
-    """A chunk of the folder. ``row`` is the row of its vector in the collection, if it has one."""
+    """A chunk from the folder.
+
+    ``row`` is the row of its vector in the collection; ``None`` if it has no vector.
+    """
 
     id: str
     passage: Passage
@@ -74,8 +78,8 @@ def read_found(folder: Path, collection: str, *, remedy: str) -> Found:
 def json_objects(folder: Path, name: str, *, remedy: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the line number and the object of each line of a JSON Lines file below ``folder``.
 
-    The fields in ``metadata`` are moved to the top level. Raises :class:`InputError` with the line number if
-    a line is not a JSON object or is too long.
+    Fields inside ``metadata`` are moved to the top level of the object. Raises :class:`InputError` with the
+    line number if a line is not a JSON object or is too long.
     """
     decoder = msgspec.json.Decoder(dict[str, Any])
     path, number, done = folder / name, 0, 0

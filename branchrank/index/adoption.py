@@ -1,13 +1,13 @@
-"""Adopt the chunks, vectors and nodes of another program.
+"""Copy chunks, vectors and nodes that another program computed into a workspace.
 
 1. The documents are read, and every chunk is located in them (:mod:`branchrank.corpus.placing`). A chunk that
-   is not found in any document is left out and counted.
-2. A sample of the chunks is embedded again and compared with the vectors of the collection
-   (:mod:`branchrank.embedders.agreement`). If both agree, the vectors of the collection are reused. Chunks
-   without a vector are embedded.
+   is not found in any document is left out and listed in the record of the adoption.
+2. A sample of the chunks is embedded again, and the new vectors are compared with those of the collection
+   (:mod:`branchrank.embedders.agreement`). If they agree, the vectors of the collection are reused. Chunks
+   that have no vector in the collection are embedded.
 3. If ``nodes.jsonl`` is a valid tree of the documents, it is used unchanged. Otherwise a new tree is built,
    and each summary of ``nodes.jsonl`` is assigned to the section with the same lines, text or title.
-4. The results are written to ``adopted/`` of the workspace, and the folder of the other program is not
+4. The results are written to the workspace's folder ``adopted/``, and the folder of the other program is not
    changed. The record ``adoption.json`` contains the digest of the documents and the model, so that a later
    build can check whether the chunks and vectors are still valid.
 """
@@ -60,15 +60,17 @@ _VECTORS = "vectors.npy"
 
 
 class Adoption(Record, frozen=True, kw_only=True):
-    """The record of an adoption from ``folder``.
+    """The record of an adoption of chunks, vectors and nodes from ``folder``.
 
     ``by_lines`` counts the chunks whose given lines contain their text, ``anchored`` the chunks whose text
     was found elsewhere, and ``unconfirmed`` the chunks whose given lines do not contain their text.
-    ``left_out`` lists the other chunks with the reason. ``reused`` counts the vectors from the collection,
-    and ``embedded`` the vectors that the collection did not have. ``sampled`` vectors were checked, with the
-    text in the form ``form``, and ``least_cosine`` is the smallest cosine among them. ``tree`` is ``own``,
-    ``summaries``, or empty if the folder had no nodes. ``nodes`` counts the nodes that were found in the
-    documents, and ``nodes_left_out`` the nodes that were not.
+    ``left_out`` lists the chunks that were left out, each with the reason. ``reused`` counts the vectors from
+    the collection, and ``embedded`` the vectors that were computed because the collection did not have them.
+    ``sampled`` is the number of vectors that were compared with new ones, ``least_cosine`` is the smallest
+    cosine between a vector and its new one, and ``form`` is the form of text that was embedded (``text``,
+    ``document`` or ``breadcrumb``). ``tree`` is ``own`` if the folder's tree is used unchanged, ``summaries``
+    if only its summaries are used, and empty if the folder had no nodes. ``nodes`` counts the folder's nodes
+    that were found in the documents, and ``nodes_left_out`` the nodes that were not found.
     """
 
     folder: str
@@ -95,11 +97,11 @@ class Adoption(Record, frozen=True, kw_only=True):
 def adopt_folder(
     workspace: WorkspaceFolder, folder: Path, corpus_root: Path, collection: str = ""
 ) -> Adoption:
-    """Write the contents of ``folder`` to ``adopted/`` of the workspace, and change no other file.
+    """Write what is adopted from ``folder`` to the workspace's folder ``adopted/``, and change no other file.
 
     Raises :class:`InputError` or :class:`ArtifactError` if the folder's files can't be used, and
     :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.ModelError` if the model can't be
-    used. After an error, no file has been written.
+    used. These errors are raised before any file is written.
     """
     remedy = (
         f"branchrank index {shlex.quote(str(corpus_root))} --data-dir {shlex.quote(str(workspace.data_dir))} "
@@ -147,11 +149,12 @@ def adopt_folder(
 
 
 def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLike[str] | None) -> Path:
-    """Return the folder of the documents.
+    """Return the folder with the documents from which the chunks in ``folder`` were made.
 
-    The folder is ``corpus``, or else the corpus in ``branchrank.toml`` of the workspace or of ``folder``.
-    Raises :class:`~branchrank.errors.UsageError` if there is no corpus, or if the workspace is inside
-    ``folder``, and :class:`ArtifactError` if the workspace contains files that BranchRank did not make.
+    If ``corpus`` is ``None``, the corpus is read from ``branchrank.toml`` in the workspace or, if that names
+    none, in ``folder``. Raises :class:`~branchrank.errors.UsageError` if there is no corpus, or if the
+    workspace is inside ``folder``, and :class:`ArtifactError` if the workspace contains files that BranchRank
+    did not make.
     """
     here, data_dir = folder.resolve(), workspace.data_dir.resolve()
     words = ["branchrank", "adopt", str(folder), "--embedder", workspace.index_settings.embedder]
@@ -182,7 +185,10 @@ def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLik
 
 
 def read_adoption(path: Path | None) -> Adoption | None:
-    """Read the record of an adoption; ``None`` without a path. Raises ArtifactError for a damaged record."""
+    """Read the record of an adoption; without ``path``, return ``None``.
+
+    Raises ArtifactError if it is damaged.
+    """
     return None if path is None else read_record(path, Adoption)
 
 
@@ -198,7 +204,7 @@ def check_adoption(adoption: Adoption, workspace: WorkspaceFolder, corpus: Corpu
 def adopted_vectors(
     adoption: Adoption, workspace: WorkspaceFolder, identity: EmbedderIdentity
 ) -> Vectors | None:
-    """Return the adopted vectors as unit rows; ``None`` if the model or the chunks have changed.
+    """Return the adopted vectors, each of length 1, or ``None`` if the model or the chunks have changed.
 
     Raises :class:`ArtifactError` if the file of the vectors is missing or damaged.
     """
@@ -224,7 +230,7 @@ def _places(corpus: Corpus) -> Places:
 
 
 def _placed(chunks: Sequence[FoundChunk], places: Places) -> tuple[list[tuple[FoundChunk, Place]], list[str]]:
-    """Return the chunks with their places, and the ids of chunks that were not found, with the reason."""
+    """Return each chunk that was found with its lines, and ``id: reason`` for each that was not found."""
     placed: list[tuple[FoundChunk, Place]] = []
     left_out: list[str] = []
     for each in chunks:
@@ -260,7 +266,7 @@ def _vectors(
     folder: Path,
     remedy: str,
 ) -> tuple[Vectors, Agreement]:
-    """Return the chunks' unit rows, from the collection if possible, and the result of the sample check."""
+    """Return the chunks' unit vectors, from the collection if possible, and the agreement of the sample."""
     records = found.records
     assert records is not None
     place = f"the collection {records.collection!r} in {folder / CHROMA}"
@@ -288,7 +294,7 @@ def _vectors(
 
 
 def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, int]:
-    """Return the tree, its kind (see :class:`Adoption`), and the numbers of nodes found and not found."""
+    """Return the tree, its kind (see :class:`Adoption`), and how many nodes were found and not found."""
     nodes, _ = build_nodes(corpus.documents, Path(corpus.root).name or "corpus")
     built = Tree(nodes)
     if not (folder / NODES).exists():
@@ -317,7 +323,7 @@ def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, in
 
 
 def _section(fields: Mapping[str, Any], tree: Tree, places: Places) -> Node | None:
-    """Return the section of the built tree that corresponds to a node of another tree."""
+    """Return the section of ``tree`` that corresponds to a node of another tree, if there is one."""
     passage = passage_of(fields)
     place = places.place(passage)
     if isinstance(place, Place):

@@ -1,20 +1,20 @@
 """Build an index.
 
-1. The build locks the workspace. If the index is up to date, it is only opened.
-2. The corpus is read, its tree of nodes is built and its documents are divided into chunks. Chunks or nodes
-   that the user supplies replace those of the build.
-3. If the settings ask for token vectors, those of unchanged chunks are copied from the current generation,
-   and the others are computed.
+1. The build locks the workspace. If the index is already up to date, it is opened without building.
+2. The corpus is read, its tree of nodes is built and its documents are divided into chunks. If the user
+   supplies chunks or nodes, these are used instead.
+3. If the settings ask for token vectors, the token vectors of unchanged chunks are copied from the current
+   generation, and those of all other chunks are computed.
 4. The chunks are embedded, each with its breadcrumb as the first line, unless adopted vectors are used. Texts
-   that were embedded in step 3 or are in the cache are not embedded again. So an interrupted build can be
-   resumed, and a later build embeds only changed documents.
-5. Probe queries determine the distance threshold for the model (:mod:`branchrank.index.calibration`).
+   that were embedded in step 3 or are in the cache are not embedded again. The cache makes it possible to
+   resume an interrupted build, and to embed only changed documents in a later build.
+5. The distance threshold for the model is measured with probe queries (:mod:`branchrank.index.calibration`).
 6. The vectors, the Chroma collection, the BM25 indexes and the manifest are written to a new generation.
 7. The workspace's links are made, and the generation is flushed to the disk. One rename makes the new
-   generation the current one. Older generations are deleted.
+   generation the current one. Generations older than the previous one are deleted.
 
-For the same corpus and settings, two builds write the same bytes, except in ``build.json`` and Chroma's
-files.
+Two builds of the same corpus with the same settings write the same manifest and the same bytes to all files
+that the manifest lists.
 """
 
 from __future__ import annotations
@@ -78,13 +78,14 @@ from branchrank.stores.vectors_exact import ExactVectors, save_vectors
 def build_index(
     workspace: WorkspaceFolder, *, progress: Progress = no_progress, force: bool = False
 ) -> Index:
-    """Build the index that the workspace's settings ask for, unless it is up to date, and open it.
+    """Open the index that the workspace's settings select, and build the index first if it is not up to date.
 
-    With ``force``, the index is built even if it is up to date. ``progress`` counts documents (``read``),
-    texts (``embed``) and steps (``store``). Raises :class:`~branchrank.errors.BusyError` if another process
-    is building, :class:`CorpusError` if the corpus can't be read, :class:`~branchrank.errors.ModelError` if
-    the model can't be used, and :class:`~branchrank.errors.StorageError` if the disk can't be written. After
-    an error the previous index is unchanged.
+    With ``force``, the index is built even if it is up to date. ``progress`` is called with a stage and the
+    number of documents (``read``), texts (``tokens``, ``embed``) or steps (``store``) that are done. Raises
+    :class:`~branchrank.errors.BusyError` if another process is building, :class:`CorpusError` if the corpus
+    can't be read, :class:`~branchrank.errors.ModelError` if the model can't be used, and
+    :class:`~branchrank.errors.StorageError` if the disk can't be written. If an error is raised, the previous
+    index is unchanged.
     """
     workspace.check_links()
     _ = workspace.corpus_root  # raises an error for a missing corpus before any file is written
@@ -230,7 +231,7 @@ def _store(
     progress: Progress,
     timed: Callable[[str], contextlib.AbstractContextManager[None]],
 ) -> str:
-    """Write the vectors, the Chroma collection and the BM25 indexes; return the collection's name."""
+    """Write the vectors, the Chroma collection and the BM25 indexes, and return the collection's name."""
     ids = exact.ids
     with timed("vectors"):
         save_vectors(generation / VECTORS, exact.matrix)
@@ -270,7 +271,7 @@ def _save_bm25(
 
 
 def _server_collection(generation: Path) -> str:
-    """Return a collection name that is unique on a server shared by workspaces and machines."""
+    """Return a name for the generation's collection that no other workspace or machine uses on the server."""
     return f"branchrank-{digest_of([socket.gethostname(), str(generation.resolve())])[:32]}"
 
 
@@ -285,7 +286,7 @@ def _discard_collection(url: str, generation: Path) -> None:
 
 
 def _entries(contents: Contents) -> Iterator[CorpusEntry]:
-    """Yield the files of the corpus; the digest of a file that could not be read is empty."""
+    """Yield an entry for each file of the corpus, with an empty digest if the file could not be read."""
     digests = {document.source: document.digest for document in contents.corpus.documents}
     for file in contents.files:
         yield CorpusEntry(source=file.source, size=file.size, digest=digests.get(file.source, ""))
@@ -327,7 +328,7 @@ def _manifest(
 
 
 def _chroma_digests(generation: Path) -> dict[str, str]:
-    """Return the digests of Chroma's files, except the database file, which changes on every opening."""
+    """Return the digests of Chroma's files, except the database file, which changes whenever it is opened."""
     digests = file_digests(generation / CHROMA)
     return {name: digest for name, digest in digests.items() if "/" in name}
 

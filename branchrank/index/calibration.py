@@ -1,11 +1,13 @@
-"""Measure a model's distances with queries, and suggest a distance threshold for the model.
+"""Measure the distances between queries and their nearest chunks, and suggest a distance threshold.
 
-1. The distance of a query is the squared L2 distance (unit vectors, 0 to 4) to its nearest chunk.
-2. A query whose distance is at or above the threshold gets no chunk. The suggested threshold keeps the
-   nearest chunk of 95% of the queries.
+1. The distance of a query is the squared L2 distance between its vector and the vector of its nearest chunk.
+   All vectors have length 1, so a distance is between 0 and 4.
+2. Vector search returns no chunk for a query whose distance is at or above the threshold. With the suggested
+   threshold, 95% of the queries keep their nearest chunk.
 3. A build uses a seeded sample of section titles as probe queries. The distances of titles are distributed
-   like the distances of users' questions. If more than half of the probes get no chunk at the default
-   threshold, the index stores the suggested threshold for systems with a ``calibrated`` threshold.
+   like the distances of users' questions. If more than half of the probe queries get no chunk with the
+   default threshold, the index stores the suggested threshold, which systems use whose threshold is
+   ``calibrated``.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ SEED = 42
 class Calibration(Record, frozen=True, kw_only=True):
     """The suggested distance threshold for a model, measured with a set of queries.
 
-    ``best`` are the distances of the queries, ascending. The threshold ``suggested`` keeps the nearest chunk
-    of 95% of the queries. ``losing`` is the number of queries without any chunk at ``threshold``.
+    ``best`` contains the distances of the queries, ascending. With the threshold ``suggested``, 95% of the
+    queries keep their nearest chunk. With the threshold ``threshold``, ``losing`` queries get no chunk.
     """
 
     threshold: float
@@ -39,7 +41,7 @@ class Calibration(Record, frozen=True, kw_only=True):
 
     @property
     def empties(self) -> bool:
-        """Whether more than half of the queries have no chunk at ``threshold``."""
+        """Whether more than half of the queries get no chunk with the threshold ``threshold``."""
         return 2 * self.losing > len(self.best)
 
 
@@ -54,7 +56,7 @@ def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD)
     if not best:
         raise ValueError("calibration needs at least one query")
     covering = best[math.ceil(COVERAGE * len(best)) - 1]
-    # A chunk at the threshold is dropped, so the suggestion is above the last distance to keep.
+    # A chunk at exactly the threshold is dropped, so the suggestion is above the largest distance to keep.
     suggested = min(LARGEST_DISTANCE, math.floor(covering * 100 + 1) / 100)
     return Calibration(
         threshold=threshold,
@@ -77,13 +79,13 @@ def probe_title(node: Node) -> str:
 
 
 def probe_queries(titles: Collection[str]) -> list[str]:
-    """Return a sample of at most 100 titles, made with a fixed seed."""
+    """Return at most 100 of the titles, drawn at random with a fixed seed."""
     draw = random.Random(SEED)  # noqa: S311 - a seeded draw
     return draw.sample(sorted(titles), min(PROBES, len(titles)))
 
 
 def distance_calibration(distances: Iterable[float]) -> DistanceCalibration:
-    """Return the record about the probes' distances that a build stores."""
+    """Return the calibration that a build stores, computed from the distances of the probe queries."""
     found = calibrate(distances)
     return DistanceCalibration(
         probes=len(found.best),

@@ -19,9 +19,10 @@ _SECTIONS = frozenset(part.section for part in PARTS)
 class WorkspaceConfig(Record, frozen=True, kw_only=True):
     """The top-level keys of ``branchrank.toml``. Paths are relative to the folder of ``branchrank.toml``.
 
-    ``corpus`` is a folder or a corpus name. ``exclude`` are glob patterns of sources to leave out.
-    ``questions`` is the question file. ``chunks`` and ``nodes`` are files of the user that replace the chunks
-    and nodes of the index. ``adoption`` is the record that ``branchrank adopt`` wrote.
+    ``corpus`` is a folder or a corpus name. ``exclude`` contains glob patterns of documents to leave out.
+    ``questions`` is the path of the question file. ``chunks`` and ``nodes`` are the user's own files, which
+    replace the chunks and nodes of the index. ``adoption`` is the path of the record that
+    ``branchrank adopt`` wrote.
     """
 
     corpus: str = ""
@@ -33,7 +34,10 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
 
 
 def read_config(path: Path) -> tuple[WorkspaceConfig, dict[str, Any]]:
-    """Read the top-level keys and the tables of settings. Raises :class:`UsageError` for unknown keys."""
+    """Read the file's top-level keys and its tables of settings.
+
+    Raises :class:`UsageError` for unknown keys.
+    """
     content = read_toml(path)
     own = {key: value for key, value in content.items() if key not in _SECTIONS}
     remedy = f"correct {path}"
@@ -53,8 +57,9 @@ def read_config(path: Path) -> tuple[WorkspaceConfig, dict[str, Any]]:
 def update_config(path: Path, changes: Mapping[str, object]) -> None:
     """Set keys such as ``corpus`` or ``index.embedder`` in the file, atomically.
 
-    Comments, order and other keys are kept. Raises :class:`UsageError` if the file is not TOML or the section
-    of a key is not a table, and :class:`~branchrank.errors.StorageError` if the file can't be written.
+    Comments, all other keys and the order of the keys are kept. Raises :class:`UsageError` if the file is not
+    TOML or the section of a key is not a table, and :class:`~branchrank.errors.StorageError` if the file
+    can't be written.
     """
     import tomlkit
 

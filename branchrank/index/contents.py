@@ -1,4 +1,4 @@
-"""Read the corpus in shards, and join the shards to the chunks, nodes and tokens of an index.
+"""Read the corpus in shards, and combine their results into the chunks, nodes and tokens of an index.
 
 To save memory, all data whose size depends on the corpus are bytes or arrays. Chunks or nodes that the user
 supplies replace those that a build makes (:mod:`branchrank.index.user_files`).
@@ -41,10 +41,11 @@ _BATCH = 4096
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of an index in pre-order, as encoded lines.
+    """The nodes of an index in pre-order, encoded as JSON Lines.
 
-    ``depths`` are the levels of the nodes below the root. ``tokens`` are the tokens of the nodes that have
-    lines. ``titles`` are the distinct titles of files and sections, or their ids if the title is empty.
+    ``depths`` contains each node's number of levels below the root. ``tokens`` contains the tokens of the
+    nodes that have lines. ``titles`` contains the distinct titles of files and sections; if a title is empty,
+    it contains the node's id instead.
     """
 
     lines: list[RecordLines]
@@ -55,7 +56,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of an index before the embedding."""
+    """The contents of an index, before its vectors are computed."""
 
     files: tuple[CorpusFile, ...]
     corpus: CorpusOutline
@@ -69,20 +70,20 @@ class Contents:
 def read_contents(
     workspace: WorkspaceFolder, embedder: Embedder, executor: Executor, progress: Progress
 ) -> Contents:
-    """Read the contents of an index from the corpus. ``progress`` counts documents.
+    """Read the contents of an index from the corpus. ``progress`` gets the number of documents read so far.
 
     Raises :class:`CorpusError` if the corpus contains no text, and :class:`InputError` if the chunks or nodes
     of the user do not match the corpus.
     """
     root = workspace.corpus_root
-    # File times are taken before reading, so that a file that changes meanwhile makes the index stale.
+    # File times are taken before reading, so that a file that changes during the build makes the index stale.
     found = discover(root, workspace.exclude)
     settings = workspace.index_settings
     task = ReadTask(
         root=str(root),
         chunk_tokens=settings.chunk_tokens,
         chunk_overlap=settings.chunk_overlap,
-        # The model adds tokens for the start and the end of a text.
+        # Two tokens less, since the model adds a token at the start and one at the end of each text.
         chunk_limit=max(8, embedder.identity.max_tokens - 2),
         bm25=workspace.bm25_settings,
         with_nodes=workspace.nodes_file is None,
@@ -113,9 +114,9 @@ def read_contents(
 
 @dataclass
 class _Parts:
-    """The joined contents of the shards. To free memory, parts are removed when they are used.
+    """The combined results of all shards. To free memory, each part is removed as soon as it is used.
 
-    ``pages`` are the encoded nodes by source. The other fields are described at
+    ``pages`` maps each source to its encoded nodes. The other fields are described at
     :class:`~branchrank.index.shards.Shard`.
     """
 
@@ -179,7 +180,10 @@ def _taken(parts: list[TokenCounts]) -> Iterator[TokenCounts]:
 
 
 def _noted(nodes: Iterable[Node], titles: set[str], depths: array[int]) -> Iterator[Node]:
-    """Yield the nodes; add their depths to ``depths``, and the titles of nodes with lines to ``titles``."""
+    """Yield the nodes.
+
+    Add their depths to ``depths``, and the titles of nodes that have lines to ``titles``.
+    """
     for node in nodes:
         depths.append(node.depth)
         if node.line_start is not None:

@@ -1,4 +1,4 @@
-"""Compare a corpus with the corpus that was indexed.
+"""Find out whether a corpus has changed since it was indexed.
 
 If the corpus is unchanged, the comparison needs one ``stat`` per document. A document is opened only if its
 size or modification time has changed since the build.
@@ -17,7 +17,7 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 
 
 def corpus_change(workspace: WorkspaceFolder, generation: Path) -> str:
-    """Describe how the corpus has changed since it was indexed; empty if it has not.
+    """Describe how the corpus has changed since it was indexed, or return an empty string if it has not.
 
     Raises :class:`CorpusError` if the corpus is missing or contains no documents.
     """
@@ -52,7 +52,7 @@ def corpus_change(workspace: WorkspaceFolder, generation: Path) -> str:
 
 
 def _has_state(found: os.DirEntry[str], size: int, mtime_ns: int | None) -> bool:
-    """Whether the entry is a regular file of this size and modification time."""
+    """Whether the entry is a regular file with the given size and modification time."""
     try:
         status = found.stat(follow_symlinks=False)
     except OSError:
@@ -61,7 +61,10 @@ def _has_state(found: os.DirEntry[str], size: int, mtime_ns: int | None) -> bool
 
 
 def _differs(file: CorpusFile, entry: CorpusEntry, mtime_ns: int | None) -> bool:
-    """Whether a file has changed since the build; reads the file only if its modification time changed."""
+    """Whether a file has changed since the build.
+
+    Reads the file only if its modification time has changed.
+    """
     if file.size != entry.size:
         return True
     return file.mtime_ns != mtime_ns and digest_file(Path(file.path)) != entry.digest

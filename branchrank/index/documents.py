@@ -1,8 +1,8 @@
 """The documents that an index was built from.
 
-``documents.jsonl`` depends only on the corpus. ``modified.json`` contains the modification times of the
-files, which differ between two copies of a corpus. Both files grow with the corpus. The manifest does not,
-so an index is opened in the same time whatever its size.
+The list ``documents.jsonl`` depends only on the corpus. ``modified.json`` contains the modification times of
+the files, which differ between two copies of a corpus. Both files grow with the number of documents. They are
+separate from the manifest, so that its size does not depend on the size of the corpus.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def write_documents(generation: Path, entries: Iterable[CorpusEntry]) -> None:
 
 
 def read_documents(generation: Path) -> tuple[CorpusEntry, ...]:
-    """Return the documents of a generation. Raises :class:`ArtifactError` if the file is damaged."""
+    """Return the documents of an index generation. Raises :class:`ArtifactError` if the file is damaged."""
     content = _read(generation, DOCUMENTS)
     decode = msgspec.json.Decoder(CorpusEntry).decode
     try:
@@ -46,12 +46,15 @@ def read_documents(generation: Path) -> tuple[CorpusEntry, ...]:
 
 
 def write_modified(generation: Path, times: Mapping[str, int]) -> None:
-    """Write each document's modification time in ns when it was read."""
+    """Write the modification time, in nanoseconds, that each document had when it was read."""
     write_bytes(generation / MODIFIED, msgspec.json.encode(times) + b"\n")
 
 
 def read_modified(generation: Path) -> dict[str, int]:
-    """Return each document's modification time. Raises :class:`ArtifactError` if the file is damaged."""
+    """Return each document's modification time in ns.
+
+    Raises :class:`ArtifactError` if the file is damaged.
+    """
     try:
         return msgspec.json.decode(_read(generation, MODIFIED), type=dict[str, int])
     except NOT_JSON as error:

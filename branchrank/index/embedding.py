@@ -1,4 +1,4 @@
-"""Compute the vectors of an index's chunks, and the distance threshold for their model."""
+"""Compute the vectors of an index's chunks, and the distance threshold for the embedding model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from branchrank.stores.vectors_exact import ExactVectors
 
 
 class ChunkTexts(Sequence[str]):
-    """The texts to embed, one per chunk, which are read from the file when they are used."""
+    """The text to embed for each chunk. A text is read from the chunks file when it is used."""
 
     def __init__(self, chunks: RecordsFile[Chunk]) -> None:
         self._chunks = chunks
@@ -56,7 +56,7 @@ def embed_chunks(
     chunks: RecordsFile[Chunk],
     progress: Progress,
 ) -> tuple[Vectors, int]:
-    """Return the chunks' unit rows, and the number of texts that were neither adopted nor in the cache."""
+    """Return one unit vector per chunk, and the number of texts that were neither adopted nor cached."""
     identity = embedding.embedder.identity
     if adoption is not None:
         adopted = adopted_vectors(adoption, workspace, identity)
@@ -73,7 +73,7 @@ def embed_chunks(
 def measure_distance(
     workspace: WorkspaceFolder, embedder: Embedder, exact: ExactVectors, titles: Collection[str]
 ) -> DistanceCalibration:
-    """Measure the distances of probe queries to their nearest chunks. The probes' vectors are cached."""
+    """Measure the distance of each probe query to its nearest chunk. The queries' vectors are cached."""
     if embedder.identity.name == NONE:
         return DistanceCalibration()
     with contextlib.closing(workspace.open_cache()) as cache:
@@ -82,7 +82,10 @@ def measure_distance(
 
 
 class ChunkEmbedding:
-    """Embeds batches of texts and counts the texts. Texts in ``vectors`` are not embedded again."""
+    """Embeds batches of texts and counts the texts.
+
+    A text that has a vector in ``vectors`` is not embedded.
+    """
 
     def __init__(
         self,

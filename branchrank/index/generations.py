@@ -1,15 +1,16 @@
-"""Generations of an index. A new generation is built next to the current one and replaces it by one rename.
+"""Store each build of an index as a generation, which is a numbered directory.
 
 1. Each build writes a new directory, ``000001``, ``000002``, ..., below the index's directory.
-2. When all files of the directory are on the disk, the symbolic link ``current`` is replaced by a link to the
-   new directory. Only this step is visible to readers. If a build is killed, its directory has a higher
-   number than ``current``, and the next build deletes it.
+2. When all files of the new directory are on the disk, one rename replaces the symbolic link ``current`` by a
+   link to the new directory. Readers don't see the new directory before this step. If a build is killed, its
+   directory has a higher number than ``current``, and the next build deletes it.
 3. A reader follows ``current`` once and then locks the generation with a shared lock.
 4. A build deletes generations older than the previous one, except generations that a reader has locked.
-5. A lock per workspace prevents two builds at the same time. The lock is released when its process ends.
-6. The only symbolic link below the workspace that is followed is ``current``, which can only point to a
-   generation in the same directory. An index that contains a link is refused, and deletions do not follow
-   links.
+5. Each workspace has a lock that prevents two builds at the same time. The lock is released when the process
+   that holds it ends.
+6. Below the workspace, no symbolic link is followed except ``current``, which can only point to a generation
+   in the same directory. A generation that contains a symbolic link is not opened, and deletions do not
+   follow links.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class Pin:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        # Without O_NONBLOCK, opening a pipe in place of the file would wait for ever.
+        # Without O_NONBLOCK, this call would wait for ever if the file were replaced by a pipe.
         self._descriptor: int | None = os.open(directory / MANIFEST, os.O_RDONLY | os.O_NONBLOCK)
-        # Some file systems have no locks; then a build may delete a generation that is being read.
+        # On a file system without locks, a build may delete a generation that is being read.
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
 
@@ -84,7 +85,7 @@ class Generations:
             f"there is no index in {self.directory}",
             remedy=f"branchrank index CORPUS --data-dir {self._data_dir}",
         )
-        # If a build deletes the generation before it is locked, there is a newer generation to try.
+        # A build can delete the generation before it is locked here. Then a newer generation is tried.
         for _ in range(10):
             number = self._current()
             if number is None:
@@ -105,7 +106,10 @@ class Generations:
         raise missing
 
     def begin(self) -> Path:
-        """Delete the files of killed builds and make a new generation's directory (with the build lock)."""
+        """Delete the files of killed builds and create a new directory.
+
+        The caller must hold the build lock.
+        """
         refuse_links(self._data_dir, self._name)
         with storage_errors(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -128,7 +132,7 @@ class Generations:
     def sweep(self, discard: Callable[[Path], None] = lambda generation: None) -> None:
         """Delete generations older than the previous one, unless a reader has locked them.
 
-        ``discard`` is called with each generation before it is deleted.
+        ``discard`` is called with the path of each generation before it is deleted.
         """
         current = self._current() or 0
         for number in self._numbers():
@@ -186,7 +190,7 @@ def refuse_links(data_dir: Path, name: str) -> None:
 
 
 def linked(link: Path) -> ArtifactError:
-    """Return the error for a symbolic link below a workspace."""
+    """Return the error for a symbolic link that was found in a workspace."""
     return ArtifactError(
         f"{link} is a symbolic link, and BranchRank does not follow links in a workspace",
         remedy=f"rm {shlex.quote(str(link))}, and copy the target of the link to this place",
@@ -194,9 +198,9 @@ def linked(link: Path) -> ArtifactError:
 
 
 def replace_link(link: Path, target: Path) -> None:
-    """Make ``link`` a symbolic link to ``target``, atomically and durably, holding the build lock.
+    """Make ``link`` a symbolic link to ``target``, atomically and durably.
 
-    Raises ``OSError`` if the link can't be written.
+    The caller must hold the build lock. Raises ``OSError`` if the link can't be written.
     """
     # A killed build may have left a link with this fixed temporary name.
     temporary = link.with_name(f".{link.name}.tmp")

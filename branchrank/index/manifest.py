@@ -1,8 +1,8 @@
-"""The manifest of an index, with which a reader detects a stale, foreign or damaged index.
+"""The manifest of an index, which shows whether the index is stale, damaged or made with other settings.
 
-``manifest.json`` depends only on the corpus and the settings, so that two builds write the same bytes. Data
-that differ between builds (times, the state of files on the disk, a server's collection) are in
-``build.json``.
+``manifest.json`` depends only on the corpus and the settings, so two builds from the same input write the
+same manifest. Data that differ between such builds (times, digests of Chroma's files, the name of a
+collection on a server) are in ``build.json``.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ R = TypeVar("R", bound=Record)
 
 
 class DistanceCalibration(Record, frozen=True, kw_only=True):
-    """The distance threshold that a build measured for its model.
+    """The distance threshold that a build measured for the embedding model.
 
-    With the default threshold, ``losing`` of ``probes`` queries have no chunk. ``threshold`` is the value of
-    ``calibrated`` for this index, which is the default unless more than half of the probes have no chunk.
+    With the default threshold, ``losing`` of the ``probes`` probe queries get no chunk. ``threshold`` is used
+    by systems whose threshold is ``calibrated``. It is the default threshold, unless more than half of the
+    probe queries get no chunk with it.
     """
 
     probes: int = 0
@@ -36,7 +37,7 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """A line of text about the threshold; empty if the default threshold is used."""
+        """A line of text about the calibrated threshold, or an empty string if it is the default."""
         if self.threshold == DISTANCE_THRESHOLD:
             return ""
         return (
@@ -50,9 +51,9 @@ class Manifest(Record, frozen=True, kw_only=True):
 
     ``settings`` are the settings of the build. ``chunks_digest`` and ``nodes_digest`` are the SHA-256 of the
     user's chunks and nodes files, and empty if the user supplied no such file. ``adoption_digest`` is the
-    SHA-256 of the record of an adoption. ``chroma`` is the place of the Chroma collection, which is
-    ``embedded``, a server's URL, or empty if there is no collection. ``digests`` maps the index's files to
-    their SHA-256.
+    SHA-256 of the record of an adoption, or empty if nothing was adopted. ``chroma`` is ``embedded`` if the
+    Chroma collection is in the index, the URL of the Chroma server if it is on a server, or empty if there is
+    no collection. ``digests`` maps the index's files to their SHA-256.
     """
 
     schema_version: int
@@ -77,10 +78,10 @@ class Manifest(Record, frozen=True, kw_only=True):
 class BuildReport(Record, frozen=True, kw_only=True):
     """The report of one build.
 
-    ``seconds`` is the wall time by stage, and ``bytes`` is the size of the generation. ``embedded`` counts
-    the texts whose vectors were computed, ``reused`` the texts whose vectors came from the cache, and
-    ``token_texts`` the texts whose token vectors were computed. ``collection`` is the name of the
-    Chroma collection. ``chroma_digests`` are the digests of Chroma's files, without the database file.
+    ``seconds`` maps each stage to its wall time, and ``bytes`` is the size of the generation. ``embedded``
+    counts the texts whose vectors were computed, ``reused`` the texts whose vectors came from the cache or an
+    adoption, and ``token_texts`` the texts whose token vectors were computed. ``collection`` is the name of
+    the Chroma collection. ``chroma_digests`` are the digests of Chroma's files, without the database file.
     ``manifest_digest`` is the SHA-256 of the manifest.
     """
 
@@ -115,6 +116,6 @@ def read_record(path: Path, record_type: type[R]) -> R:
 
 
 def file_digests(directory: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file below ``directory``, by relative path, sorted."""
+    """Return a dictionary from the relative path of every file below ``directory`` to its SHA-256."""
     files = (path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): digest_file(path) for path in sorted(files)}

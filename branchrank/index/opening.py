@@ -14,7 +14,7 @@ def open_or_build(workspace: WorkspaceFolder, build: Callable[[], Index]) -> Ind
     """Open the workspace's index. If the index is missing or stale, print a notice and call ``build``.
 
     Raises the errors of ``build``, an error for an unknown embedder, :class:`~branchrank.errors.BusyError` if
-    another process builds the index, and :class:`~branchrank.errors.LostCollectionError` if the index's
+    another process is building the index, and :class:`~branchrank.errors.LostCollectionError` if the index's
     Chroma collection was removed.
     """
     try:

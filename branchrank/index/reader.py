@@ -2,13 +2,13 @@
 
 1. The current generation is locked, so that a build can't delete it.
 2. The index must have the current schema, the requested settings and the current state of the corpus. To
-   check the corpus, the size and modification time of each file are compared with the manifest. If one of
-   them differs, the digest of the file is compared.
-3. Every file of the index must have its digest from the build, or its stamp from the last comparison
+   check the corpus, the size and modification time of each document are compared with those that the build
+   recorded. If only the time differs, the document's digest is compared.
+3. Every file of the index must be unchanged since the build, which its digest or its stamp shows
    (:mod:`branchrank.index.stamps`). The files of the token vectors are checked on first use. Chroma's
    database file changes whenever it is opened, so it is checked by a probe query before the first search.
-4. Files are mapped into memory on first use, and records are decoded one by one. So the time to open an index
-   does not depend on its size, and a BM25 query loads neither vectors nor a model.
+4. Files are mapped into memory on first use, and records are decoded one by one. Therefore the time to open
+   an index does not depend on the size of the index, and a BM25 query loads neither vectors nor a model.
 5. BM25 weights for settings other than the settings of the build are computed on first use and stored.
 """
 
@@ -58,7 +58,7 @@ _KNOWN_NODES = 1 << 14
 
 
 class CheckedIndex(Record, frozen=True, kw_only=True):
-    """The number of undamaged files of an index, and their total size in bytes."""
+    """The result of checking an index, with the number of its files and their total size in bytes."""
 
     directory: str
     files: int
@@ -66,7 +66,7 @@ class CheckedIndex(Record, frozen=True, kw_only=True):
 
 
 class Index:
-    """An open index, which is a locked generation. Must be closed, or used as a context manager.
+    """An open index, whose generation is locked. It must be closed, or used as a context manager.
 
     ``is_new`` is true if the call that opened the index also built it.
     """
@@ -83,7 +83,7 @@ class Index:
         self._pin = pin
         self._notify = workspace.notify
         self._opened: list[VectorStore] = []
-        #: Cached chunks by node. (``lru_cache`` would prevent a closed index from being freed.)
+        #: The cached chunks of each node. (``lru_cache`` would prevent a closed index from being freed.)
         self._known_chunks: dict[str, tuple[Chunk, ...]] = {}
 
     def __enter__(self) -> Index:
@@ -100,17 +100,20 @@ class Index:
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """The documents of the index, sorted. Raises :class:`ArtifactError` if their list is damaged."""
+        """The paths of the indexed documents, sorted.
+
+        Raises :class:`ArtifactError` if their list is damaged.
+        """
         return tuple(entry.source for entry in read_documents(self.directory))
 
     @cached_property
     def chunks(self) -> RecordsFile[Chunk]:
-        """Every chunk by id, in the order of the corpus."""
+        """A mapping from ids to chunks, in the order of the corpus."""
         return RecordsFile(self.directory, CHUNKS, Chunk)
 
     @cached_property
     def nodes(self) -> RecordsFile[Node]:
-        """Every node by id, in pre-order."""
+        """A mapping from ids to nodes, in pre-order."""
         return RecordsFile(self.directory, NODES, Node)
 
     @cached_property
@@ -122,7 +125,7 @@ class Index:
     def vector_store(self) -> str:
         """The name of the vector store in reports, which is ``exact``, ``chroma`` or ``chroma server``.
 
-        The vector store is not opened.
+        This property does not open the vector store.
         """
         if searches_exactly(self.settings, self.manifest.chunks):
             return "exact"
@@ -157,7 +160,7 @@ class Index:
 
     @cached_property
     def token_vectors(self) -> TokenFile | None:
-        """The token vectors of the chunks; ``None`` if the settings ask for none.
+        """The token vectors of the chunks, or ``None`` if the settings do not ask for token vectors.
 
         Raises :class:`ArtifactError` if the files of the token vectors are damaged.
         """
@@ -169,12 +172,12 @@ class Index:
 
     @cached_property
     def bm25_chunks(self) -> Bm25Index:
-        """BM25 over the chunks, with the workspace's settings."""
+        """The BM25 index of the chunks, with the workspace's BM25 settings."""
         return self._bm25("chunks", CHUNKS, lambda: self.chunks.ids, self._chunk_texts)
 
     @cached_property
     def bm25_nodes(self) -> Bm25Index:
-        """BM25 over the nodes that have their own lines, with the workspace's settings."""
+        """The BM25 index of the nodes that have their own lines, with the workspace's BM25 settings."""
         return self._bm25("nodes", NODES, self._section_ids, self._node_texts)
 
     def _chunk_texts(self) -> Iterator[str]:
@@ -197,14 +200,17 @@ class Index:
             if index.settings == self.bm25_settings and index.built_from == digest:
                 return index
         index = Bm25Index.build(ids(), texts(), self.bm25_settings, digest)
-        # If the disk is full or read-only, the index is only in memory.
+        # If the disk is full or read-only, this BM25 index is kept only in memory.
         with contextlib.suppress(StorageError):
             index.save(path, root=self.directory)
         return index
 
     @cached_property
     def embedder(self) -> Embedder:
-        """The model that made the vectors. Raises :class:`ArtifactError` if the model has changed."""
+        """The model that computed the vectors.
+
+        Raises :class:`ArtifactError` if it has changed since the build.
+        """
         embedder = open_embedder(self.settings, notify=self._notify)
         if embedder.identity != self.manifest.embedder:
             raise ArtifactError(
@@ -215,7 +221,7 @@ class Index:
         return embedder
 
     def chunks_of(self, node_id: str) -> tuple[Chunk, ...]:
-        """Return the chunks that overlap a node's own lines, in line order; empty for a folder."""
+        """Return the chunks that overlap a node's own lines, in line order. A folder has no chunks."""
         known = self._known_chunks.get(node_id)
         if known is None:
             if len(self._known_chunks) >= _KNOWN_NODES:
@@ -228,19 +234,19 @@ class Index:
 
 
 def vectors_content(digests: Mapping[str, str]) -> str:
-    """Return a digest that identifies an index's chunks and vectors, from the digests of its files."""
+    """Return a digest of an index's chunks and vectors, computed from the digests of its files."""
     return digest_of([digests.get(name, "") for name in (CHUNKS, VECTORS)])
 
 
 def searches_exactly(settings: IndexSettings, count: int) -> bool:
-    """Whether ``settings`` ask for exact search with ``count`` vectors, or for an index without vectors."""
+    """Whether exact search is used for ``count`` vectors; also true if the settings ask for no vectors."""
     if settings.embedder == NONE:
         return True
     return settings.vector_store == "exact" or (settings.vector_store == "auto" and count <= EXACT_UP_TO)
 
 
 def bm25_path(directory: Path, kind: str, settings: Bm25Settings) -> Path:
-    """Return the path of a generation's BM25 index over ``kind`` (chunks or nodes) for some settings."""
+    """Return the path of a generation's BM25 index of ``kind`` (``chunks`` or ``nodes``) for ``settings``."""
     return directory / "bm25" / digest_of(settings)[:12] / kind
 
 
@@ -293,7 +299,7 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
 
 
 def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
-    """Read every file of the index and compare it with its digest, even if its stamp is current.
+    """Compare every file of the index with its digest, even if the file's stamp has not changed.
 
     Raises the errors of :func:`open_index`.
     """
@@ -307,15 +313,15 @@ def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
 
 
 def _tokens(digests: Mapping[str, str], *, of_tokens: bool) -> dict[str, str]:
-    """Return the digests of the token vectors' files, or of all other files."""
+    """Return the digests of the token vectors' files if ``of_tokens`` is true, or else of all other files."""
     return {name: digest for name, digest in digests.items() if name.startswith(f"{TOKENS}/") == of_tokens}
 
 
 def _check_collection(workspace: WorkspaceFolder, directory: Path, report: BuildReport, remedy: str) -> None:
-    """Check the folder of the embedded Chroma collection.
+    """Check the folder of the Chroma collection that is stored in the index.
 
-    Raises :class:`LostCollectionError` if the folder or the link to it is missing, and
-    :class:`ArtifactError` if a file has changed since the build.
+    Raises :class:`LostCollectionError` if the folder or the link to it is missing, and :class:`ArtifactError`
+    if a file has changed since the build.
     """
     places = [directory / "chroma.sqlite3"]
     if workspace.is_default_index:
@@ -331,7 +337,7 @@ def _check_collection(workspace: WorkspaceFolder, directory: Path, report: Build
 
 
 def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
-    """Read the distance threshold of the workspace's index from its manifest; default if there is none."""
+    """Read the distance threshold from the index's manifest, or return the default if there is no index."""
     try:
         pin = workspace.generations.pin()
     except ArtifactError:
@@ -345,7 +351,7 @@ def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
 
 
 def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
-    """Describe how an index differs from the workspace's settings; empty if it does not."""
+    """Describe how an index differs from the workspace's settings, or return an empty string."""
     wanted, built = (without_credentials(each) for each in (workspace.index_settings, manifest.settings))
     if manifest.schema_version != SCHEMA_VERSION:
         return f"has schema {manifest.schema_version}, but this version of BranchRank needs {SCHEMA_VERSION}"
@@ -377,14 +383,14 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
 
 
 def chroma_place(settings: IndexSettings) -> str:
-    """Return the place of the Chroma collection (``embedded`` or a URL); empty if there is no collection."""
+    """Return ``embedded`` or the server's URL for the Chroma collection, or ``''`` if there is none."""
     if settings.embedder == NONE or settings.vector_store == "exact":
         return ""
     return without_credentials(settings).chroma_url or "embedded"
 
 
 def given_digest(path: Path | None) -> str:
-    """Return the SHA-256 of a file of the user; empty for ``None``. Raises CorpusError for a missing file."""
+    """Return the SHA-256 of a user's file, or an empty string for ``None``."""
     if path is None:
         return ""
     try:

@@ -33,20 +33,23 @@ LOOKUP = "lookup"
 _REMEDY = "rebuild the index: branchrank index"
 #: The maximum number of decoded records that are cached, about 1.5 KB each.
 _KEPT = 1 << 14
-#: The number of rows whose bounds are read at once.
+#: The number of records whose byte offsets are read at once.
 _BLOCK = 1 << 12
 
 
 def lookup_of(name: str) -> str:
-    """Return the name of the file with the arrays of a JSON Lines file."""
+    """Return the name of the lookup file that contains the arrays of a JSON Lines file."""
     return f"{LOOKUP}/{Path(name).stem}.npy"
 
 
 class RecordsFile(Mapping[str, R], Generic[R]):
-    """The records of a JSON Lines file by id, in the order of the file."""
+    """A mapping from ids to the records of a JSON Lines file, in the order of the file."""
 
     def __init__(self, directory: Path, name: str, record_type: type[R]) -> None:
-        """Map the file ``name`` of a generation and its arrays. Raises :class:`ArtifactError`."""
+        """Map the file ``name`` and its lookup file.
+
+        Raises :class:`ArtifactError` if one of them is damaged.
+        """
         self.path: Path = directory / name
         opened = partial(open_beneath, directory)
         try:
@@ -65,7 +68,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
                 raise ValueError(f"the file does not have the size that {lookup_of(name)} expects")
         except (OSError, ValueError) as error:
             raise ArtifactError(f"cannot read {self.path}: {error}", remedy=_REMEDY) from error
-        #: For each row, the number of its source in :attr:`sources` (or -1), its first and its last line.
+        #: For each record, the number of its source in :attr:`sources` (or -1), its first and last line.
         self.source_rows, self.line_starts, self.line_ends = spans
         self._by_span: NDArray[np.int32] = by_span
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(record_type)
@@ -75,31 +78,34 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
     @property
     def ties(self) -> NDArray[np.int32]:
-        """The position of each record in the sorted ids."""
+        """For each record, the position of its id in the sorted list of ids."""
         return self.ids.ties
 
     @property
     def mapping(self) -> Mapping[str, R]:
-        """The records by id."""
+        """The mapping from ids to records, which is this object."""
         return self
 
     def row(self, key: str) -> int:
-        """Return the row of a record. Raises ``KeyError`` if the id is unknown."""
+        """Return the row number of the record with the id ``key``.
+
+        Raises ``KeyError`` if the id is unknown.
+        """
         return self.ids.row(key)
 
     def span(self, row: int) -> Span:
-        """Return the lines of a record, without decoding the record."""
+        """Return the source and lines of the record in row ``row``, without decoding the record."""
         source = self.sources[int(self.source_rows[row])]
         return Span(source=source, line_start=int(self.line_starts[row]), line_end=int(self.line_ends[row]))
 
     @property
     def has_lines(self) -> NDArray[np.bool_]:
-        """Whether each record has its own lines, which folders and empty sections do not have."""
+        """For each record, whether it has its own lines. Folders and empty sections have no lines."""
         found: NDArray[np.bool_] = (self.line_starts > 0) & (self.line_ends >= self.line_starts)
         return found
 
     def at(self, row: int) -> R:
-        """Return the record in a row."""
+        """Return the record in row ``row``."""
         record = self._kept.get(row)
         if record is None:
             if len(self._kept) >= _KEPT:
@@ -149,7 +155,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
                 yield self._decoded(self._content[begin:stop], row)
 
     def in_source(self, source: str) -> NDArray[np.int32]:
-        """Return the rows of a source's records, sorted by first and last line."""
+        """Return the row numbers of a source's records, sorted by first line and then by last line."""
         number = self.sources.find(source)
         if number is None:
             return self._by_span[:0]
@@ -157,11 +163,11 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         return self._by_span[first:last]
 
     def of_sources(self, sources: Iterable[str]) -> Iterator[R]:
-        """Return the records of some sources."""
+        """Yield the records of each of the given sources."""
         return (self.at(row) for source in sources for row in self.in_source(source).tolist())
 
     def overlapping(self, span: Span) -> list[R]:
-        """Return the records that share lines with a span, sorted by first and last line."""
+        """Return the records that share lines with a span, sorted by first line and then by last line."""
         rows = self.in_source(span.source)
         shares = (self.line_starts[rows] <= span.line_end) & (self.line_ends[rows] >= span.line_start)
         return [self.at(row) for row in rows[shares].tolist()]
@@ -188,10 +194,10 @@ class _Items(ItemsView[str, R]):
 class RecordLines(NamedTuple):
     """Encoded records, with the arrays from which the lookup file is made.
 
-    ``content`` are the joined lines and ``sizes`` are their sizes in bytes. ``ids`` are the joined ids and
-    ``id_sizes`` are their sizes in bytes. ``spans`` has the shape ``(3, n)``. The rows of ``spans`` are
-    the position of each record's source in ``sources`` (-1 for no source), its first line and its last line
-    (0 for no line).
+    ``content`` contains the joined lines and ``sizes`` the size of each line in bytes. ``ids`` contains the
+    joined ids and ``id_sizes`` the size of each id in bytes. ``spans`` has the shape ``(3, n)``. The rows of
+    ``spans`` are the position of each record's source in ``sources`` (-1 for no source), its first line and
+    its last line (0 for no line).
     """
 
     content: bytes
@@ -231,7 +237,7 @@ def _sizes(parts: list[bytes]) -> NDArray[np.int64]:
 
 
 def write_records(directory: Path, name: str, parts: Iterable[RecordLines]) -> None:
-    """Write the parts of a JSON Lines file, and then the file with its arrays.
+    """Write the parts of a JSON Lines file, and then the lookup file with its arrays.
 
     Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """

@@ -1,4 +1,4 @@
-"""Read a shard of a corpus, and return its part of an index.
+"""Read a shard of a corpus, and return the part of an index that comes from this shard.
 
 A shard consists of consecutive documents of the corpus. A shard does not depend on other documents, so that
 shards can be read in several processes. The parts of all shards are joined in order. To save memory, parts
@@ -34,8 +34,8 @@ DOCUMENTS = 128
 class Shard(NamedTuple):
     """The part of an index that comes from one shard.
 
-    ``pages`` are the encoded nodes of each document. ``sections`` are the numbers of nodes with lines in each
-    document, and ``node_tokens`` are the tokens of these nodes.
+    ``pages`` contains the encoded nodes of each document. ``sections`` contains the number of nodes with
+    lines in each document, and ``node_tokens`` contains the tokens of the nodes with lines.
     """
 
     documents: list[DocumentOutline]
@@ -48,7 +48,7 @@ class Shard(NamedTuple):
 
 
 class ReadTask(Record, frozen=True, kw_only=True):
-    """The task of reading documents below ``root``. The other fields are settings of the index.
+    """The task of reading documents below ``root``, with the settings of the index.
 
     ``with_nodes`` and ``with_chunks`` are false if the user supplies the nodes or the chunks.
     """
@@ -63,16 +63,19 @@ class ReadTask(Record, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> tuple[Path, ...]:
-        """The folder of the documents."""
+        """The folder of the documents, which every worker reads."""
         return (Path(self.root),)
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Shard]]]:
-        """Yield a function from the sources of a shard to its result."""
+        """Yield a function from the sources of a shard to an iterator over its :class:`Shard`."""
         yield lambda sources: iter([self.read(sources)])
 
     def read(self, sources: Sequence[str]) -> Shard:
-        """Read the documents of a shard. A document that can't be read is left out with a note."""
+        """Read the documents of a shard.
+
+        A document that can't be read is left out and listed in ``notes``.
+        """
         documents: list[DocumentOutline] = []
         notes: list[str] = []
         pages: list[bytes] = []

@@ -1,9 +1,9 @@
-"""The FTS5 file of an index, which is made from its chunks on first use.
+"""The SQLite FTS5 file for keyword search in an index, made from the index's chunks on first use.
 
-1. The file is in the index's generation, so it has the same chunks. If the file is damaged or was written by
-   an earlier version, it is rebuilt.
-2. Only one process at a time writes the file. Files that a killed process left are removed first.
-3. If the index's folder is not writable, a temporary file is used until the search is closed.
+1. The file is stored in the index's generation, so its chunks are always those of the index. If the file is
+   damaged or was written by an earlier version, it is rebuilt.
+2. Only one process at a time writes the file. Temporary files of a killed process are removed first.
+3. If the index's folder is not writable, a temporary file is used instead, until the search is closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLACE = Path("derived", "search.sqlite")
 
 
 def open_fts5(index: Index) -> Fts5Table:
-    """Open the keyword search over an index's chunks. The result must be closed."""
+    """Open the keyword search over an index's chunks. The caller must close the result."""
     path = index.directory / PLACE
     with contextlib.suppress(ArtifactError):
         return Fts5Table(path, index.root)
@@ -37,7 +37,7 @@ def open_fts5(index: Index) -> Fts5Table:
         with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
             path = Path(temporary, PLACE.name)
             _build(index, path, path.parent)
-            # The file is deleted with its folder, but stays readable while it is open.
+            # The temporary file is deleted with its folder, but it can be read as long as it is open.
             return Fts5Table(path, path.parent)
 
 

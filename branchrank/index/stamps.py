@@ -1,15 +1,16 @@
-"""Stamps of the files of a generation, which avoid comparing a file with its digest on every use.
+"""Stamps record the state of an index's files, to avoid comparing a file with its digest on every use.
 
-1. To check an index, every file is compared with its digest from the build. The comparison takes time in
-   proportion to the size of the index, so each file that matches gets a stamp. A stamp has the inode, the
-   size and the times of the last change.
-2. A reader compares the state of each file with its stamp. A file is read again only if it has no stamp, or
-   if its state has changed. Every write changes the state, and so do a copy and a restored backup.
-3. Stamps are stored in ``stamps.json`` of the generation, if the disk can be written. An incomplete file
-   counts as missing.
+1. To check an index, every file is compared with its digest from the build. Since this comparison reads the
+   whole index, a stamp is stored for each file that matches. A stamp contains a file's inode, its size and
+   the times of its last changes.
+2. A reader compares the state of each file with its stamp. A file is compared with its digest again only if
+   it has no stamp or its state differs from the stamp. Writing to a file, copying it or restoring it from a
+   backup changes its state.
+3. Stamps are stored in the generation's file ``stamps.json``, if it can be written. An incomplete
+   ``stamps.json`` is treated as missing.
 
-Damage below the file system, such as a bad sector, does not change the state of a file. To find such damage,
-``branchrank check`` reads all files.
+Damage below the file system, such as a bad sector, does not change the state of a file. To find damage of
+this kind, ``branchrank check`` reads all files.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ from branchrank.safe_open import open_beneath, overwrite_beneath, read_beneath
 STAMPS = "stamps.json"
 _REMEDY = "rebuild the index: branchrank index"
 
-#: Inode, size in bytes, time of the last change of the content, and of the metadata (both in ns).
+#: Inode, size in bytes, and the times in ns of the last change of the content and of the metadata.
 Stamp = tuple[int, int, int, int]
 
 
 def write_stamps(generation: Path, names: Iterable[str]) -> None:
-    """Write the stamps of new files. Raises :class:`~branchrank.errors.StorageError` or ``OSError``."""
+    """Write the stamps of newly written files.
+
+    Raises :class:`~branchrank.errors.StorageError` or ``OSError``.
+    """
     _write(generation, {name: _stamp((generation / name).stat()) for name in names})
 
 

@@ -1,11 +1,11 @@
-"""The step of a build that writes the token vectors of the chunks.
+"""Write the token vectors of the chunks (one vector per token) as a step of a build.
 
-1. The key of a chunk is its key in the embedding cache, made from the model's identity and the exact text
+1. Each chunk has the same key as in the embedding cache, made from the model's identity and the exact text
    with its prefix.
-2. If the current generation has token vectors with the same key, they are copied. The other token vectors are
-   computed in batches.
-3. Token vectors are written to the disk batch by batch, to limit the memory used. The same forward passes
-   also compute the chunks' embedding vectors, which are returned.
+2. If the current generation has token vectors with the same key, they are copied. Token vectors that it does
+   not have are computed in batches.
+3. Token vectors are written to the disk batch by batch, to limit the memory used. The forward passes of the
+   model also compute the chunks' embedding vectors, which are returned.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def keep_token_vectors(
     """Write the token vectors that the settings ask for to ``directory``.
 
     Returns the embedding of each text whose token vectors were computed, as a float32 unit vector of shape
-    ``(dimension,)``. Raises :class:`~branchrank.errors.UsageError` if the model has no token vectors.
+    ``(dimension,)``. Raises :class:`~branchrank.errors.UsageError` if the model does not compute token
+    vectors.
     """
     precision = workspace.index_settings.token_precision
     if precision is None:
@@ -67,7 +68,7 @@ def keep_token_vectors(
 def _previous(
     workspace: WorkspaceFolder, precision: TokenPrecision, held: ExitStack
 ) -> dict[str, TokenVectors]:
-    """Return the current generation's token vectors by key, as views of its file; empty if it has none."""
+    """Return a dictionary from keys to the current generation's token vectors (views of its file)."""
     with suppress(ArtifactError):
         pin = workspace.generations.pin()
         held.callback(pin.release)
@@ -110,7 +111,7 @@ def _computed(
 def _in_order(
     keys: Sequence[str], known: dict[str, TokenVectors], computed: Iterator[tuple[str, TokenVectors]]
 ) -> Iterator[TokenVectors]:
-    """Yield the token vectors of each key in order, from ``known`` or from ``computed``."""
+    """Yield the token vectors of each key, from ``known`` or from ``computed``, in the order of ``keys``."""
     repeated = {key for key, count in Counter(keys).items() if count > 1}
     fresh: dict[str, TokenVectors] = {}
     for key in keys:

@@ -1,4 +1,4 @@
-"""The links of an index's tree, stored in ``lookup/tree.npy``, which is mapped into memory."""
+"""Store the links between the nodes of an index's tree in ``lookup/tree.npy``, and map them into memory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TREE = f"{LOOKUP}/tree.npy"
 
 
 def write_links(directory: Path, nodes: RecordsFile[Node], depths: Rows) -> None:
-    """Write the links of a generation's nodes. Raises StorageError if the file can't be written."""
+    """Write the links between a generation's nodes. Raises StorageError if the file can't be written."""
     links = TreeRows.of(depths, nodes.source_rows, nodes.line_starts)
     with atomic_writer(directory / TREE) as stream:
         write_arrays(stream, links)
 
 
 def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
-    """Open the tree of a generation. Raises :class:`ArtifactError` if the file of the links is damaged."""
+    """Open the tree of a generation. Raises :class:`ArtifactError` if the file with its links is damaged."""
     try:
         links = TreeRows(*mapped_arrays(partial(open_beneath, directory), TREE, len(TreeRows._fields)))
         _check(links, len(nodes))
@@ -39,7 +39,7 @@ def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
 
 
 def _check(links: TreeRows, count: int) -> None:
-    """Raise ``ValueError`` if the arrays do not have the shapes for ``count`` nodes."""
+    """Raise ``ValueError`` if an array does not have the type or the shape that ``count`` nodes need."""
     shapes = [array.shape for array in links]
     if {array.dtype for array in links} != {np.dtype(np.int32)} or shapes != [(count,)] * 5 + [(count + 1,)]:
-        raise ValueError(f"the shapes of its arrays are not right for {count} nodes: {shapes}")
+        raise ValueError(f"its arrays do not have the shapes for {count} nodes: {shapes}")

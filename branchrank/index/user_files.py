@@ -1,8 +1,8 @@
-"""Read chunks and nodes that the user supplies, which replace the chunks and nodes of an index.
+"""Read the user's own chunks and nodes, which replace those that a build makes from the corpus.
 
-1. Such files are used only if ``branchrank.toml`` names them (``chunks = ...``, ``nodes = ...``).
-2. Chunks need ``id, source, line_start, line_end, text``. A chunk belongs to the nodes that its lines
-   overlap; its ``node_id`` is used only if the tree has that node.
+1. The user's files are used only if ``branchrank.toml`` names them (``chunks = ...``, ``nodes = ...``).
+2. Each chunk must have the keys ``id``, ``source``, ``line_start``, ``line_end`` and ``text``. A chunk
+   belongs to the nodes that its lines overlap; its ``node_id`` is used only if the tree has that node.
 3. Every source must be a document of the corpus, and every line number must exist in its document.
 """
 
@@ -20,7 +20,7 @@ from branchrank.tree.store import load_nodes
 
 
 class _GivenChunk(Record, frozen=True, kw_only=True):
-    """A line of the user's chunks file, whose other keys are ignored."""
+    """A chunk in the user's file. Keys other than these fields are ignored."""
 
     id: str
     source: str
@@ -52,7 +52,7 @@ def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
 
 
 def given_chunks(path: Path, corpus: Corpus | CorpusOutline, tree: Tree) -> list[Chunk]:
-    """Read the user's chunks, in the file's order. Raises :class:`InputError` if a chunk is wrong."""
+    """Read the user's chunks, in the file's order. Raises :class:`InputError` for an invalid chunk."""
     line_counts = {document.source: document.line_count for document in corpus.documents}
     seen: set[str] = set()
     chunks = []

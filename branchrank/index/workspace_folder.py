@@ -1,16 +1,17 @@
 """A workspace, which is a folder with ``branchrank.toml`` and the files that the commands make.
 
-- ``branchrank.toml`` has the corpus and the settings.
+- ``branchrank.toml`` names the corpus and contains the settings.
 - ``chunks.jsonl`` is a link to the default index's chunks.
 - ``chroma`` is a link to the default index's Chroma collection.
 - ``pageindex/nodes.jsonl`` is a link to the default index's PageIndex tree.
-- ``adopted/`` has the chunks, vectors and nodes from ``branchrank adopt``.
-- ``hybrid/cache/`` has cached embeddings, by content and model.
-- ``benchmark/`` has the questions.
-- ``indexes/<name>/`` has the generations of one index (one embedder and one way of chunking).
+- ``adopted/`` contains the chunks, vectors and nodes that ``branchrank adopt`` copied.
+- ``hybrid/cache/`` contains cached embeddings, which are found by their text and model.
+- ``benchmark/`` contains the workspace's question files.
+- ``indexes/<name>/`` contains the generations of one index, for one embedder and one way of chunking.
 
-The settings in ``branchrank.toml`` determine the default index. Flags and the environment can select another
-index. The links are relative and go through the index's link ``current``, so a workspace can be moved.
+The settings in ``branchrank.toml`` determine the default index. Command-line flags and environment variables
+can select another index. The links are relative and go through the index's link ``current``, so a workspace
+can be moved.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ def without_credentials(settings: IndexSettings) -> IndexSettings:
 
 
 def index_name(settings: IndexSettings) -> str:
-    """Return the folder name of an index, which differs for settings that change vectors or chunks."""
+    """Return the folder name of an index.
+
+    Settings that change the vectors or the chunks also change the name.
+    """
     settings = without_credentials(settings)
     readable = re.sub(r"[^a-z0-9]+", "-", settings.embedder.casefold()).strip("-")[-40:].strip("-")
     parts = [settings.embedder, settings.embedding_url, settings.embedding_revision]
@@ -69,7 +73,7 @@ def index_name(settings: IndexSettings) -> str:
 
 
 class WorkspaceFolder:
-    """The folder ``data_dir`` of a workspace, with resolved settings."""
+    """A workspace in the folder ``data_dir``, with the settings that apply to it."""
 
     def __init__(
         self,
@@ -79,14 +83,14 @@ class WorkspaceFolder:
         *,
         flags: Mapping[str, Any] | None = None,
     ) -> None:
-        """Read ``branchrank.toml``, which may be missing. Raises :class:`UsageError` if the file has errors.
+        """Read ``branchrank.toml``, if it exists. Raises :class:`UsageError` if the file has errors.
 
         ``notify`` is called with a line of text for each download, and if a cache can't be used.
         """
         self.data_dir = data_dir
         self.settings = settings
         self.notify = notify or (lambda line: None)
-        #: Settings that override ``branchrank.toml`` and the environment, by ``section.name``.
+        #: Values that override ``branchrank.toml`` and the environment, by setting (``section.name``).
         self.flags: Mapping[str, Any] = flags or {}
         self.config, self._tables = read_config(data_dir / CONFIG)
 
@@ -121,18 +125,21 @@ class WorkspaceFolder:
 
     @property
     def bm25_settings(self) -> Bm25Settings:
-        """The BM25 analyzer and weights."""
+        """The BM25 settings (analyzer and weights)."""
         return self.settings.part(Bm25Settings)
 
     @property
     def corpus_root(self) -> Path:
-        """The folder of the corpus. Raises :class:`CorpusError` if there is no corpus or no such folder."""
+        """The folder of the corpus.
+
+        Raises :class:`CorpusError` if no corpus is set or its folder is missing.
+        """
         remedy = f"branchrank index FOLDER --data-dir {self.data_dir}"
         self.check_exists()
         if not self.config.corpus:
             raise CorpusError(f"{self.data_dir / CONFIG} does not name a corpus", remedy=remedy)
         root = self.data_dir / self.config.corpus
-        # Unlike Path.is_dir, os.path.isdir is false for a name that is too long.
+        # For a name that is too long, os.path.isdir returns false and Path.is_dir raises an error.
         if not os.path.isdir(root) and self.config.corpus in known_corpora():
             root = locate_corpus(self.config.corpus)
         if not os.path.isdir(root):
@@ -151,7 +158,7 @@ class WorkspaceFolder:
             )
 
     def _meant(self) -> str:
-        """Return ``; did you mean `data`?`` if the folder is missing and one with a similar name exists."""
+        """Return text such as ``; did you mean `data`?`` if only a folder with a similar name exists."""
         return "" if self.data_dir.exists() else nearest_path(self.data_dir)
 
     def adopting(self, corpus: Path | None = None) -> str:
@@ -174,22 +181,22 @@ class WorkspaceFolder:
 
     @property
     def exclude(self) -> tuple[str, ...]:
-        """Glob patterns of the sources to leave out."""
+        """Glob patterns of the documents to leave out of the index."""
         return self.config.exclude
 
     @property
     def chunks_file(self) -> Path | None:
-        """The user's own chunks, if ``branchrank.toml`` names them."""
+        """The path of the user's own chunks, or ``None`` if ``branchrank.toml`` does not name any."""
         return self.data_dir / self.config.chunks if self.config.chunks else None
 
     @property
     def nodes_file(self) -> Path | None:
-        """The user's own nodes, if ``branchrank.toml`` names them."""
+        """The path of the user's own nodes, or ``None`` if ``branchrank.toml`` does not name any."""
         return self.data_dir / self.config.nodes if self.config.nodes else None
 
     @property
     def adoption_file(self) -> Path | None:
-        """The record of the adoption of chunks and nodes, if ``branchrank.toml`` names one."""
+        """The path of the record of an adoption, or ``None`` if ``branchrank.toml`` does not name one."""
         return self.data_dir / self.config.adoption if self.config.adoption else None
 
     @property
@@ -223,12 +230,12 @@ class WorkspaceFolder:
 
     @property
     def decisions_path(self) -> Path:
-        """The file of the decision cache. Raises :class:`ArtifactError` if the file is a symbolic link."""
+        """The path of the decision cache. Raises :class:`ArtifactError` if the file is a symbolic link."""
         refuse_links(self.data_dir, "hybrid/cache/decisions.sqlite")
         return self.cache_directory / "decisions.sqlite"
 
     def open_cache(self) -> EmbeddingCache:
-        """Open the embedding cache, which is a file of the workspace or the Redis of ``[cache]``."""
+        """Open the embedding cache, which is in Redis if ``cache.redis_url`` is set, and else a file."""
         url = self.settings.part(CacheSettings).redis_url
         if not url:
             refuse_links(self.data_dir, "hybrid/cache/embeddings.sqlite3")
@@ -259,7 +266,7 @@ class WorkspaceFolder:
 
     @property
     def links(self) -> dict[Path, Path]:
-        """The links to the default index's files, and the path in a generation to which each link points."""
+        """A mapping from each link to the path in the default index's generation that the link points to."""
         return {
             self.data_dir / "chunks.jsonl": Path("chunks.jsonl"),
             self.data_dir / "chroma": Path("chroma"),
@@ -267,16 +274,16 @@ class WorkspaceFolder:
         }
 
     def _foreign(self) -> list[Path]:
-        """Return files of other programs in places where BranchRank makes its links."""
+        """Return the files of other programs that have the names of BranchRank's links."""
         own = (self.chunks_file, self.nodes_file)
         return [link for link in self.links if link.exists() and not link.is_symlink() and link not in own]
 
     def check_links(self, corpus: Path | None = None, own: Collection[Path] = ()) -> None:
         """Check that a build can write its links and folders.
 
-        ``corpus`` and ``own`` are the corpus and the files that ``branchrank.toml`` is going to name. Raises
-        :class:`ArtifactError` if a file of another program is in the place of a link, or if a folder to be
-        written is a symbolic link.
+        ``corpus`` is the corpus that ``branchrank.toml`` is going to name, and ``own`` are the user's chunks
+        and nodes that it is going to name. Raises :class:`ArtifactError` if a file of another program is in
+        the place of a link, or if a folder to be written is a symbolic link.
         """
         for name in (BUILD_LOCK, "pageindex"):
             refuse_links(self.data_dir, name)
@@ -289,7 +296,7 @@ class WorkspaceFolder:
                 )
 
     def install_links(self) -> None:
-        """Make the links to the default index, holding the build lock; files of the user are kept."""
+        """Make the links to the default index, except where the user has a file. Needs the build lock."""
         current = self.index_directory / "current"
         for link, inside in self.links.items():
             with storage_errors(link):
@@ -314,8 +321,8 @@ def configure(
     """Write a workspace's corpus and settings to its ``branchrank.toml``, and keep the rest of the file.
 
     ``corpus`` is a folder or the name of an added corpus. Paths are written relative to ``data_dir``.
-    ``settings`` maps keys such as ``"index.embedder"`` to values. Settings of the part ``engine`` apply to
-    one command only, and are not written.
+    ``settings`` maps keys such as ``"index.embedder"`` to values. Settings in the section ``engine`` apply to
+    one command only, so they are not written.
 
     Raises :class:`CorpusError` if the corpus does not exist, :class:`~branchrank.errors.UsageError` if
     ``branchrank.toml`` has errors, and :class:`~branchrank.errors.StorageError` if it can't be written.
@@ -338,7 +345,7 @@ def configure(
 
 @contextlib.contextmanager
 def kept_if_right(data_dir: Path) -> Iterator[None]:
-    """Restore ``branchrank.toml`` if the build fails because of its new settings.
+    """Restore ``branchrank.toml`` if a build fails because of the new settings in the file.
 
     The file is restored after :class:`UsageError`, :class:`InputError`, :class:`ModelError` and
     :class:`BusyError`. After an interruption the new file is kept, so that the build can be resumed.

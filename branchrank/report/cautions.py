@@ -1,4 +1,4 @@
-"""The warnings of a report, each with the predictor that it is about."""
+"""The warnings of a report, each with the name of the predictor that it is about."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ def plural_queries(count: int) -> str:
 
 
 def about(run: RunData, *predictors: str) -> list[str]:
-    """Return the cautions about these predictors, without the cautions about the whole run."""
+    """Return the texts of the cautions about these predictors, without cautions about the whole run."""
     return [each.text for each in cautions(run) if each.predictor in predictors]

@@ -178,7 +178,7 @@ def _price_words(record: RunRecord) -> str:
 
 
 def shared_work(record: RunRecord) -> Section:
-    """Return the section on work that was computed once and reused."""
+    """Return the section on results that were computed once and reused by several predictors."""
     names = sorted(record.computed.keys() | record.reused.keys())
     if not names:
         return Section(title="Shared work", blocks=(Paragraph(text="No work was shared."),))

@@ -1,9 +1,10 @@
 """The access rules of a server for its address, the ``Host`` and ``Origin`` headers, and the token.
 
 1. By default the server binds to the loopback interface. Any other address needs a token.
-2. ``Host`` must be a loopback name, the address of the server, or an additional allowed name. So a page
-   of another site whose name resolves to this machine (DNS rebinding) can't use the server.
-3. ``Origin``, which browsers send, must be an allowed origin. By default no origin is allowed.
+2. The header ``Host`` must be a loopback name, the address of the server, or an additional allowed name. This
+   prevents DNS rebinding, in which a page of another site uses the server through a host name that resolves
+   to this machine.
+3. The header ``Origin``, which browsers send, must be an allowed origin. By default no origin is allowed.
 4. If a token is set, every request must send the token in the header ``Authorization``, after ``Bearer``.
 """
 
@@ -29,19 +30,19 @@ _ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::\d{1,5})?")
 
 
 class Access(Record, frozen=True, kw_only=True):
-    """The access rules. ``hosts`` are names without ports. An empty ``token`` means that none is needed."""
+    """The access rules. ``hosts`` are names without ports. If ``token`` is empty, requests need no token."""
 
     hosts: tuple[str, ...] = LOOPBACK_NAMES
     origins: tuple[str, ...] = ()
     token: str = ""
 
     def answers_host(self, values: Sequence[str]) -> bool:
-        """Whether the ``Host`` header, with any port, is a name of this server."""
+        """Whether the ``Host`` header, without its port, is a name of this server."""
         match = _HOST.fullmatch(values[0].lower()) if len(values) == 1 else None
         return match is not None and match[1] in self.hosts
 
     def answers_origin(self, values: Sequence[str]) -> bool:
-        """Whether the ``Origin`` header is absent or allowed."""
+        """Whether the request has no ``Origin`` header, or an allowed one."""
         return not values or (len(values) == 1 and values[0].lower() in self.origins)
 
     def answers_token(self, values: Sequence[str]) -> bool:
@@ -101,7 +102,7 @@ def bracketed(host: str) -> str:
 
 
 def read_token(token_file: Path | None, environment: Mapping[str, str] | None = None) -> str:
-    """Read the token from a file, or else from the environment; empty if neither is given.
+    """Read the token from a file or an environment variable. Returns an empty string if neither is given.
 
     Raises :class:`UsageError` if the file can't be read, or if the token is too short or contains characters
     other than visible ASCII.

@@ -1,11 +1,12 @@
-"""The guard in front of every HTTP application, which checks access rules, body size and slow bodies.
+"""Check the access rules and the body of each request before an HTTP application gets the request.
 
 1. The guard answers a ``Host`` that is not allowed with status 421, an ``Origin`` that is not allowed with
    403, and a missing or wrong token with 401. CORS preflight requests from an allowed Origin are answered
    without checking the token, because browsers do not send the token in these requests.
 2. The guard answers a body above the size limit with 413, even if its length is not declared, and a body that
    is not complete before the deadline with 408.
-3. The application gets the complete body. Each refusal closes the connection.
+3. The application gets the complete body of a request. After refusing a request, the guard closes the
+   connection.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from branchrank.serve.access import Access
 
 BODY_LIMIT = 1024 * 1024
 BODY_DEADLINE_S = 10.0
-#: Limits (bytes, seconds) on reading a refused body, which lets the client read the refusal.
+#: The body of a refused request is read up to these limits, so that the client can read the refusal.
 DISCARD_LIMIT = 16 * BODY_LIMIT
 DISCARD_DEADLINE_S = 1.0
-#: The number of seconds after which a client may retry when the server is overloaded.
+#: The number of seconds after which a client may repeat a request that an overloaded server refused.
 RETRY_AFTER_S = 1
 
 Message = MutableMapping[str, Any]
@@ -35,14 +36,14 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class ErrorDetail(Record, frozen=True, kw_only=True):
-    """An error with a ``code`` for programs and a ``message`` for people."""
+    """An error of the API, with a ``code`` for programs and a ``message`` for people."""
 
     code: str
     message: str
 
 
 class ErrorAnswer(Record, frozen=True, kw_only=True):
-    """The body of every answer that is not a success."""
+    """The body of every answer with an error status."""
 
     error: ErrorDetail
 
@@ -58,7 +59,7 @@ class Refusal(Exception):
 
 
 def busy(message: str) -> Refusal:
-    """Return the refusal (status 503) of a request while the server is overloaded; the client may retry."""
+    """Return a refusal with status 503, for an overloaded server. The client may retry later."""
     return Refusal(503, "busy", message, retry_after=str(RETRY_AFTER_S))
 
 
@@ -133,7 +134,7 @@ class Guard:
             )
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Read the body; return ``None`` if the client has disconnected."""
+        """Read and return the body, or return ``None`` if the client has disconnected."""
         declared = _headers(scope, b"content-length")
         if declared and int(declared[0]) > self.body_limit:
             raise self._too_large()
@@ -164,7 +165,7 @@ def _is_preflight(scope: Scope) -> bool:
 
 
 def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Return the headers of every answer, which let a page with an allowed Origin read the answer."""
+    """Return headers for every answer, such as those that let a page with an allowed Origin read it."""
     headers = [(b"x-content-type-options", b"nosniff")]
     for origin in _headers(scope, b"origin"):
         headers += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
@@ -172,7 +173,7 @@ def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 async def _permit(scope: Scope, send: Send) -> None:
-    """Answer a preflight request with the permission to send the actual request."""
+    """Answer a CORS preflight request with the permission to send the actual request."""
     wanted = ", ".join(_headers(scope, b"access-control-request-headers"))
     headers = [
         *_always(scope),
@@ -188,7 +189,7 @@ def _headers(scope: Scope, name: bytes) -> list[str]:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read and discard the rest of a body, up to the limits."""
+    """Read and discard the rest of a body, up to ``DISCARD_LIMIT`` and ``DISCARD_DEADLINE_S``."""
     taken = 0
     try:
         async with asyncio.timeout(DISCARD_DEADLINE_S):
@@ -202,7 +203,7 @@ async def _discard(receive: Receive) -> None:
 
 
 async def answer(send: Send, refusal: Refusal) -> None:
-    """Send a refusal as the answer and close the connection."""
+    """Send a refusal as the answer to a request, and close the connection."""
     headers = {
         "content-type": "application/json",
         "content-length": str(len(refusal.body)),

@@ -1,7 +1,7 @@
 """The HTTP application with ``POST /retrieve``, ``GET /health`` and an OpenAPI description.
 
-The records of this module define requests and answers, and the OpenAPI description contains their JSON
-schemas. A retrieval runs in a thread of a small pool. If the queue of the pool is full, the answer is
+Record classes in this module define the requests and answers, and the OpenAPI description contains their JSON
+schemas. A retrieval runs in a thread of a small pool. If the pool's queue is full, a request is answered with
 status 503. Importing this module raises :class:`MissingDependencyError` if FastAPI is not installed.
 """
 
@@ -33,10 +33,10 @@ except ImportError:
 
 QUERY_CHARACTERS = 10_240
 TOP_K = 100
-#: The same default as ``--top-k`` of the retrieval commands.
+#: The default number of hits, which is that of ``--top-k`` in the retrieval commands.
 DEFAULT_TOP_K = 5
 FILTERS = 20
-#: A filter. The pattern is for the OpenAPI description only; the library checks the filters.
+#: A filter. Its pattern is only for the OpenAPI description, since the library checks filters.
 Condition = Annotated[
     str,
     Meta(max_length=1_000, extra_json_schema={"pattern": f"^({'|'.join(FILTER_KEYS)})=[\\s\\S]+$"}),
@@ -49,8 +49,8 @@ _log = logging.getLogger(__name__)
 class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A query. If ``predictor`` is empty, the first predictor of the server is used.
 
-    ``top_k`` is an integer in the sense of JSON Schema, so 5.0 is valid. Each filter is ``KEY=VALUE``, as in
-    ``--filter``, and a document must match all filters.
+    ``top_k`` is an integer as JSON Schema defines it, so 5.0 is valid. Each filter has the form
+    ``KEY=VALUE``, as in ``--filter``, and only documents that match all filters are searched.
     """
 
     query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARACTERS)]
@@ -60,7 +60,10 @@ class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RetrieveAnswer(Record, frozen=True, kw_only=True):
-    """The hits, best first, the fallbacks that were used, with stage and reason, and notices."""
+    """The hits of a query, best first.
+
+    Each entry of ``fallbacks`` names a stage that failed, and the reason.
+    """
 
     predictor: str
     hits: tuple[Hit, ...]
@@ -69,7 +72,7 @@ class RetrieveAnswer(Record, frozen=True, kw_only=True):
 
 
 class Health(Record, frozen=True, kw_only=True):
-    """The state of the server, with its ready ``predictors`` and the reasons why others were ``refused``."""
+    """The state of the server. ``refused`` maps each predictor that can't run to the reason."""
 
     status: str
     version: str
@@ -81,7 +84,7 @@ class Health(Record, frozen=True, kw_only=True):
 
 
 def application(service: Service, workers: Workers, access: Access) -> Guard:
-    """Return the HTTP application, behind its guard."""
+    """Return the HTTP application, wrapped in the guard that checks requests."""
     # The pages /docs and /redoc would load scripts from other hosts.
     app = FastAPI(title="BranchRank", version=__version__, docs_url=None, redoc_url=None)
 
@@ -167,7 +170,7 @@ _REF = "#/components/schemas/{name}"
 
 
 def _described(answer: type[Record], request: type[Record] | None = None) -> dict[str, Any]:
-    """Return the entry of a route in the OpenAPI description."""
+    """Return what the OpenAPI description says about a route, as arguments for FastAPI."""
 
     def content(record: type[Record]) -> dict[str, Any]:
         return {"application/json": {"schema": {"$ref": _REF.format(name=record.__name__)}}}

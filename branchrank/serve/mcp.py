@@ -1,9 +1,9 @@
 """A server of the search tools for the Model Context Protocol (MCP), over stdio or streamable HTTP.
 
-The tools read only the workspace's corpus, and write nothing. Each result has its path and lines, both as
-text for a model and as structured data. A search runs in a thread of a small pool. Credentials of a client
-are not passed on, and internal errors are only logged. Importing this module raises
-:class:`MissingDependencyError` if the MCP SDK is not installed.
+The tools read only the workspace's corpus, and write nothing. Each result is returned with its path and
+lines, as text for a model and as structured data. A search runs in a thread of a small pool. A client's
+credentials are not passed on, and the details of internal errors are only written to the log. Importing this
+module raises :class:`MissingDependencyError` if the MCP SDK is not installed.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ FilterTexts = Annotated[
 
 
 class Result(BaseModel):
-    """One passage, the lines ``line_start..line_end`` of ``path``. ``distance`` is squared L2, 0 to 4.
+    """One passage, which is the lines ``line_start..line_end`` of ``path``.
 
-    ``id`` is the id of the chunk, section or span, as in the library and the HTTP API.
+    ``distance`` is the squared L2 distance to the query, from 0 to 4. ``id`` is the id of the chunk, section
+    or span, as in the library and the HTTP API.
     """
 
     id: str
@@ -78,7 +79,7 @@ class Result(BaseModel):
 
 
 class Answer(BaseModel):
-    """Results, best first, and the status of the search."""
+    """The results of a search, best first, and the status of the search."""
 
     results: list[Result]
     status: str
@@ -88,7 +89,7 @@ SearchAnswer = Annotated[CallToolResult, Answer]
 
 
 class _Tools:
-    """The tools of a server. Clients see the names, signatures and docstrings of these methods."""
+    """The tools of a server. MCP clients see the names, signatures and docstrings of these methods."""
 
     def __init__(self, service: Service, workers: Workers) -> None:
         self._service = service
@@ -107,7 +108,7 @@ class _Tools:
         )
 
     async def vector_search(self, query: Text, limit: Limit = 10, filters: FilterTexts = ()) -> SearchAnswer:
-        """Return the passages that are nearest in meaning, up to the distance threshold."""
+        """Return the passages that are nearest to the query in meaning and within the distance threshold."""
         return await self._searched(
             lambda: self._tools.vector_search(query, limit=limit, filters=filters), filters
         )
@@ -178,7 +179,7 @@ def mcp_server(service: Service, workers: Workers) -> MCPServer:
 
 
 def mcp_application(server: MCPServer, access: Access) -> Guard:
-    """Return the HTTP application of a server, with streamable HTTP at ``/mcp`` and without sessions."""
+    """Return an application that serves the MCP server as streamable HTTP at ``/mcp``, without sessions."""
     security = TransportSecuritySettings(
         allowed_hosts=[entry for name in access.hosts for entry in (name, f"{name}:*")],
         allowed_origins=list(access.origins),
@@ -194,7 +195,10 @@ def mcp_application(server: MCPServer, access: Access) -> Guard:
 
 
 async def _run(workers: Workers, work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread. Raises :class:`ToolError` without internal details, such as paths."""
+    """Run ``work`` in a thread.
+
+    Errors become a :class:`ToolError` without internal details, such as paths.
+    """
     try:
         return await workers.run(work)
     except QueueFullError:

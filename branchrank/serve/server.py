@@ -1,9 +1,11 @@
 """Serve an ASGI application over HTTP/1.1 in one process until a signal stops it.
 
 1. The server listens before its URL is printed, so that clients can connect as soon as they see the URL.
-2. A client is disconnected if it does not send complete headers, or does not read its answer, in time.
+2. A client is disconnected if it does not send complete headers within 10 seconds, or does not read its
+   answer within 20 seconds.
 3. While more than 256 clients are connected, every request gets status 503 and its connection is closed.
-4. After SIGINT or SIGTERM no new connections are accepted. Running requests have 30 seconds to finish.
+4. After SIGINT or SIGTERM, the server accepts no new connections and gives running requests 30 seconds to
+   finish.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class ImpatientProtocol(H11Protocol):
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        """Update the deadline for the headers when a part of a request arrives."""
+        """Start or stop the deadline for the headers when a part of a request arrives."""
         super().data_received(data)
         self._expect_head()
 
@@ -53,19 +55,19 @@ class ImpatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Start the deadline for reading when the client does not read fast enough."""
+        """Start the deadline for reading the answer when the client does not read fast enough."""
         super().pause_writing()
         self._expect_reading()
 
     def resume_writing(self) -> None:
-        """Stop the deadline for reading when the client reads again."""
+        """Stop the deadline for reading the answer when the client reads again."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
     def on_response_complete(self) -> None:
-        """Start the deadline for reading if the client has not read the complete answer."""
+        """Start the deadline for reading the answer if the client has not read all of it."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
             self._expect_reading()
@@ -90,7 +92,7 @@ class ImpatientProtocol(H11Protocol):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket; port 0 means any free port.
+    """Open a listening socket. If ``port`` is 0, any free port is used.
 
     Raises :class:`UsageError` if the address or port can't be used.
     """
@@ -105,19 +107,19 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(host: str, listening: socket.socket) -> str:
-    """Return the URL of a socket bound to ``host``."""
+    """Return the URL of a listening socket that is bound to ``host``."""
     return f"http://{bracketed(host)}:{listening.getsockname()[1]}"
 
 
 def http_server(
     application: Application, *, protocol: type[ImpatientProtocol] = ImpatientProtocol
 ) -> uvicorn.Server:
-    """Return a server, whose ``run(sockets=[...])`` serves until SIGINT or SIGTERM.
+    """Return a server. Its method ``run(sockets=[...])`` serves requests until SIGINT or SIGTERM.
 
-    When the running requests have finished, the server raises the signal again.
+    When the running requests have finished, ``run`` raises the signal again.
     """
 
-    # Replaces uvicorn's own limit, which answers in plain text and without Retry-After.
+    # This replaces uvicorn's own limit of connections, which answers in plain text and without Retry-After.
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
         if len(server.server_state.connections) > CONNECTIONS:
             await answer(send, busy("too many clients are connected"))

@@ -1,6 +1,6 @@
-"""The predictors of a server, over one open workspace.
+"""The predictors that a server offers, over one open workspace.
 
-1. The index, the model and the branches are opened before the first request.
+1. The index, the embedding model and the predictors' branches are opened before the first request.
 2. A predictor that cannot run is listed with the reason, and requests for that predictor are refused.
 """
 
@@ -15,7 +15,7 @@ from branchrank.workspace import Workspace
 
 
 def check_filters(filters: Sequence[str]) -> None:
-    """Raise :class:`FilterRefused` for a filter with an unknown key or without a value."""
+    """Raise :class:`FilterRefused` if a filter has an unknown key or no value."""
     try:
         read_filters(filters)
     except UsageError as error:
@@ -23,18 +23,21 @@ def check_filters(filters: Sequence[str]) -> None:
 
 
 class PredictorRefused(Exception):
-    """The requested predictor is not served or can't run. The message lists the available predictors."""
+    """Error for a predictor that is not served or can't run."""
 
 
 class FilterRefused(Exception):
-    """A filter has an unknown key or no value. The message lists the known keys."""
+    """Error for a filter with an unknown key or without a value. The message lists the known keys."""
 
 
 class Service:
     """Answers queries with the chosen predictors of a workspace. Thread-safe."""
 
     def __init__(self, workspace: Workspace, predictors: Sequence[str]) -> None:
-        """Check every predictor and LLM endpoint. Raises :class:`UsageError` if no predictor can run."""
+        """Check the predictors and their LLM endpoints.
+
+        Raises :class:`UsageError` if no predictor can run.
+        """
         self.workspace = workspace
         self.refused: dict[str, str] = {}
         ready = []
@@ -53,23 +56,26 @@ class Service:
         self.predictors = tuple(ready)
 
     def warm_up(self) -> None:
-        """Open the index, the model and the branches, so that no request waits for them. Calls no LLM."""
+        """Open the index, the model and the branches, so that no request waits for this.
+
+        Makes no LLM calls.
+        """
         self.workspace.warm_up(self.predictors)
 
     def retrieve(
         self, query: str, k: int, predictor: str = "", filters: Sequence[str] = ()
     ) -> tuple[str, Retrieval]:
-        """Run a query. Return the name of the predictor that was used and its result.
+        """Run a query. Return the name of the predictor that was used and the predictor's result.
 
-        Raises :class:`PredictorRefused` if the predictor can't be used, and :class:`FilterRefused` for a
-        wrong filter.
+        Raises :class:`PredictorRefused` if the predictor can't be used, and :class:`FilterRefused` for an
+        invalid filter.
         """
         name = self._served(predictor)
         check_filters(filters)
         return name, self.workspace.retrieve(query, name, k, filters=filters)
 
     def tool_search(self, query: str, predictor: str, limit: int, filters: Sequence[str] = ()) -> ToolAnswer:
-        """Run a query and return the result as the search tools do. Raises :class:`PredictorRefused`."""
+        """Run a query with a predictor, and return the result in the form of the search tools."""
         system = self.workspace.system(self._served(predictor))
         return self.workspace.tools.predictor_search(system, query, limit=limit, filters=filters)
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class QueueFullError(Exception):
-    """All threads are busy and the queue is full."""
+    """Error for work that is refused because all threads are busy and the queue is full."""
 
 
 class Workers:
@@ -46,5 +46,5 @@ class Workers:
             self._taken -= 1
 
     def close(self) -> None:
-        """Wait for running work, and discard queued work."""
+        """Wait for running functions, and discard those in the queue."""
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -115,7 +115,7 @@ def test_nothing_found_is_said(workspace: Path) -> None:
 def test_calibrate_suggests_a_threshold_that_keeps_the_branch(workspace: Path) -> None:
     result = run("calibrate", "--data-dir", workspace, "--grep-vector-score-threshold", "0.01")
     assert result.exit_code == 0, result.output
-    assert "3 questions have no chunk left" in result.stdout
+    assert "3 questions get no chunk" in result.stdout
     suggested = result.stdout.rpartition("vector_score_threshold = ")[2].strip()
     again = run("calibrate", "--data-dir", workspace, "--grep-vector-score-threshold", suggested, "--json")
     assert json.loads(again.stdout)["losing"] == 0

@@ -83,7 +83,7 @@ def test_runs_that_make_no_table_are_refused(runs: dict[str, Path], tmp_path: Pa
         ((small, other.directory), "the runs have no predictor in common"),
         ((small, graded.directory), "--primary"),
         ((small, runs["large"], "--baseline", "hybird"), "did you mean"),
-        ((f"a={small}", f"a={runs['large']}"), "the name 'a' is given to two runs"),
+        ((f"a={small}", f"a={runs['large']}"), "the name 'a' is used for two runs"),
         ((f"a={small}", runs["large"]), "NAME=RUN"),
         ((small, tmp_path / "nowhere"), "nowhere"),
     ):

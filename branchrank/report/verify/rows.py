@@ -1,6 +1,7 @@
-"""Checks that the rows are complete, consistent, and judged according to spans and gold.
+"""Checks that the rows are complete, consistent, and correctly judged by their spans and the gold.
 
-The module :mod:`branchrank.report.verify.systems` has more checks, for the rows of systems.
+The module :mod:`branchrank.report.verify.systems` has more checks, for the rows of predictors that are
+systems (not classes or endpoints).
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _status_faults(row: Row) -> Iterator[str]:
 def _judgement_faults(row: Row, question: Question) -> Iterator[str]:
     """Find judgements that do not follow from the spans of the hits and the gold.
 
-    A credit by quote is accepted, since the text is needed to check it.
+    Gold credited because of its quote is accepted without a check, which would need the text of the hit.
     """
     pages, weak = gold_pages(question)
     covered: set[int] = set()

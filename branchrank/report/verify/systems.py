@@ -1,13 +1,14 @@
-"""Checks that the rows of a system are possible for this system (:mod:`branchrank.systems.stages`).
+"""Checks that each row of a system is one that the system can give (:mod:`branchrank.systems.stages`).
 
-1. The row must have the stages of the system, with traces of the length in the settings.
-2. A hit's id, node and lines must be the same in every row. Each row has a hit only once, and scores don't
-   increase with the rank.
-3. Ranks in the branches must be possible, and the scores of a rank fusion must follow from the ranks.
+1. The row must have the stages of the system, with traces of the length that the settings define.
+2. A hit's node and lines must be the same in every row that has a hit with this id. Each row has a hit only
+   once, and scores don't increase with the rank.
+3. The ranks in the branches must be within their limits, and the scores of a rank fusion must follow from the
+   ranks.
 4. The gold's ranks must agree with the hits and with each other.
 5. Rows of a system with an LLM must have LLM calls, and other rows must not have any.
 
-The rows of a class or an endpoint are not checked, since their stages are unknown.
+The rows of predictors that are a class or an endpoint are not checked, since their stages are unknown.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from branchrank.systems.branches import branch_kind, label
 from branchrank.systems.stages import depth_of, fits, fused_score, last_ranking, least_calls, least_hits
 
 _PASSAGES = "passages"
-#: Tolerances, since traces have scores with nine decimals, and distances have single precision.
+#: Tolerances for scores in traces (nine decimals), and for distances (single precision).
 _TRACED, _SINGLE = 1e-8, 1e-5
 
 
 def check_systems(run: RunData) -> list[Finding]:
-    """Check every successful row of a system."""
+    """Check every successful row of every predictor that is a system."""
     findings: list[Finding] = []
     places: dict[tuple[str, str], tuple[object, ...]] = {}
     indexes = {index.name: index for index in run.record.indexes}
@@ -53,7 +54,7 @@ def check_systems(run: RunData) -> list[Finding]:
 
 
 def _is_known(system: System) -> bool:
-    """Return whether all branch kinds of the system are installed, which the checks need."""
+    """Return whether all branch kinds of the system are installed; without them, it can't be checked."""
     try:
         return all(branch_kind(branch.kind) for branch in system.branches) and bool(system.searched)
     except UsageError:
@@ -61,7 +62,7 @@ def _is_known(system: System) -> bool:
 
 
 def _moved(row: Row, index: str, places: dict[tuple[str, str], tuple[object, ...]]) -> Iterator[str]:
-    """Find hits with different lines in another row of the same index."""
+    """Find hits that have different lines or another node in another row of the same index."""
     for hit in row.hits:
         place = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters, hit.tokens)
         if places.setdefault((index, hit.id), place) != place:
@@ -85,7 +86,7 @@ class _Checks:
         self.grows = system.passages.lines > 0
 
     def faults(self, row: Row) -> Iterator[str]:
-        """Find everything in a successful row that is not possible for the system."""
+        """Find everything in a successful row that the system can't give."""
         if not fits(self.system, row.stages):
             yield f"has the stages {', '.join(row.stages) or 'none'}, unlike the system {self.system.name!r}"
             return
@@ -156,7 +157,7 @@ class _Checks:
     def _gold_faults(self, row: Row) -> Iterator[str]:
         ranks, kept = row.gold_ranks, len(row.hits)
         first = next((rank for rank, hit in enumerate(row.hits, start=1) if hit.gold is not None), None)
-        # The gold can be in lines added to a hit, even if it is not in the ranked chunk.
+        # The gold can be in lines that were added around the ranked chunk, even if it is not in the chunk.
         if self.system.unit != "span" and not self.grows and ranks.get(_PASSAGES) != first:
             yield f"has the gold at rank {ranks.get(_PASSAGES)} of the passages, but at {first} of the hits"
         cap = self.system.fuse.cap

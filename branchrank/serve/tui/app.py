@@ -1,7 +1,7 @@
-"""The app of the terminal UI, with boxes for query and keywords, results, the source file and a log.
+"""The app of the terminal UI, which shows a query box, a keyword box, the results, a source file and a log.
 
 1. A search runs in a thread. A newer query replaces a running search.
-2. Every search writes a line to the log with the number of characters, files or chunks, and its time.
+2. Every search writes lines to the log, with the number of characters, files or chunks, and the time taken.
 3. Text from documents is made printable and is never interpreted as markup.
 """
 
@@ -42,7 +42,7 @@ class Heard(Message):
 
 
 class Choice(Record, frozen=True, kw_only=True):
-    """The result that the user chose, and the query that found it."""
+    """The result that the user chose, and the query that found this result."""
 
     query: str
     hit: Hit
@@ -86,7 +86,7 @@ class SearchApp(App[Choice]):
     def __init__(
         self, searches: Searches, *, mode: str = "", query: str = "", choosing: bool = False
     ) -> None:
-        """Make the app. If ``mode`` is empty, the app starts in the best available mode."""
+        """Create the app. If ``mode`` is empty, the app starts in the best available search mode."""
         super().__init__()
         self._choosing = choosing
         self._asked = ""
@@ -124,14 +124,14 @@ class SearchApp(App[Choice]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Subscribe to the status of searches, and run the first query, if one was given."""
+        """Subscribe to the status of searches, and run the query that was given at the start, if any."""
         self._searches.listen(self._tell)
         self.query_one("#query", Input).focus()
         if self._first_query:
             self._search()
 
     def action_next_mode(self) -> None:
-        """Switch to the next mode."""
+        """Switch to the next search mode."""
         self.query_one(Tabs).action_next_tab()
 
     def action_to_query(self) -> None:

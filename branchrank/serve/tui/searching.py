@@ -1,4 +1,4 @@
-"""The search modes of the terminal UI, which are the search tools and the available predictors."""
+"""The search modes of the terminal UI. Each search tool and each available predictor is a mode."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SourceText(Record, frozen=True, kw_only=True):
 
 
 class Searches:
-    """All search modes of one workspace. Searches run one at a time, so that nothing is opened twice."""
+    """All search modes of one workspace. Only one search runs at a time, so that no index is opened twice."""
 
     def __init__(self, service: Service) -> None:
         self._workspace = service.workspace
@@ -56,7 +56,7 @@ class Searches:
 
     @property
     def best(self) -> str:
-        """The name of the best available mode, in which the app starts.
+        """The name of the best available search mode, in which the app starts.
 
         The best mode is late-interaction if the index has token vectors, or else hybrid if its LLM is
         configured, or else local, or else the last mode. Without token vectors, late-interaction is slow.
@@ -70,7 +70,7 @@ class Searches:
         return next((name for name in wanted if name in names), names[-1])
 
     def mode(self, name: str) -> Mode:
-        """Return the mode with this name."""
+        """Return the search mode with the given name."""
         (chosen,) = (entry for entry in self.modes if entry.name == name)
         return chosen
 
@@ -79,7 +79,7 @@ class Searches:
         self._tools.listen(listener)
 
     def search(self, mode: str, query: str, keywords: str = "") -> Sequence[Found]:
-        """Return the results of a query in a mode; modes without keywords ignore ``keywords``."""
+        """Return the results of a query in a search mode. Modes without a keyword box ignore ``keywords``."""
         with self._lock:
             return self.mode(mode).search(query, keywords).results
 
@@ -99,7 +99,10 @@ def why(found: Found) -> str:
 
 
 def preview(found: Found) -> list[tuple[int | None, str]]:
-    """Return a few lines of a result, which are its matched lines with numbers, or else its first lines."""
+    """Return a few lines of a result.
+
+    These are its matched lines with numbers or, if it has none, its first lines.
+    """
     matched = found.hit.matched
     if matched:
         lines = found.lines.split("\n")

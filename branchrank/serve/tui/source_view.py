@@ -17,13 +17,13 @@ from textual.strip import Strip
 
 from branchrank.printable import safe
 
-#: The number of lines shown before a result; fewer if its first match would be below the middle.
+#: The number of lines shown before a result (fewer if its first match would be below the middle).
 LEAD = 3
 TAB = 4
 
 
 class SourceView(ScrollView, can_focus=True):
-    """Shows the lines of one file."""
+    """A widget that shows the lines of one file."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "source--text",
@@ -50,7 +50,7 @@ class SourceView(ScrollView, can_focus=True):
         result: range = range(0),
         matched: Collection[int] = (),
     ) -> None:
-        """Show ``lines``; ``result`` and ``matched`` are 1-based line numbers to highlight."""
+        """Show ``lines``. Highlight the line numbers (from 1) in ``result`` and ``matched``."""
         self._lines, self._result, self._matched = lines, result, frozenset(matched)
         width = max((cell_len(line.expandtabs(TAB)) for line in lines), default=0)
         self.virtual_size = Size(self._gutter_width + width, len(lines))
@@ -64,7 +64,7 @@ class SourceView(ScrollView, can_focus=True):
         return len(str(len(self._lines))) + 5
 
     def render_line(self, y: int) -> Strip:
-        """Return the line at row ``y`` of the visible part."""
+        """Return the rendered line in row ``y`` of the visible part of the file."""
         across, down = self.scroll_offset
         number = down + y + 1
         width = self.size.width
