@@ -1,4 +1,4 @@
-"""Compute and print the shares for the simulations in ``interval_coverage*.py``."""
+"""Compute and print shares of samples for the simulations in ``interval_coverage*.py``."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def width(bounds: Bounds | None) -> float:
 
 
 def rejected(totals: PageTotals) -> NDArray[np.bool_]:
-    """Return for each sample whether the test rejects."""
+    """Return, for each sample, whether the test rejects that the systems are equal."""
     return np.array([sign_flip(sums, draws=DRAWS).p < ALPHA for sums in totals.sums])
 
 
 def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
-    """Return the bounds of an earlier method, which adds z**2 questions with differences of -1 and 1."""
+    """Return the bounds of an earlier method, which adds questions with differences of -1 and 1."""
     questions = mean_padding(level).questions
     n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))
     if n is None:
@@ -69,7 +69,7 @@ def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[
 
 
 def short(share: float) -> str:
-    """Return a share as ``.957``, and a width in points with one decimal."""
+    """Format a share as ``.957``, and a value above 1 (a width in points) with one decimal."""
     return f"{share:.1f}" if share > 1 else f"{share:.3f}".removeprefix("0")
 
 

@@ -37,9 +37,7 @@ print(found["ids"][0], found["documents"][0][0])
 
 
 def pairs(world: World) -> Iterator[Pair]:
-    """Yield three cold starts against an empty Python process, and a query against a script without
-    BranchRank.
-    """
+    """Yield three cold starts against an empty Python, and one against a script without BranchRank."""
     data = str(world.folder.data_dir.resolve())
     numbers = count(1)
 

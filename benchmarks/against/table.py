@@ -15,8 +15,8 @@ _REWRITE = "fix: make bench WRITE=--write"
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A row that compares two programs. Times are medians in milliseconds per ``unit``.
 
-    ``ratio`` is the median of the rounds' ratios (their time over ours); ``low`` and ``high`` are the ends of
-    its 95% interval.
+    ``ratio`` is the median of the rounds' ratios (the other program's time divided by BranchRank's); ``low``
+    and ``high`` are the ends of its 95% interval.
     """
 
     group: str

@@ -29,8 +29,10 @@ LARGER = (ROOT / "data" / "symfony", ROOT.parent / "shared" / "questions" / "sym
 
 
 class World(NamedTuple):
-    """``texts`` are the embedded texts of the chunks in ``ids``, ``terms`` are the tokens that BM25 counts.
-    ``matrix`` has the unit vector of each chunk, ``asked`` the unit vector of each question.
+    """The chunks and questions that every comparison uses.
+
+    ``texts`` are the texts of the chunks in ``ids`` as they are embedded, and ``terms`` are their texts for
+    BM25. ``matrix`` has the unit vector of each chunk, and ``asked`` has the unit vector of each question.
     """
 
     folder: WorkspaceFolder

@@ -40,7 +40,7 @@ class BenchmarkPredictor(Protocol):
         ...
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """Return the ids in the predictor's traces that cover the question's gold; empty without traces."""
+        """Return the ids of chunks and nodes that cover the gold, or an empty set if there are no traces."""
         ...
 
 
@@ -81,19 +81,19 @@ class SystemPredictor:
 
 
 class Untraced:
-    """Base class of predictors that give no trace (a user's class and an HTTP endpoint)."""
+    """Base class of predictors that do not return a trace (a user's class and an HTTP endpoint)."""
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """Return no keys, because this predictor gives no trace."""
+        """Return an empty set, because this predictor does not return a trace."""
         return frozenset()
 
 
 class ClassPredictor(Untraced):
     """A user's own predictor. Hits inside excluded spans are removed from the results.
 
-    The predictor's name is the object's attribute ``name``, or else the argument ``name``. ``origin`` is
-    ``module:Class`` for a class that was named in this form. For other objects it is the dotted name of the
-    type, which a command can't import.
+    The predictor's name is the object's attribute ``name``, or else the argument ``name``. For a class that
+    was passed as ``module:Class``, ``origin`` is this text. For other objects, ``origin`` is the dotted name
+    of the type, which a command can't import.
     """
 
     def __init__(self, name: str, wrapped: Predictor, *, origin: str = "") -> None:
@@ -103,7 +103,7 @@ class ClassPredictor(Untraced):
         self.origin = origin
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle only the name of the class, so that each worker creates an instance."""
+        """Pickle only the name of the class, so that each worker creates its own instance."""
         if ":" in self.origin:
             return load_class_predictor, (self.origin,)
         return ClassPredictor, (self.name, self.wrapped)
@@ -316,8 +316,9 @@ class ApiPredictor(Untraced):
         return Retrieval(hits=tuple(kept[:k]))
 
     def _answer(self, query: str, top_k: int) -> _ApiAnswer:
-        """Post one query. Raises ``HttpError`` if there is no answer, or one of ``_UNREADABLE`` for an answer
-        in another format.
+        """Post one query, and return the decoded answer.
+
+        Raises ``HttpError`` if there is no answer, and one of ``_UNREADABLE`` if its format is wrong.
         """
         from branchrank.http_client import post_json
 

@@ -1,4 +1,4 @@
-"""Return the content of ``run.json`` at the start of a run (the plan and its open indexes)."""
+"""The content of ``run.json`` at the start of a run, computed from the plan and its open indexes."""
 
 from __future__ import annotations
 
@@ -120,6 +120,6 @@ def index_facts(name: str, index: Index) -> IndexFacts:
 
 
 def relative(path: Path) -> str:
-    """Return a path for reports, relative if it is near the working directory (to hide home folders)."""
+    """Return the path relative to the working directory unless it is far away (to hide home folders)."""
     near = Path(os.path.relpath(path.resolve(), Path.cwd()))
     return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()

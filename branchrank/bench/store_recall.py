@@ -17,8 +17,7 @@ from branchrank.systems.engine import Engine
 
 
 def searches_vectors(systems: Iterable[System]) -> int:
-    """Return the largest number of hits that a system requests from a vector search (0 without vector
-    search).
+    """Return the largest number of hits that a system requests from a vector search (0 if none does).
 
     >>> from branchrank.settings.systems import LOCAL
     >>> searches_vectors([LOCAL])

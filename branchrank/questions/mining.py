@@ -210,7 +210,7 @@ class _Miner:
         return "links itself" if any(gold.overlap(span) for gold in golds for span in query.linking) else ""
 
     def content(self, text: str) -> frozenset[str]:
-        """Return the stems of a text without words that do not name a subject."""
+        """Return the stems of the words in a text that name a subject."""
         return frozenset(self.analyze(text)) - self.empty
 
     def span(self, target: Target) -> Span:

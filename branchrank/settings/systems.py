@@ -240,7 +240,9 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     write_consistency: Annotated[
         int,
         Meta(
-            ge=0, le=64, description="copies of a shard that must confirm a write; 0: default of the server"
+            ge=0,
+            le=64,
+            description="number of shard copies that must confirm a write; 0: default of the server",
         ),
     ] = 0
     on_disk: Annotated[

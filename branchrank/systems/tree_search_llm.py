@@ -1,4 +1,4 @@
-"""Steps of the tree search that an LLM chooses.
+"""Steps of the tree search in which an LLM picks the nodes.
 
 1. The children are shown in pages of ``step_candidates`` children. If the remaining calls are too few for
    these pages and the levels below, pages are larger and each child has less text. Children with the lowest
