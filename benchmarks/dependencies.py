@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REPEATS = 5
 #: The main packages, for vectors, BM25, embedding models, LLMs, tables and commands.
 CORE = ("bm25s", "chromadb", "sentence-transformers", "torch", "openai", "pandas", "numpy", "click")
-#: The purpose of each other dependency.
+#: Dependency -> its purpose, for the dependencies that are not in ``CORE``.
 PURPOSES = {
     "altair": "the plots of reports",
     "docutils": "reads reStructuredText",

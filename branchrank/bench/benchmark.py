@@ -78,8 +78,8 @@ def run_plan(
     An interrupted run of the same plan under ``plan.reports`` is resumed, unless ``fresh`` is set or a
     predictor is a Python object, whose state is not recorded. ``resume`` is the directory of an interrupted
     run from which :func:`~branchrank.bench.resume.plan_from_run` read the plan. With ``resume``, no index is
-    built. ``seal`` is the file that sealed the plan (:mod:`branchrank.bench.seal`). ``status`` is called with
-    a line that replaces the previous line, such as the costs so far.
+    built. ``seal`` is the file with the seal of the plan (:mod:`branchrank.bench.seal`). ``status`` is called
+    with a line that replaces the previous line, such as the costs so far.
 
     Raises the errors of :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` before any work
     starts, and :class:`~branchrank.errors.RunError` if the run in ``resume`` has another plan.

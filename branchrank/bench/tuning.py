@@ -285,7 +285,8 @@ def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progr
 
 
 def _folds(clusters: Mapping[str, str], folds: int, seed: int) -> dict[str, int]:
-    """Map question ids to fold numbers. Sources are shuffled with the seed, then assigned in turn."""
+    """Map question ids to fold numbers. Sources are shuffled with the seed, then assigned to folds in
+    turn."""
     sources = sorted(set(clusters.values()))
     if len(sources) < folds:
         raise QuestionError(

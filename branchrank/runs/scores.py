@@ -17,7 +17,7 @@ from branchrank.records import Question
 from branchrank.runs.judging import hits_of, judged_row
 from branchrank.runs.rows import Row, RowHit
 
-#: The number of first hits of each question whose sizes are computed.
+#: The sizes of passages are computed for this number of first hits of each question.
 PASSAGE_DEPTH = 5
 
 
