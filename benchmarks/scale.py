@@ -90,7 +90,7 @@ def main() -> int:
 def _measure(
     folder: Path, size: int, found: Result, options: argparse.Namespace, save: Callable[[], None]
 ) -> None:
-    """Run every step at one size, except the steps whose results are in ``found``."""
+    """Run every step on a corpus of one size, except the steps whose results are in ``found``."""
     from branchrank.index.workspace_folder import configure
 
     corpus, data_dir = folder / f"corpus-{size}", folder / f"data-{size}"

@@ -1,18 +1,18 @@
 """Choose the weights and BM25 settings of each system by cross-validation, without human labels.
 
 1. The tuned settings are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``, if
-   the system uses them. Each setting has a short list of values around the system's value; a point is one
-   combination of values from these lists.
-2. The same number of points is tried for every system. The first point has the system's own values, and the
-   other points are sampled with the seed. All points of all systems are tried on the same questions, so the
+   the system uses them. Each setting has a short list of values around the system's value. (A combination of
+   values from these lists is called a point.)
+2. The same number of combinations is tried for every system. The first combination has the system's own
+   values, and the others are sampled with the seed. All combinations are tried on the same questions, so the
    results of branches, vectors and MaxSim are computed once.
 3. The questions are split into folds by the source of their gold. The questions of each fold are answered
    with the settings that scored best on the other folds. The gain is the mean score of all these answers
    minus the mean score with the system's own settings. The gain estimates the effect of tuning on questions
    about other pages. The interval of the gain allows for correlation between questions with gold in the same
    file.
-4. Tuning chooses the point with the best score on all questions. If several points have the best score, the
-   first of them is chosen, so that a system's values change only for a better result.
+4. Tuning chooses the combination of values with the best score on all questions. If several combinations have
+   the best score, the first of them is chosen, so that a system's values change only for a better result.
 
 To test whether the chosen values are better on questions by people too, benchmark the tuned and the untuned
 systems in one experiment.
@@ -192,7 +192,7 @@ def _check(path: Path, contenders: Sequence[PlannedSystem]) -> None:
 
 
 def _points(system: System, settings: Resolved, budget: int, seed: int) -> list[Point]:
-    """Return at most ``budget`` combinations of values to try. The first has the system's own values."""
+    """Return at most ``budget`` combinations of values to try, starting with the system's own values."""
     own = _own(system, settings)
     grids = [(value, *(each for each in _grid(name, value) if each != value)) for name, value in own.items()]
     first, *others = (dict(zip(own, values, strict=True)) for values in itertools.product(*grids))
@@ -285,8 +285,7 @@ def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progr
 
 
 def _folds(clusters: Mapping[str, str], folds: int, seed: int) -> dict[str, int]:
-    """Map question ids to fold numbers. Sources are shuffled with the seed, then assigned to folds in
-    turn."""
+    """Map question ids to folds; sources are shuffled with the seed, then assigned to folds in turn."""
     sources = sorted(set(clusters.values()))
     if len(sources) < folds:
         raise QuestionError(
