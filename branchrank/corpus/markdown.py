@@ -294,7 +294,7 @@ class _Walk:
 
 
 def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
-    """Remove ``{#id}`` and ``{/* #id */}`` from the end of a heading. Return the rest and the ids."""
+    """Remove all ``{#id}`` and ``{/* #id */}`` from a heading's end. Return the heading and the ids."""
     ids: list[str] = []
     kept = end = len(content)
     while True:

@@ -1,11 +1,11 @@
 """Run an encoder that consists of an ONNX graph and the weights of a checkpoint.
 
-1. The graph is written in ONNX's textual syntax with standard operators, and takes a few kilobytes. It refers
-   to the memory-mapped weights of the checkpoint, so no converted model is written to the disk.
+1. The graph is written in ONNX's textual syntax with standard operators, and takes a few kilobytes. The graph
+   refers to the memory-mapped weights of the checkpoint, so no converted model is written to the disk.
 2. Each text is encoded in a separate forward pass without padding or mask. The vector of a text therefore
    does not depend on other texts, on their order or on the number of threads.
-3. With the precisions ``float32`` and ``int8``, the encoder runs in ONNX Runtime. With ``bfloat16``, it runs
-   in OpenVINO, because ONNX Runtime can't multiply bfloat16 matrices on the CPU.
+3. With the precisions ``float32`` and ``int8``, the encoder runs in ONNX Runtime. With ``bfloat16``, the
+   encoder runs in OpenVINO, because ONNX Runtime can't multiply bfloat16 matrices on the CPU.
 
 Only the basic graph optimisations of ONNX Runtime are enabled, because the fused operators of ONNX Runtime
 were not faster on the CPU, and its fused skip-layer-norm was about 10% slower.

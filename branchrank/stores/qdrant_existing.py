@@ -63,7 +63,7 @@ class ExistingCollection(Protocol):
         """Yield the key and the payload of every point."""
 
     def vectors(self, keys: Sequence[str]) -> list[StoredVectors]:
-        """Return the vectors of points, in the order of ``keys``."""
+        """Return the vectors of the points with the keys ``keys``, in the same order."""
 
     def dense(self, vector: Vectors, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
         """Return the ``n`` points whose dense vectors are nearest to ``vector``, with ties sorted by key.

@@ -1,6 +1,6 @@
 """Store many distinct strings in four arrays, which can be memory-mapped.
 
-Such arrays take less memory than one Python object per string.
+Four arrays take less memory than one Python object per string.
 
 1. The array ``text`` contains the UTF-8 bytes of all strings, one after the other. The array ``starts``
    contains the offset of each string.

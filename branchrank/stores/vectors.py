@@ -1,4 +1,4 @@
-"""The interface of the two vector stores: exact search in NumPy, and search in Chroma.
+"""The interface of the two vector stores, which search exactly with NumPy or approximately with Chroma.
 
 1. Every vector has unit length. The score of a vector is its cosine similarity to the query, from -1 to 1.
    The squared L2 distance is ``2 - 2 * score``.
