@@ -59,9 +59,9 @@ def chunk_document(
     """Return the document's chunks in line order.
 
     A chunk's breadcrumb and text together have at most ``target_tokens`` and at most ``limit_tokens`` tokens.
-    Each of the two limits must be at least 8. ``count_tokens`` returns the number of tokens of a text, which
-    must be the sum of the numbers of tokens of its words. If ``overlap_tokens`` is larger than half of the
-    chunk's budget, half of the budget is used instead.
+    ``target_tokens`` and ``limit_tokens`` must be at least 8. ``count_tokens`` returns the number of tokens
+    of a text, which must be the sum of the numbers of tokens of its words. If ``overlap_tokens`` is larger
+    than half of the chunk's budget, half of the budget is used instead.
     """
     chunks: list[Chunk] = []
     capacity = min(target_tokens, limit_tokens)

@@ -5,9 +5,9 @@
    used.
 2. If the passage has line numbers, and the lines of the document contain the normalised text of the passage,
    these lines are used. If the passage has line numbers but no text, the lines with these numbers are used.
-3. Otherwise the text of the passage is searched in the document. If no path matches a document, the text is
-   searched in the whole corpus and must occur exactly once. If a document contains the text several times,
-   the occurrence nearest to the passage's line numbers is used. If the passage has no line numbers, an
+3. In all other cases, the text of the passage is searched in the document. If no path matches a document, the
+   text is searched in the whole corpus and must occur exactly once. If a document contains the text several
+   times, the occurrence nearest to the passage's line numbers is used. If the passage has no line numbers, an
    occurrence that was not used for an earlier passage is preferred, then an occurrence after the previous
    passage of the document, because programs usually split a document from start to end.
 4. If the text is not found, but the passage's line numbers exist in the document, these lines are used and
@@ -29,7 +29,7 @@ from branchrank.safe_open import read_beneath
 
 _PATHS = ("file_path", "path", "source")
 _TEXTS = ("text", "page_content", "content", "document")
-#: The lines of a text were given and contain the text, were found by a search, or were given but not confirmed.
+#: Whether the lines of a text were given and confirmed, found by a search, or given but not confirmed.
 Evidence = Literal["lines", "anchored", "unconfirmed"]
 
 

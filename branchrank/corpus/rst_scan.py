@@ -226,7 +226,7 @@ class Scanner:
     def _paragraph(self, at: int, first: str, column: int, kind: BlockKind, stop: int | None = None) -> int:
         """Read the paragraph whose first line has the text ``first``.
 
-        The other lines of the paragraph begin at ``column``.
+        The second and later lines of the paragraph begin at ``column``.
         """
         end = at + 1
         limit = len(self.lines) if stop is None else stop

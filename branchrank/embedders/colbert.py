@@ -151,7 +151,7 @@ def _is_stanford(folder: Path) -> bool:
 def _check_format(folder: Path) -> None:
     """Raise :class:`ModelError` if the file that describes the markers or the projection is missing.
 
-    Without such a file, sentence-transformers would use default markers or a random projection.
+    If the file were missing, sentence-transformers would use default markers or a random projection.
     """
     if not _is_stanford(folder):
         if not modules_of(folder):

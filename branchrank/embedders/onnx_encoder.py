@@ -32,7 +32,7 @@ IDS, POOLED, ROWS = "ids", "pooled", "rows"
 
 
 class Graph(NamedTuple):
-    """An encoder in ONNX's textual syntax, with its constants and the names of its weights.
+    """An encoder as a graph in ONNX's textual syntax, and the constants of the graph.
 
     The input ``ids`` of the graph contains the token ids, int64 ``(number of tokens,)``. The output
     ``pooled`` is the vector of the text, float32 ``(size,)``, not scaled to unit length. The output ``rows``

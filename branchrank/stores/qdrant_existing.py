@@ -49,7 +49,7 @@ _RECORDS = frozenset(f"qdrant_client.http.models.models.{name}" for name in ("Po
 
 
 class ExistingCollection(Protocol):
-    """A Qdrant collection for reading. Every method raises :class:`ArtifactError` if Qdrant fails."""
+    """A Qdrant collection that is only read. Every method raises :class:`ArtifactError` if Qdrant fails."""
 
     @property
     def place(self) -> str:

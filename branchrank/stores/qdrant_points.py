@@ -130,7 +130,8 @@ class QdrantCollection(Protocol):
 class Bm25Encoder:
     """Computes Qdrant's BM25 term weights in this process (k1 = 1.2, b = 0.75, average length 256 tokens).
 
-    The weights do not contain the IDF, by which Qdrant multiplies them when it answers a query.
+    The IDF is not part of the weights, because Qdrant multiplies the weights by the IDF when it answers a
+    query.
     """
 
     @cached_property

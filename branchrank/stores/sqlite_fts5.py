@@ -49,7 +49,7 @@ class KeywordMatch(NamedTuple):
 
     @property
     def note(self) -> str:
-        """A short explanation of the score."""
+        """A short explanation of the keyword score."""
         return f"BM25 {self.bm25:.4f}, {'exact' if self.exact else 'partial'}"
 
 
