@@ -168,7 +168,8 @@ class _Reader:
         text, references, labels = inline_text(content, line, self._env, self.mdx)
         if len(content) > MAX_INLINE:
             self.notes.append(
-                f"line {line}: inline markup was not read, because the text has {len(content)} characters"
+                f"line {line}: inline markup was not read, because the text has {len(content)} characters, "
+                f"more than {MAX_INLINE}"
             )
         self.references.extend(references)
         self.labels.extend(labels)
