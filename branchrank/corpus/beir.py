@@ -61,7 +61,7 @@ def entry_id(source: str) -> str | None:
 
 
 def read_entry(source: str, content: bytes) -> Document:
-    """Parse the bytes of a ``.beir`` file into a document. No content raises an exception."""
+    """Parse the bytes of a ``.beir`` file into a document. Malformed content raises no exception."""
     text, notes = decode(content)
     lines = split_lines(text)
     title = " ".join(lines[0].split())

@@ -52,7 +52,7 @@ _PARSER_FAULTS = (IndexError, KeyError, RuntimeError, ValueError)
 
 
 def read_markdown(source: str, content: bytes) -> Document:
-    """Read a Markdown file, or an MDX file if the suffix is ``.mdx``. No content raises an exception."""
+    """Read a Markdown file, or an MDX file if the suffix is ``.mdx``. Never raises an exception."""
     text, notes = decode(content)
     lines = [line.replace("\r", " ") for line in split_lines(text)]
     front = _front_matter(lines)

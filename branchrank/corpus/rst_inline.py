@@ -77,7 +77,7 @@ class InlineReader:
         self.references: list[Reference] = []
 
     def read(self, text: str, line: int) -> str:
-        """Return the readable text of ``text``, RST that starts at ``line``, with the same line breaks."""
+        """Return the readable text of the RST in ``text``, which starts at ``line``, with its line breaks."""
         if not _MARKUP.search(text):
             return text
         results: list[str] = []
