@@ -38,7 +38,7 @@ from branchrank.stores.analyzer import STOP_WORDS, analyzer
 KIND = "navigational"
 MAX_GOLDS = 2
 MIN_CONTENT_WORDS = 2
-#: The values of the key ``overlap``.
+#: The possible values of a question's key ``overlap``.
 OVERLAPS = ("subset", "partial", "paraphrase")
 #: The reasons for dropping a link, in the order of the checks.
 LINK_REASONS = ("unresolved", "inner label", "release notes", "leads into itself")

@@ -279,7 +279,7 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
         )
 
 
-#: The key of example questions, which the user should replace.
+#: The key that marks example questions, which the user should replace.
 EXAMPLE = "example"
 
 #: The key of a question that lists the gold files that are missing in the corpus.

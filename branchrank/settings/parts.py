@@ -83,7 +83,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
 
 
 class Bm25Settings(Settings, frozen=True, kw_only=True):
-    """Settings of the BM25 analyzer and weights.
+    """Settings of the text analyzer and the term weights of BM25.
 
     BM25 is described by Robertson & Zaragoza (2009), and its variants by Kamphuis and others (2020).
     """

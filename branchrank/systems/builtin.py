@@ -75,7 +75,7 @@ def hybrid(settings: Resolved) -> System:
 
 
 def grep(settings: Resolved) -> System:
-    """Return the system ``grep``, which fuses grep with vectors below a distance threshold by RRF.
+    """Return the system ``grep``, which fuses grep and a vector search with a distance threshold by RRF.
 
     The index's calibrated threshold replaces the default threshold, but not a value that the user set.
     """
