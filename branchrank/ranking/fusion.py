@@ -1,11 +1,12 @@
 """Combine several ranked lists into one.
 
 - :func:`rrf` adds ``weight / (k + rank)`` over the branches (Cormack, Clarke & Büttcher, SIGIR 2009).
-- :func:`score` adds ``weight * score``, where a BM25 score is divided by twice the best BM25 score for the
-  query.
-- :func:`convex` adds ``weight * score``, where scores are min-max normalised (Bruch, Gai & Ingber, TOIS
-   2023).
-- :func:`dbsf` adds ``weight * score``, where scores are normalised by mean and standard deviation.
+- :func:`score` adds ``weight * score`` over the branches, after dividing BM25 scores by twice the best BM25
+  score for the query.
+- :func:`convex` adds ``weight * score`` over the branches, after min-max normalising the scores (Bruch, Gai &
+  Ingber, TOIS 2023).
+- :func:`dbsf` adds ``weight * score`` over the branches, after normalising the scores by mean and standard
+  deviation.
 
 The function ``score`` computes the convex combination with theoretical minima of Bruch, Gai & Ingber (TOIS
 2023). The lowest possible score of a branch (0) is mapped to 0, and not the lowest score among the query's
@@ -35,7 +36,7 @@ Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]
 
 RRF_K = 60
-#: The score in score fusion, at weight 1, of the best entry of a branch without an upper bound (BM25).
+#: The fused score that a branch without an upper bound (BM25) gives its best entry, at weight 1.
 SHARE = 0.5
 
 

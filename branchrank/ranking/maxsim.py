@@ -102,8 +102,8 @@ def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float6
 def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: float) -> RankedList:
     """Add ``weight`` times a second score to the scores of a ranked list, and sort the list again.
 
-    ``scores`` contains the second scores of the first entries of the list. The other entries get the lowest
-    of these second scores, so they can't overtake one of the first entries.
+    ``scores`` contains the second scores of the first entries of the list. All other entries get the lowest
+    of the second scores, so they can't overtake one of the first entries.
 
     >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], dict(a=0.1, b=0.4), 1.0).ids
     ('b', 'a', 'c')

@@ -1,13 +1,15 @@
 """The data of the question browser in ``report.html``.
 
-Lists are used instead of objects, to keep the page small. ``page/page.js`` reads these lists:
+Lists are used instead of objects, to keep the page small. The script ``page/page.js`` reads the following
+lists:
 
 - A question has id, text, its value in each slice, answerable, gold and rows.
 - Gold has source (an index into ``sources``), first line, last line and quote.
 - A row has predictor (an index), repeat, outcome (an index), stage that lost the gold, error, ranks, hits and
   fallbacks.
 - Each rank has stage (an index into ``stages``) and the gold's rank, or null if the gold is absent.
-- A hit has source (an index), first line, last line, score and judgement (2 for gold, 1 for its page, or 0).
+- A hit has source (an index), first line, last line, score and judgement (2 if it has gold, 1 if it is on a
+  gold page, else 0).
 
 For a run with compact rows, only the first hits of a row are included.
 """

@@ -60,7 +60,7 @@ def _failures(run: RunData) -> list[Caution]:
 
 
 def plural_queries(count: int) -> str:
-    """Format a number of queries."""
+    """Return ``count`` with its noun, such as ``1 query`` or ``3 queries``."""
     return "1 query" if count == 1 else f"{count} queries"
 
 

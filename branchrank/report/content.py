@@ -4,7 +4,7 @@
 2. The content consists of sections with text, tables and plots, which the Markdown and HTML writers only
    format.
 3. The report starts with the recommended system, its certainty and cost, and the questions it fails on. The
-   statistics and all other sections come after these.
+   statistics and all other sections come after the first ones.
 """
 
 from __future__ import annotations

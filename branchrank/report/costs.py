@@ -94,7 +94,7 @@ def _whole_query(row: SummaryRow, found: dict[str, tuple[Percentile, Percentile]
 
 
 def _between(found: Percentile) -> str:
-    """Format the interval of a percentile, or its upper bound if there are too few queries."""
+    """Format the interval of a percentile, or the upper bound if the queries are too few for an interval."""
     if found.low_ms is not None and found.high_ms is not None:
         return f"{milliseconds(found.low_ms)} to {milliseconds(found.high_ms)}"
     return found.words if found.upper_ms is None else f"at most {milliseconds(found.upper_ms)}"

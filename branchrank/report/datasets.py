@@ -60,7 +60,7 @@ class DatasetReport(Record, frozen=True, kw_only=True):
         return Path(path)
 
     def print(self, width: int | None = None) -> None:
-        """Print the table, the verdicts and a legend, ``width`` characters wide (default: the terminal's
+        """Print the table, the verdicts and a legend with ``width`` columns (by default the terminal's
         width).
         """
         _print(self.comparison, PipedConsole(width=width))

@@ -1,4 +1,4 @@
-"""The document text in ``report.html``: hits and gold with two lines before and after them.
+"""The document text in ``report.html``, which is the text of hits and gold with two lines around them.
 
 The text is read from the corpus when the report is written, and only if the corpus has not changed since the
 run. A report without the text shows only the files and line numbers of hits and gold.

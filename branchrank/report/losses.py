@@ -33,7 +33,7 @@ def _fate(row: Row) -> str:
 
 
 def lost(run: RunData) -> Section:
-    """Return the section on which stage lost the gold of each unsuccessful answer."""
+    """Return the section that counts, for each stage, the answers whose gold was lost there."""
     scores = run.scores
     answers = {
         name: [row for row in scores.rows(name) if scores.questions[row.question_id].answerable]

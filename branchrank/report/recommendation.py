@@ -6,8 +6,9 @@
 2. The leader was compared with its baselines, or, if it is the baseline, with every candidate. If the leader
    is better in all of its comparisons, it is recommended.
 3. If the leader is not better than every rival, at least one difference is not clear. If the leader uses an
-   LLM, a rival that it does not beat and that has no LLM is recommended. A rival that it does not beat is
-   also recommended if the rival answers in less than half the leader's time and saves at least 50 ms.
+   LLM, a rival without an LLM that the leader does not beat is recommended. If both or neither use an LLM, a
+   rival that the leader does not beat is recommended if the rival answers in less than half the leader's time
+   and saves at least 50 ms.
 4. If there is no cheaper rival of these kinds, the leader is recommended if it is the baseline or equivalent
    to its rivals. In all other cases there is no clear winner, and the sentence only says which system leads.
 """

@@ -196,7 +196,7 @@ def _table(content: Table) -> RichTable:
 
 
 def _fitting(table: Table, width: int) -> list[Table]:
-    """Split the table by columns into parts that fit the width; each part repeats the labels."""
+    """Split the table by columns into parts that fit the width; each part repeats the label columns."""
     columns = [
         max(len(heading), *(len(_text(row[place])) for row in table.rows)) + 1
         for place, heading in enumerate(table.headings)

@@ -1,4 +1,4 @@
-"""Drawing plots as SVG with vl-convert, and comparing SVG files drawn by different versions of it.
+"""Drawing plots as SVG with vl-convert, and comparing SVGs that different versions drew.
 
 Text and lines are drawn in the text colour of the page, so that one SVG works on light and dark pages.
 """

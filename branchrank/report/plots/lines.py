@@ -66,7 +66,7 @@ def _risk_chart(curves: Curves, frame: Frame) -> dict[str, Any]:
 
 
 def _told(rows: Sequence[dict[str, Any]]) -> str:
-    """Return a filter for the points to mark, which are at coverage 25%, 50%, 75%, 100% and at the ends."""
+    """Return a filter for the marked points (at coverage 25%, 50%, 75% and 100%, and at each curve's end)."""
     last = {row["predictor"]: row["coverage"] for row in rows}
     for row in rows:
         row["told"] = row["coverage"] in (0.25, 0.5, 0.75, 1.0, last[row["predictor"]])

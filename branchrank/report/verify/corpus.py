@@ -3,7 +3,7 @@
 1. The corpus is read from the given folder, or else from the folder recorded in ``run.json``. The corpus has
    changed if its digest is not the recorded digest.
 2. The lines of gold and hits must exist in the documents, and quotes must be in the gold lines. The facts
-   about the gold are recomputed and compared with ``gold.jsonl``.
+   about the gold in ``gold.jsonl`` are recomputed and compared.
 3. The passages in ``report.html`` must have the text of the documents.
 """
 

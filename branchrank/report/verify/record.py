@@ -4,7 +4,7 @@
 2. The counts of shared work must add up to the number of answers.
 3. The latency pass must have timed exactly the questions that are sampled with the seed, and a stage can't
    take longer than its query.
-4. The facts about the gold must belong to the questions with gold.
+4. The facts in ``gold.jsonl`` must be about exactly the questions with gold.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _predictor_faults(predictor: PredictorRecord, indexes: set[str]) -> Iterator
 
 
 def _counter_faults(run: RunData) -> Iterator[str]:
-    """Check how often gold keys were computed (once per question and index) and how often reused."""
+    """Check the counts of gold keys (ids of gold chunks and nodes), computed once per question and index."""
     record = run.record
     index_of = {each.name: each.index for each in record.predictors if each.system is not None}
     answers = [row for row in run.rows if row.predictor in index_of and row.status == "ok"]
