@@ -34,9 +34,8 @@ running.
 """
 
 TAIL = """
-`make bench-check` repeats the measurements and fails if a ratio is more than 20% worse than in this table.
-It fails only if the whole interval of the ratio is more than 20% worse, so that random variation alone
-does not make it fail.
+`make bench-check` repeats the measurements. The check fails if the whole interval of a ratio is more than
+20% below the ratio in this table, so that random variation alone does not make it fail.
 """
 
 
