@@ -5,9 +5,9 @@
 1. Vectors of 384 dimensions and length 1 are sampled with a seed around random centres, one centre per 100
    vectors.
 2. A server (`chroma run`) is started on this machine and stopped at the end.
-3. A collection is built embedded, on the server, and on the server with four concurrent uploads. The table
-   has the seconds of the build (including the checks of `branchrank index`), the p50 and p95 of the
-   milliseconds of 200 queries for the 40 nearest vectors, and the recall@40.
+3. A collection is built in this process, on the server with one upload at a time, and on the server with four
+   concurrent uploads. The table has the seconds of the build (including the checks of `branchrank index`),
+   the p50 and p95 of the milliseconds of 200 queries for the 40 nearest vectors, and the recall@40.
 """
 
 from __future__ import annotations

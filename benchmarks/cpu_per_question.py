@@ -3,8 +3,8 @@
     python benchmarks/cpu_per_question.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
 No question uses cached results of another question. The first answer of each predictor is not counted. Times
-are CPU milliseconds of this process. Each printed time is the median of five rounds, in which the mean over
-the questions is measured.
+are CPU milliseconds of this process. Each round measures the mean time per question, and the median of five
+rounds is printed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 1. The corpus is cut into chunks as for an index, and every library embeds the same sample of the chunks.
 2. The libraries are timed alternately, so that other load affects all of them. The fastest round of each
-   library counts.
+   library is used.
 3. The first table has chunks per second of wall time and of CPU time, the CPU time of a query, and the
    largest difference between a coordinate and the same coordinate by sentence-transformers. The second table
    has the time of the first query in a new process, including the imports.
@@ -62,7 +62,7 @@ class Cost(NamedTuple):
 
 
 def routes() -> list[Route]:
-    """Return the libraries to compare in this process. Ratios are relative to the first."""
+    """Return the libraries to compare in this process. Ratios are relative to the first library."""
     from sentence_transformers import SentenceTransformer
 
     original = SentenceTransformer(str(find_model()), device="cpu", local_files_only=True)
@@ -158,7 +158,7 @@ def compare_starts(rounds: int) -> None:
 
 
 def main() -> None:
-    """Read the arguments and print both tables."""
+    """Read the arguments, and print the table of speeds and the table of first queries."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

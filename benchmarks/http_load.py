@@ -202,7 +202,7 @@ class Counter:
 
 
 async def ask_all(port: int, cases: Sequence[Case], clients: int, seconds: float) -> Counter:
-    """Let ``clients`` clients post queries until the end of the load."""
+    """Run ``clients`` clients, each of which posts one query after the other for ``seconds`` seconds."""
     counter = Counter()
     deadline = time.monotonic() + seconds
 

@@ -4,8 +4,8 @@
     python benchmarks/interval_coverage_graded.py --samples 300    # quicker, noisier
 
 1. Both systems' scores are beta-distributed and correlated (a Gaussian copula). A share of the scores is 0,
-   and a share of the queries are ties. Each query is on a different page. In half of the cells both systems
-   are equal; in the other half the candidate has a higher mean.
+   and a share of the queries are ties. Each query is on a different page. Every simulation is run for two
+   equal systems, and for a candidate with a higher mean than the baseline.
 2. For each sample, the interval of BranchRank ("now") is compared with an earlier interval ("padded"), which
    added z**2 questions, half of them with a difference of -1 and half with 1 (z is the normal quantile of the
    confidence level).
@@ -76,7 +76,7 @@ def true_difference(kind: Kind) -> float:
 
 
 class Shares(NamedTuple):
-    """The results of one cell, for the earlier interval and for the present interval."""
+    """The results of one combination of parameters, for the earlier interval and for the present one."""
 
     held: tuple[float, ...]
     width: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""Benchmark local, pageindex and hybrid with scripted LLMs of known accuracy and with a real LLM.
+"""Benchmark `local`, `pageindex` and `hybrid` with scripted LLMs of known accuracy and with a real LLM.
 
 1. ``record`` runs local, pageindex and hybrid without an LLM, and pageindex and hybrid with four scripted
    LLMs, which read the gold in the question file:
@@ -16,9 +16,9 @@
 3. ``replay`` creates cassettes from ``calls.jsonl``, repeats both runs without a server, and compares every
    result with ``figures.json``. A replay needs the corpus and the questions, because the key of a call is the
    digest of its prompt.
-4. ``record`` writes calls, figures, plots and the page. Without ``--base-url``, or with ``--only scripted``,
-   the recorded calls of the real model are replayed. With ``--only model``, the recorded calls of the
-   scripted LLMs are replayed.
+4. ``record`` writes ``calls.jsonl``, ``figures.json``, the plots and the page. Without ``--base-url``, or
+   with ``--only scripted``, the recorded calls of the real model are replayed. With ``--only model``, the
+   recorded calls of the scripted LLMs are replayed.
 
     python benchmarks/llm_abc.py record DATA_DIR QUESTIONS [--base-url URL] [--only scripted|model]
         [--cassettes FOLDER]
@@ -95,7 +95,7 @@ def named(arm: str, shown: dict[str, str], gold: Gold, query: str) -> list[str]:
 
 
 def script(workspace: Workspace, questions: Path) -> Any:
-    """Return the function with which the scripted server answers, as defined by the model's name."""
+    """Return the function that answers each request of the scripted server as the requested model would."""
     golds = {each.question: known_gold(workspace.tree, each) for each in load_questions(questions)}
 
     def answer(chat: Chat, number: int) -> Action:
@@ -152,7 +152,7 @@ def kept_calls(cassette: Path) -> list[KeptCall]:
 
 
 def bare(call: KeptCall) -> Recorded:
-    """Return a call's outcome, with only the labels of the reply, which give the same result.
+    """Return a call's outcome with only the labels of its reply, which give the same result as the reply.
 
     Only the times of the real model are stored, because the times of a script are meaningless.
     """
@@ -222,7 +222,7 @@ def figures(made: Run) -> dict[str, Any]:
 
 
 def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
-    """Replay both runs from the recorded calls, without a server."""
+    """Replay the run of the scripted LLMs and the run of the real model from the recorded calls."""
     models = {read_call(text).model for text in CALLS.read_bytes().splitlines()}
     made = {}
     for name in ("scripted", "model") if MODEL in models else ("scripted",):
@@ -234,7 +234,7 @@ def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
 
 
 def recorded_model(data_dir: Path, questions: Path, folder: Path, base_url: str) -> list[KeptCall]:
-    """Return the calls of the real model. Calls that are already in its cassette are not repeated."""
+    """Return the calls of the real model. Calls that are already in the model's cassette are not repeated."""
     cassette = folder / "model.sqlite"
     run(data_dir, questions, folder / "recorded", cassette, url=base_url, how="record", model=True)
     return kept_calls(cassette)

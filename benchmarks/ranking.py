@@ -10,8 +10,8 @@
    each set. A set whose digest differs from the digest in the file is refused.
 3. `run` runs `examples/ranking.toml` on each set, into `WORK/reports/SET`.
 4. `tables` prints rates per set, and the comparisons on the mined questions of several corpora together. Each
-   step is compared with the previous step. The p-values (Holm) and intervals (Bonferroni) are adjusted for
-   all steps together, and the questions about a page are a cluster.
+   step is the comparison of a system with a baseline. The p-values (Holm) and intervals (Bonferroni) are
+   adjusted for all steps together, and the questions about a page are a cluster.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_sets(names: Sequence[str] = ()) -> list[QuestionSet]:
-    """Return the sets with these names, or all sets."""
+    """Return the sets in ``names``, or all sets if ``names`` is empty."""
     content = Path(__file__).with_name("ranking_sets.toml").read_bytes()
     sets = msgspec.toml.decode(content, type=dict[str, list[QuestionSet]])["sets"]
     return [each for each in sets if not names or each.name in names]
@@ -154,7 +154,7 @@ def set_rows(run: Run) -> list[list[str]]:
 def pooled(
     runs: Iterable[tuple[QuestionSet, Run]], measure: str
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Return each system's score for each question, and each question's cluster, with the corpus in ids."""
+    """Return system -> question -> score, and question -> cluster, with ids that start with the corpus."""
     scores: dict[str, dict[str, float]] = {}
     clusters: dict[str, str] = {}
     for each, run in runs:
@@ -173,7 +173,7 @@ def compare(
     measure: str,
     steps: Sequence[tuple[str, str]] = STEPS,
 ) -> str:
-    """Return the table of the steps, adjusted for all steps together."""
+    """Return the table of the steps, with p-values and intervals adjusted for all steps together."""
     pairs = [((b, scores[b]), (c, scores[c])) for c, b in steps]
     found = compare_pairs(pairs, clusters, measure=measure)
     return table(

@@ -90,7 +90,7 @@ def main() -> int:
 def _measure(
     folder: Path, size: int, found: Result, options: argparse.Namespace, save: Callable[[], None]
 ) -> None:
-    """Run every step at one size, except the steps whose results are in ``found``."""
+    """Run every step on a corpus of one size, except the steps whose results are in ``found``."""
     from branchrank.index.workspace_folder import configure
 
     corpus, data_dir = folder / f"corpus-{size}", folder / f"data-{size}"
@@ -161,7 +161,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _pss(pid: int) -> int:
-    """Return the memory of a process in bytes, with shared pages divided among the processes (PSS)."""
+    """Return the PSS of a process in bytes, in which memory shared by n processes counts as 1/n."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

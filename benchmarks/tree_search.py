@@ -1,15 +1,16 @@
 """Measure quality, calls, tokens and CPU time of the tree search on corpora of several sizes.
 
 1. Questions are sampled with a seed, until their gold files fill the smallest part of the corpus. Every part
-   contains these files and other files, sampled with the seed. A larger part contains all smaller parts.
+   contains the gold files and other files, which are sampled with the seed. A larger part contains all
+   smaller parts.
 2. Each part is indexed (with vectors of a hash, since the tree search needs no vectors) and searched for the
    same questions. At each step, a chooser selects the sections to follow. The choosers are the lexical score,
    two oracles, which select the gold or its ancestors (alone, or with other entries up to the width of the
    beam), and a random chooser. With ``--base-url``, the chooser is a model.
 3. A hit is a section's own span, so that the tree search is measured and not the choice of a passage.
-4. Tokens of a scripted chooser are estimated as one token per three bytes, as for budgets. For a model,
-   tokens are the counts that its server reports. CPU time is measured in this process without the chooser, as
-   the median of three rounds.
+4. Tokens of a scripted chooser are estimated as one token per three bytes, like the size of a prompt. For a
+   model, tokens are the counts that its server reports. CPU time is measured in this process without the
+   chooser, as the median of three rounds.
 
     python benchmarks/tree_search.py CORPUS QUESTIONS.jsonl [--sizes 25 50 100 200 400 0] [--count 20]
         [--base-url URL --model NAME --model-sizes 25 50 --model-count 2]

@@ -1,4 +1,4 @@
-"""Compare the speed of BranchRank with other libraries, as ratios of times in one run.
+"""Compare the speed of BranchRank with that of other libraries, as ratios of times in one run.
 
     python -m benchmarks.against run [--write] [--only GROUP] [--data-dir DIR] [--questions FILE]
     python -m benchmarks.against check [--measured FILE]
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> Table:
 
 
 def _sources(world: World, groups: list[str], rates: list[Rate]) -> Iterator[Source]:
-    """Yield the pairs of each group, one group after the other, and fill ``rates``."""
+    """Yield the pairs of each group, one group after the other, and add hit rates to ``rates``."""
     for group in groups:
         if group == "benchmark":
             found = list(frameworks.retrievers(world))

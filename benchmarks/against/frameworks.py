@@ -101,7 +101,7 @@ def retrievers(world: World) -> Iterator[Retriever | Any]:
 
 
 def pairs(world: World, found: Sequence[Any], rates: Sequence[Rate]) -> Source:
-    """Yield a pair for each retriever in ``found``, with the hit rates in ``rates`` as its answers."""
+    """Yield a comparison with each retriever in ``found``; its ``answers`` are hit rates from ``rates``."""
     (system,) = builtin_systems(("local",), world.folder.settings)
     known = Known(world)
     engine = Engine(

@@ -29,7 +29,7 @@ Found = list[tuple[int, float]]
 
 
 def pairs(world: World) -> Source:
-    """Yield a pair for each program."""
+    """Yield one comparison with each program."""
     settings = Bm25Settings()
     analyze = analyzer(settings)
     tokens = [analyze(text) for text in world.terms]
@@ -177,6 +177,6 @@ def _fts5(world: World, tokens: Sequence[Sequence[str]]) -> Iterator[Pair]:
 
 
 def _names(tokens: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Return a name for each token that every program reads as one word."""
+    """Map each token to a made-up word, which every program reads as one word."""
     vocabulary = dict.fromkeys(token for each in tokens for token in each)
     return {token: f"t{number}" for number, token in enumerate(vocabulary)}

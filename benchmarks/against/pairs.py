@@ -12,7 +12,7 @@ from benchmarks.against.table import Row, Skipped
 
 #: Minimum and maximum rounds of a pair, and the seconds after which no new round starts.
 LEAST, MOST, BUDGET = 5, 31, 8.0
-#: The level of a row's interval, if the row has at least six rounds.
+#: The confidence level of a row's interval, if the row has at least six rounds.
 LEVEL = 0.95
 
 Clock = Callable[[Callable[[], object]], float]

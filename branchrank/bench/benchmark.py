@@ -1,4 +1,4 @@
-"""Run a plan, from the checks to the files of the run's directory.
+"""Run a plan, which includes all steps from checking the plan to writing the run's files.
 
 1. Check the whole plan, and open its endpoints, indexes and predictors.
 2. Create the run's directory, or resume an interrupted run of the same plan.
@@ -78,8 +78,8 @@ def run_plan(
     An interrupted run of the same plan under ``plan.reports`` is resumed, unless ``fresh`` is set or a
     predictor is a Python object, whose state is not recorded. ``resume`` is the directory of an interrupted
     run from which :func:`~branchrank.bench.resume.plan_from_run` read the plan. With ``resume``, no index is
-    built. ``seal`` is the file that sealed the plan (:mod:`branchrank.bench.seal`). ``status`` is called with
-    a line that replaces the previous line, such as the costs so far.
+    built. ``seal`` is the file with the seal of the plan (:mod:`branchrank.bench.seal`). ``status`` is called
+    with a line that replaces the previous line, such as the costs so far.
 
     Raises the errors of :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` before any work
     starts, and :class:`~branchrank.errors.RunError` if the run in ``resume`` has another plan.
@@ -260,7 +260,7 @@ def _measured(
 
 
 def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:
-    """Return the questions as the run's directory stores them, with their text or with its digest."""
+    """Return the questions as the run's directory stores them, with their text or with digests of it."""
     if settings.question_text == "keep":
         return list(questions)
     return [hashed(question) for question in questions]

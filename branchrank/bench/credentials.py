@@ -2,10 +2,10 @@
 
 1. Passwords are collected from every URL in the record and from the value of every field or flag that expects
    a URL.
-2. User names and passwords are removed from these URLs and values.
+2. User names and passwords are removed from all URLs in the record and the command.
 3. API keys that are set in environment variables are removed from every string. The collected passwords are
-   removed wherever else they occur, except in the strings that identify the run. (A password such as "hybrid"
-   would make the identifying strings unreadable.)
+   removed wherever else they occur, except in the strings that identify the run. (Otherwise, a password such
+   as "hybrid" would remove the name of the system ``hybrid``.)
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
 
 
 def _words(command: str) -> list[tuple[str, str, str]]:
-    """Split a command into words, each as (flag that expects a URL, or ""; ``FLAG=``, or ""; the rest).
+    """Return (flag that expects a URL or "", ``FLAG=`` or "", rest of the word) for each word of a command.
 
     If a shell could not split the command, the command is one word.
     """

@@ -375,6 +375,5 @@ def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
 
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Apply :func:`laid_over` after short names (``rrf_k``) are replaced by paths of fields (``fuse.k``)."""
-    # Short names are replaced only at the top level; in nested tables, a name such as `file_roots` is a
-    # field.
+    # Only top-level short names are replaced; in nested tables, a name such as `file_roots` is a field.
     return laid_over(base, {ALIASES.get(key, key): value for key, value in changes.items()})

@@ -1,4 +1,4 @@
-"""The latency pass, which times one query at a time, without memoised results, in a seeded order.
+"""The latency pass, which times one query at a time, without memoised results, in a seeded random order.
 
 1. Each predictor first answers one question that is timed separately, because the first query of a predictor
    can include one-time work. The index and the models are already open, so the first query is not a cold
@@ -58,7 +58,7 @@ def latency_pass(
 
 
 def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
-    """For each predictor and question, return the repeat with the median (if even, lower median) total."""
+    """For each predictor and question, return the repeat whose total time is the (lower) median."""
     found: dict[tuple[str, str], list[Sequence[Timing]]] = {}
     for answer in asked:
         found.setdefault((answer[0].predictor, answer[0].question_id), []).append(answer)

@@ -50,7 +50,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
 
     @property
     def memos(self) -> tuple[Memo, ...]:
-        """The memos of the engines, which store the results of stages."""
+        """The memo of each engine, in which the engine stores the results of stages."""
         return tuple(engine.memo for engine in self.engines.values())
 
     def load_models(self) -> None:

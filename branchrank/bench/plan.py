@@ -43,8 +43,8 @@ _TOP_K = "benchmark.top_k"
 class Plan(Record, frozen=True, kw_only=True):
     """The plan of one benchmark.
 
-    ``predictors`` are run in this order. The first predictor is the baseline if the settings do not name a
-    baseline. ``indexes`` has the settings of each index that a system uses. ``questions`` is the question
+    ``predictors`` are run in the given order. The first predictor is the baseline if the settings do not name
+    a baseline. ``indexes`` has the settings of each index that a system uses. ``questions`` is the question
     file (``None`` means the workspace's question file), and ``reports`` is the folder in which the run's
     directory is created. ``repeats`` is the number of times that a system with an LLM answers each question.
     ``filters``, each ``KEY=VALUE``, restrict every search to some documents. ``command`` is the typed
@@ -252,9 +252,9 @@ def plan_from_names(
 
     A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or an object
     that :func:`~branchrank.bench.predictors.predictor_of` accepts. A built-in system that several names
-    include is run only once. ``api_endpoint`` is the URL of the predictor ``api``, and ``api_predictor`` is
-    the name of a predictor of that server. ``fields`` are the other fields of the plan. Raises one
-    :class:`UsageError` that lists every problem of the predictors and of the plan.
+    include (such as ``local`` and ``all``) is run only once. ``api_endpoint`` is the URL of the predictor
+    ``api``, and ``api_predictor`` is the name of a predictor of that server. ``fields`` are the other fields
+    of the plan. Raises one :class:`UsageError` that lists every problem of the predictors and of the plan.
     """
     found: list[BranchRankError] = []
     made: dict[object, PlannedSystem | BenchmarkPredictor] = {}

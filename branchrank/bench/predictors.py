@@ -74,7 +74,7 @@ class SystemPredictor:
         return found
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """Return the chunks and nodes of the engine's index that cover the gold."""
+        """Return the ids of the chunks and nodes of the engine's index that cover the gold."""
         return self.engine.memo.get(
             ("gold keys", question.id), lambda: gold_keys(question, self.engine.index)
         )
@@ -224,7 +224,7 @@ def _name_of(thing: object) -> str:
 
 
 def _dotted(thing: object) -> str:
-    """Return the dotted name of a class or a function. Commands can import only names with a colon."""
+    """Return the dotted name of a class or a function, which a command can't import."""
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 
@@ -318,7 +318,7 @@ class ApiPredictor(Untraced):
     def _answer(self, query: str, top_k: int) -> _ApiAnswer:
         """Post one query, and return the decoded answer.
 
-        Raises ``HttpError`` if there is no answer, and one of ``_UNREADABLE`` if its format is wrong.
+        Raises ``HttpError`` if there is no answer, and an error in ``_UNREADABLE`` if it can't be decoded.
         """
         from branchrank.http_client import post_json
 

@@ -1,7 +1,8 @@
 """Answer questions of a finished run again, with the plan that is read from the run's directory.
 
 1. Hosts, models, files and classes outside the workspace must be passed to the command
-   (:mod:`branchrank.bench.resume`). A predictor whose class or endpoint is not passed is skipped.
+   (:mod:`branchrank.bench.resume`). A predictor whose class or endpoint is not passed to the command is
+   skipped.
 2. No LLM is called. A cassette that is passed to the command answers the LLM calls; without a cassette,
    systems with an LLM are skipped.
 3. The questions are sampled with the run's seed. The indexes must have the digests in the run's record.

@@ -3,8 +3,8 @@
 A run directory may come from another person and is not trusted.
 
 1. Numbers, choices, systems and questions are read from the directory, and checked like flags.
-2. Every host, model, file and class outside the workspace must be passed to the command, equal to the run's.
-   One error lists all values that were not passed and shows the complete command.
+2. Every host, model, file and class outside the workspace must be passed to the command, with the same value
+   as in the run. One error lists all values that were not passed and shows the complete command.
 3. Before a row is written, the whole plan is compared with the plan in ``run.json``
    (:func:`~branchrank.runs.directory.check_resumable`).
 """
@@ -55,10 +55,10 @@ _MODEL = "embedding model"
 class Named(Record, frozen=True, kw_only=True):
     """The hosts, models, files and classes that were passed to the resuming command.
 
-    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values, and ``engine`` maps
-    settings of the section ``engine``, which define where the rest of the run is computed, to values.
-    ``allowed`` are additional hosts, models and files for the systems and indexes of an experiment file.
-    ``questions`` is needed if the run does not contain the text of its questions.
+    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values. ``engine`` maps names
+    in the section ``engine`` to values that define where the rest of the run is computed. ``allowed`` are
+    additional hosts, models and files for the systems and indexes of an experiment file. ``questions`` is
+    needed if the run does not contain the text of its questions.
     """
 
     data_dir: Path | None = None
@@ -132,8 +132,8 @@ def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
 class Names:
     """Compares a run's hosts, models, files and classes with those that were passed to the command.
 
-    ``command`` is the beginning of the command in the error message, ``unused`` are the roles that the
-    command ignores.
+    ``command`` is the beginning of the command in the error message. ``unused`` are the roles whose values
+    the command ignores.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Names:
         return value
 
     def value(self, role: str, recorded: str) -> str:
-        """Return a value of a system or index of the run. It must have been passed to the command."""
+        """Return a value of a system or index of the run, which must have been passed to the command."""
         if self._needs_no_name(role, recorded):
             return recorded
         if (role, recorded) in self.values:
@@ -312,8 +312,8 @@ def recorded_repeats(directory: Path, run: RunRecord) -> int:
 def with_reached(record: R, change: Change) -> R:
     """Replace each value of a record that refers outside the workspace by ``change(role, value)``.
 
-    Nested records are changed too. In the options of a branch kind and other free tables, every text that
-    looks like a URL or a path is changed.
+    The values of nested records are replaced too. In the options of a branch kind and other free tables,
+    every text that looks like a URL or a path is replaced.
     """
     changed = {
         field.name: _changed(getattr(record, field.name), _role(field.type), change)

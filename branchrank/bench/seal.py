@@ -3,9 +3,10 @@
 1. ``seal_plan`` writes every part of the plan that can change a row or a verdict (such as the questions, the
    corpus, the predictors, the settings, the primary measure, the baseline and alpha). Short values are stored
    unchanged, long values as their SHA-256.
-2. A plan is not run with a seal if one of its parts differs from the seal. The ``run.json`` of a sealed run
-   contains the digest of the seal.
-3. ``branchrank verify`` computes the parts from ``run.json`` again, and compares them with the seal.
+2. It is an error to run a plan with a seal if a part of the plan differs from the seal. The ``run.json`` of a
+   sealed run contains the digest of the seal.
+3. ``branchrank verify`` computes the parts of the plan from ``run.json`` again, and compares them with the
+   seal.
 
 A seal alone proves nothing, because a person who can change the run can also write another seal. A copy in
 another place (a commit, a mail, a registry of studies) shows when the seal was made.
@@ -30,9 +31,8 @@ from branchrank.runs.directory import RunRecord, SealRecord
 
 Part = str | int | float | bool | None
 
-#: Parts of :attr:`RunRecord.plan` that a seal omits. Indexes are known only after they are built, so their
-#: settings and the corpus are sealed instead. The cassette is omitted so that a sealed run can be recorded
-#: and replayed.
+#: Parts of :attr:`RunRecord.plan` that a seal omits (instead, the settings of the indexes are sealed).
+#: The cassette is omitted so that a sealed run can be recorded and replayed.
 _LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
 _LONGEST = 80
 

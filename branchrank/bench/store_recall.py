@@ -1,4 +1,4 @@
-"""Measure the recall of an approximate vector store (its share of the true nearest chunks)."""
+"""Measure the recall of an approximate vector store (the share of the nearest chunks that it finds)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading of folders in the BEIR format (Thakur et al., NeurIPS 2021), which contain ``corpus.jsonl``.
+"""Read folders in the BEIR format (Thakur et al., NeurIPS 2021), which contain ``corpus.jsonl``.
 
 1. Each line of ``corpus.jsonl`` is a JSON object for one document and becomes one file. Line 1 of the file is
    the document's title (or an empty line if there is no title), and the document's text follows. The name of
@@ -56,12 +56,12 @@ def entry_source(identifier: str) -> str:
 
 
 def entry_id(source: str) -> str | None:
-    """Return the ``_id`` that the ``.beir`` file name ``source`` encodes, or ``None`` for another suffix."""
+    """Return the ``_id`` in the file name ``source``, or ``None`` if its suffix is not ``.beir``."""
     return unquote(source.removesuffix(ENTRY_SUFFIX)) if source.endswith(ENTRY_SUFFIX) else None
 
 
 def read_entry(source: str, content: bytes) -> Document:
-    """Parse the bytes of a ``.beir`` file into a document. No content raises an exception."""
+    """Parse the bytes of a ``.beir`` file into a document. Malformed content raises no exception."""
     text, notes = decode(content)
     lines = split_lines(text)
     title = " ".join(lines[0].split())
@@ -123,7 +123,7 @@ def unpack_beir(folder: Path, target: Path) -> Path:
     """Write each document of a BEIR folder as one file in ``target``, and return ``target``.
 
     If ``corpus.jsonl`` has changed since the last call, all files in ``target`` are replaced; otherwise they
-    are kept. (To detect changes, the SHA-256 of ``corpus.jsonl`` is stored in a file next to ``target``.)
+    are kept. To detect changes, the SHA-256 of ``corpus.jsonl`` is stored in a file next to ``target``.
 
     Raises :class:`CorpusError` if ``corpus.jsonl`` can't be read or if ``target`` contains files without the
     suffix ``.beir``. Raises :class:`~branchrank.errors.StorageError` if the files can't be written.

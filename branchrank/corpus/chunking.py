@@ -9,8 +9,8 @@
    between lines. A line larger than the budget is cut between words, and a word larger than the budget is cut
    between characters. Apart from the overlap, two chunks contain parts of the same line only if this line was
    cut.
-3. Pieces are packed into chunks in order. A heading stays in one chunk with the next piece if the two fit,
-   and so does a code block with the paragraph before it.
+3. Pieces are packed into chunks in order. If both fit into one chunk, a heading stays with the next piece,
+   and a code block stays with the paragraph before the code.
 4. If the last chunk of a section fills less than a quarter of the budget, pieces from the end of the previous
    chunk are moved to it.
 5. With an overlap of n tokens, each chunk of a section except the first starts with a copy of the last lines
@@ -59,9 +59,9 @@ def chunk_document(
     """Return the document's chunks in line order.
 
     A chunk's breadcrumb and text together have at most ``target_tokens`` and at most ``limit_tokens`` tokens.
-    Each of the two limits must be at least 8. ``count_tokens`` returns the number of tokens of a text, which
-    must be the sum of the numbers of tokens of its words. If ``overlap_tokens`` is larger than half of the
-    chunk's budget, half of the budget is used instead.
+    ``target_tokens`` and ``limit_tokens`` must be at least 8. ``count_tokens`` returns the number of tokens
+    of a text, which must be the sum of the numbers of tokens of its words. If ``overlap_tokens`` is larger
+    than half of the chunk's budget, half of the budget is used instead.
     """
     chunks: list[Chunk] = []
     capacity = min(target_tokens, limit_tokens)

@@ -1,4 +1,4 @@
-"""Records for the parsed form of one file: sections, their exact lines, and blocks of readable text.
+"""Records for the sections, the lines and the blocks of readable text of a parsed file.
 
 Every line of the file is in the own span (the lines without subsections) of exactly one section.
 ``sections[0]`` represents the whole file. The own span of ``sections[0]`` contains the text before the first
@@ -67,8 +67,8 @@ class Label(Record, frozen=True, kw_only=True):
 class Reference(Record, frozen=True, kw_only=True):
     """A cross reference with a link text that the author of the corpus wrote.
 
-    ``role`` is ``ref``, ``doc`` or ``link``. ``target`` is the target as written in the file: a label, the
-    path of a document, or a relative URL that may end with ``#anchor``.
+    ``role`` is ``ref``, ``doc`` or ``link``. ``target`` is a label, the path of a document, or a relative URL
+    that may end with ``#anchor``, as written in the file.
     """
 
     role: Literal["ref", "doc", "link"]

@@ -114,7 +114,7 @@ def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str,
 
 
 class _Refused(BaseException):
-    """A download was blocked. (If this were an ``Exception``, ir-datasets would try the next mirror.)"""
+    """A blocked download. After an ``Exception``, ir-datasets would try the next mirror."""
 
 
 @contextmanager

@@ -52,7 +52,7 @@ _PARSER_FAULTS = (IndexError, KeyError, RuntimeError, ValueError)
 
 
 def read_markdown(source: str, content: bytes) -> Document:
-    """Read a Markdown file, or an MDX file if the suffix is ``.mdx``. No content raises an exception."""
+    """Read a Markdown file, or an MDX file if the suffix is ``.mdx``. Never raises an exception."""
     text, notes = decode(content)
     lines = [line.replace("\r", " ") for line in split_lines(text)]
     front = _front_matter(lines)
@@ -168,7 +168,8 @@ class _Reader:
         text, references, labels = inline_text(content, line, self._env, self.mdx)
         if len(content) > MAX_INLINE:
             self.notes.append(
-                f"line {line}: inline markup was not read, because {len(content)} characters have no break"
+                f"line {line}: inline markup was not read, because the text has {len(content)} characters, "
+                f"more than {MAX_INLINE}"
             )
         self.references.extend(references)
         self.labels.extend(labels)
@@ -294,7 +295,7 @@ class _Walk:
 
 
 def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
-    """Remove ``{#id}`` and ``{/* #id */}`` from the end of a heading. Return the rest and the ids."""
+    """Remove all ``{#id}`` and ``{/* #id */}`` from a heading's end. Return the heading and the ids."""
     ids: list[str] = []
     kept = end = len(content)
     while True:

@@ -149,7 +149,7 @@ def _without_components(text: str, mdx: bool) -> str:
 
 
 class _Rendering:
-    """Renders tokens to parts of a text, and counts the lines of the file."""
+    """Converts inline tokens to readable text, and keeps track of the line number in the file."""
 
     def __init__(self, line: int) -> None:
         self.line = line

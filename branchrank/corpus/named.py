@@ -36,11 +36,11 @@ MAX_BYTES = 2**29
 
 
 class NamedCorpus(Record, frozen=True, kw_only=True):
-    """The pinned origin of a corpus: the file ``filename`` of the package ``project``, or a Git commit.
+    """The pinned origin of a corpus, which is either the file of a package or a Git commit.
 
-    ``sha256`` and ``size`` (in bytes) belong to the file ``filename``. A Git commit is given by
-    ``repository`` and ``commit``. ``folder`` is the folder inside the package or repository that becomes the
-    corpus.
+    The file of a package is given by ``project``, ``filename``, ``sha256`` and ``size`` (in bytes). A Git
+    commit is given by ``repository`` and ``commit``. ``folder`` is the folder inside the package or
+    repository that becomes the corpus.
     """
 
     description: str

@@ -199,7 +199,10 @@ def _without_user(url: str) -> str:
 
 
 def _copy(stream: BinaryIO, target: Path, size: int, progress: Progress) -> str:
-    """Copy a stream to ``target``, and return the SHA-256. Raises ``ValueError`` after ``size`` bytes."""
+    """Copy ``stream`` to the file ``target``, and return the SHA-256 of the file.
+
+    Raises ``ValueError`` if the stream has more than ``size`` bytes.
+    """
     digest = hashlib.sha256()
     done = 0
     with target.open("wb") as output:

@@ -4,10 +4,10 @@
    absolute, or start with folders that do not exist in the corpus. The first path that matches a document is
    used.
 2. If the passage has line numbers, and the lines of the document contain the normalised text of the passage,
-   these lines are used. They are also used if the passage has no text.
-3. Otherwise the text of the passage is searched in the document. If no path matches a document, the text is
-   searched in the whole corpus and must occur exactly once. If a document contains the text several times,
-   the occurrence nearest to the passage's line numbers is used. If the passage has no line numbers, an
+   these lines are used. If the passage has line numbers but no text, the lines with these numbers are used.
+3. In all other cases, the text of the passage is searched in the document. If no path matches a document, the
+   text is searched in the whole corpus and must occur exactly once. If a document contains the text several
+   times, the occurrence nearest to the passage's line numbers is used. If the passage has no line numbers, an
    occurrence that was not used for an earlier passage is preferred, then an occurrence after the previous
    passage of the document, because programs usually split a document from start to end.
 4. If the text is not found, but the passage's line numbers exist in the document, these lines are used and
@@ -29,8 +29,7 @@ from branchrank.safe_open import read_beneath
 
 _PATHS = ("file_path", "path", "source")
 _TEXTS = ("text", "page_content", "content", "document")
-#: How the lines of a text were found: ``lines`` (given and confirmed), ``anchored`` (found by a search for
-#: the text) or ``unconfirmed`` (given, but the text was not found).
+#: Whether the lines of a text were given and confirmed, found by a search, or given but not confirmed.
 Evidence = Literal["lines", "anchored", "unconfirmed"]
 
 
@@ -95,7 +94,7 @@ class Places:
         self._normalised = cache(lambda source: NormalisedLines.of(self._lines[source]))
 
     def source(self, paths: Sequence[str]) -> str:
-        """Return the source of the document that the first matching path refers to, or an empty string."""
+        """Return the first document that one of ``paths`` matches, or an empty string if there is none."""
         return next((source for path in paths if (source := self._source(path))), "")
 
     def place(self, passage: Passage) -> Place | str:

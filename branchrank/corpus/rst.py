@@ -18,7 +18,7 @@ from branchrank.corpus.sections import finish_sections, limit_headings
 
 
 def read_rst(source: str, content: bytes) -> Document:
-    """Read an RST file. No content of the file raises an exception.
+    """Read an RST file. Malformed content raises no exception.
 
     In the returned document, ``toctree`` contains the toctree entries as written, including patterns.
     ``labels`` contains the internal targets with normalised names. ``references`` contains the cross

@@ -7,8 +7,8 @@
    line of the source.
 
 The parsing time of docutils is quadratic in the length of a paragraph, so long paragraphs are parsed in
-parts. The number of characters that substitutions add to a file is limited by the size of the file. After
-this limit is reached, ``|name|`` is replaced by ``name`` instead of its definition.
+parts. The number of characters that substitutions add to a file is limited by the size of the file. Beyond
+the limit, ``|name|`` is replaced by ``name`` instead of its definition.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class InlineReader:
         self.references: list[Reference] = []
 
     def read(self, text: str, line: int) -> str:
-        """Return the readable text of ``text``, RST that starts at ``line``, with the same line breaks."""
+        """Return the readable text of the RST in ``text``, which starts at ``line``, with its line breaks."""
         if not _MARKUP.search(text):
             return text
         results: list[str] = []
@@ -179,8 +179,8 @@ def normalize_name(name: str) -> str:
 def _split_title(content: str) -> tuple[str, str]:
     """Split ``title <target>`` into the title and the target.
 
-    For content without a title, return the target or the content as the title, and an empty target. Leading
-    ``~`` and ``!`` are removed from the content.
+    For content without a title, return the content and an empty target, after removing angle brackets around
+    the content or a leading ``~`` or ``!``.
     """
     if content.endswith(">"):
         title, opened, target = content[:-1].rpartition("<")

@@ -59,14 +59,14 @@ def _block(kind: BlockKind, text: str, line_start: int, line_end: int) -> Block:
 
 
 class _Anchor(NamedTuple):
-    """A label, or a block with a directive's argument, if it may belong to the next heading."""
+    """A label or a directive's argument (in ``block``) that may belong to the next heading."""
 
     line: int
     label: str
     block: Block | None
 
     def foreign_to(self, title: str) -> bool:
-        """Return whether the argument in ``block`` does not occur in ``title`` (in lower case)."""
+        """Return whether the argument in ``block`` is missing from ``title``, which is in lower case."""
         return self.block is not None and self.block.text.lower() not in title
 
 
@@ -148,7 +148,7 @@ class Scanner:
         return self._item_begins
 
     def _heading(self, at: int) -> int:
-        """Read the heading at the line ``at``. Return the position after it, or 0 if there is no heading."""
+        """Read the heading at line ``at``. Return the position after the heading, or 0 if there is none."""
         first, second, third = self.lines[at], self._line(at + 1), self._line(at + 2)
         if _RULE.match(first):
             title = second.strip()
@@ -181,7 +181,7 @@ class Scanner:
         return last + 1
 
     def _table(self, at: int, column: int) -> int:
-        """Read the table at the line ``at``. Return the position after it, or 0 if there is no table."""
+        """Read the table at line ``at``. Return the position after the table, or 0 if there is none."""
         text = self.lines[at][column:]
         if _GRID_TOP.match(text):
             end = at + 1
@@ -214,7 +214,7 @@ class Scanner:
         return 0
 
     def _field(self, at: int, column: int, marker: str) -> int:
-        """Read the field at the line ``at``. Return the position after it, or 0 if there is no field."""
+        """Read the field at line ``at``. Return the position after the field, or 0 if there is none."""
         field = match_field(self.lines[at][column:])
         if field is None:
             return 0
@@ -226,7 +226,7 @@ class Scanner:
     def _paragraph(self, at: int, first: str, column: int, kind: BlockKind, stop: int | None = None) -> int:
         """Read the paragraph whose first line has the text ``first``.
 
-        The other lines of the paragraph begin at ``column``.
+        The second and later lines of the paragraph begin at ``column``.
         """
         end = at + 1
         limit = len(self.lines) if stop is None else stop
@@ -322,7 +322,7 @@ class Scanner:
         return position
 
     def _read_toctree(self, at: int, end: int, options: int) -> None:
-        """Add the entries of a toctree directive to ``toctree``, and add its caption and titles as text."""
+        """Add a toctree's entries to ``toctree``, and add its caption and the entries' titles as text."""
         in_options = options < end
         for position in range(at + 1, end):
             entry = self.lines[position].strip()

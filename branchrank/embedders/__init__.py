@@ -4,8 +4,8 @@ The value of ``--embedder`` selects the model and the code that runs it.
 
 - ``all-MiniLM-L6-v2`` runs the original weights from an installed package, without a model hub or a server.
 - ``none`` uses no model, so that the index supports only keyword search.
-- ``fake`` and ``fake:N`` compute vectors with N dimensions from hashes of words, for tests and
-  demonstrations.
+- ``fake:N`` computes vectors with N dimensions from hashes of words, for tests and demonstrations. ``fake``
+  has 64 dimensions.
 - ``openai:MODEL`` sends texts to an OpenAI-compatible endpoint ``/v1/embeddings`` at ``--embedding-url``.
 - ``ollama:MODEL`` sends texts to the endpoint ``/api/embed`` of an Ollama server at ``--embedding-url``.
 - ``NAME`` or ``NAME:MODEL`` uses the embedder ``NAME`` that an installed package provides
@@ -62,7 +62,7 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     """Open the embedder ``settings.embedder``. ``notify`` is called before a download.
 
     Raises :class:`UsageError` if the name is malformed, and :class:`~branchrank.errors.ModelError` if the
-    model is not available. If a model is not available, no other model is used instead.
+    model is not available. An unavailable model is never replaced by another model.
     """
     check_name(settings.embedder)
     route, _, model = settings.embedder.partition(":")

@@ -42,7 +42,7 @@ class EmbeddingCache(Protocol):
     """Stores vectors by key. A failed read is a cache miss, and a failed write is ignored."""
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the vectors of those ``keys`` that are in the cache. Each is float32 ``(dimension,)``."""
+        """Return the vectors of those ``keys`` that are in the cache, as float32 ``(dimension,)``."""
 
     def put_many(self, vectors: Mapping[str, Vectors]) -> None:
         """Store vectors under their keys, and replace existing vectors."""

@@ -4,13 +4,14 @@
    ``HF_ColBERT``, the weights ``linear.weight`` of the projection in the same file as the encoder's weights,
    and the markers and maximum lengths in ``artifact.metadata``. A checkpoint in PyLate's format is a
    sentence-transformers folder with a module ``pylate.models.Dense.Dense``, which sentence-transformers loads
-   without importing PyLate. The third format is the one in which sentence-transformers saves ColBERT models.
+   without importing PyLate. A folder in which sentence-transformers saved a ColBERT model is the third
+   supported format.
 2. The checkpoint defines the markers, the maximum lengths of queries and documents, the ``[MASK]`` tokens
    that extend a query, and the punctuation that is removed from documents. The token vectors of a text are
    all vectors that ColBERT compares, including those of special tokens and markers.
 3. A ColBERT model is not trained to compute one vector per text. The vector of a text is therefore the mean
-   of its token vectors, scaled to unit length. The dot product of two such means is proportional to the mean
-   cosine over all pairs of tokens, whereas MaxSim uses only the best match of each query token. The mean
+   of its token vectors, scaled to unit length. The dot product of two mean vectors is proportional to the
+   mean cosine over all pairs of tokens, whereas MaxSim uses only the best match of each query token. The mean
    vectors are therefore used only for the first stage of a search.
 4. Texts are encoded one at a time, as in :mod:`branchrank.embedders.sentence_transformers`.
 """
@@ -150,7 +151,7 @@ def _is_stanford(folder: Path) -> bool:
 def _check_format(folder: Path) -> None:
     """Raise :class:`ModelError` if the file that describes the markers or the projection is missing.
 
-    Without this file, sentence-transformers would use default markers or a random projection.
+    If the file were missing, sentence-transformers would use default markers or a random projection.
     """
     if not _is_stanford(folder):
         if not modules_of(folder):

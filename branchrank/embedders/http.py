@@ -227,7 +227,7 @@ _REMEDIES = {
     404: "check the model's name and --embedding-url",
     413: "use a smaller --chunk-tokens",
     429: "wait, then run the command again; finished embeddings are kept",
-} | dict.fromkeys((301, 302, 303, 307, 308), "give the final address with --embedding-url")
+} | dict.fromkeys((301, 302, 303, 307, 308), "pass the final URL with --embedding-url")
 
 
 def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """Find the files of a model in a folder or in the hub's local cache, or download them from the hub.
 
 1. If the name of the model is an existing folder, this folder is used.
-2. Otherwise, the model is looked up in the hub's local cache, without a network connection.
+2. If the name is not a folder, the model is looked up in the hub's local cache, without a network connection.
 3. If the model is not in the cache, it is downloaded. The hub is contacted once with a short timeout, so the
    command fails within seconds if the model does not exist. Only configuration, vocabulary and safetensors
    files are downloaded, never code or pickles.

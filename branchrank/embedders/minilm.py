@@ -75,7 +75,7 @@ class MiniLMEmbedder(GraphEmbedder):
 
 
 def find_model() -> Path:
-    """Return the folder of the installed model. Raises :class:`ModelError` if it is not installed."""
+    """Return the folder of the installed model. Raises :class:`ModelError` if the model is not installed."""
     spec = find_spec(_PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         return Path(spec.submodule_search_locations[0], "model")

@@ -5,8 +5,8 @@
    token or mean) and optionally a normalisation. Other models are run by
    :mod:`branchrank.embedders.sentence_transformers`.
 2. The vectors are the same as those that sentence-transformers computes, except for rounding errors (1e-6 in
-   tests), and the embedder has the same identity. An index that was built with this embedder can therefore be
-   searched with sentence-transformers, and vice versa.
+   tests), and the two embedders have the same identity. An index that was built with this embedder can
+   therefore be searched with sentence-transformers, and vice versa.
 """
 
 from __future__ import annotations

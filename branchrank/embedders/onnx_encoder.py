@@ -1,11 +1,11 @@
 """Run an encoder that consists of an ONNX graph and the weights of a checkpoint.
 
-1. The graph is written in ONNX's textual syntax with standard operators, and takes a few kilobytes. It refers
-   to the memory-mapped weights of the checkpoint, so no converted model is written to the disk.
+1. The graph is written in ONNX's textual syntax with standard operators, and takes a few kilobytes. The graph
+   refers to the memory-mapped weights of the checkpoint, so no converted model is written to the disk.
 2. Each text is encoded in a separate forward pass without padding or mask. The vector of a text therefore
    does not depend on other texts, on their order or on the number of threads.
-3. With the precisions ``float32`` and ``int8``, the encoder runs in ONNX Runtime. With ``bfloat16``, it runs
-   in OpenVINO, because ONNX Runtime can't multiply bfloat16 matrices on the CPU.
+3. With the precisions ``float32`` and ``int8``, the encoder runs in ONNX Runtime. With ``bfloat16``, the
+   encoder runs in OpenVINO, because ONNX Runtime can't multiply bfloat16 matrices on the CPU.
 
 Only the basic graph optimisations of ONNX Runtime are enabled, because the fused operators of ONNX Runtime
 were not faster on the CPU, and its fused skip-layer-norm was about 10% slower.
@@ -32,7 +32,7 @@ IDS, POOLED, ROWS = "ids", "pooled", "rows"
 
 
 class Graph(NamedTuple):
-    """An encoder in ONNX's textual syntax, with its constants and the names of its weights.
+    """An encoder as a graph in ONNX's textual syntax, and the constants of the graph.
 
     The input ``ids`` of the graph contains the token ids, int64 ``(number of tokens,)``. The output
     ``pooled`` is the vector of the text, float32 ``(size,)``, not scaled to unit length. The output ``rows``

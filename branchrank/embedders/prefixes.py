@@ -1,8 +1,8 @@
 """The prefixes for queries and documents with which embedding models were trained.
 
-If a model's configuration contains prompts, the prompts are used as prefixes. Otherwise, the prefixes in this
-module are used, which the authors of each family of models have published. They are also used for models on a
-server, because a server does not return the prompts.
+If a model's configuration contains prompts, the prompts are used as prefixes. For models without prompts, the
+prefixes in this module are used, which the authors of the models have published. The published prefixes are
+also used for models on a server, because a server does not return the prompts.
 """
 
 from __future__ import annotations

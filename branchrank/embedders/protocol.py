@@ -7,8 +7,8 @@ Two vectors can be compared only if the identities of their embedders are equal.
 3. Every vector is float32 and has unit length, so the dot product of two vectors is their cosine similarity.
 4. A model that runs in this process can also compute a vector for each token of a text. The token vectors are
    the rows of the model's last layer before pooling. The token vectors of a document include those of special
-   tokens and the prefix, and the token vectors of a query exclude them. The vector of a document is the same
-   whether or not token vectors are computed with it.
+   tokens and the prefix, and the token vectors of a query exclude them. Computing token vectors does not
+   change the vector of a document.
 """
 
 from __future__ import annotations

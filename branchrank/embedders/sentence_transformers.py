@@ -2,8 +2,8 @@
 
 1. The folder of the model is checked before loading. Models with pickled weights are rejected, and so are
    models that need code from their folder or from the hub. Code from a model is never run.
-2. The model is loaded in float32 on the device that the library chooses. If this fails on a GPU, the model is
-   loaded on the CPU.
+2. The model is loaded in float32 on the device that the library chooses. If loading fails on a GPU, the model
+   is loaded on the CPU.
 3. The configuration of a NomicBert in the published format is converted to the format of transformers
    (:mod:`branchrank.embedders.nomic_bert`).
 4. On the CPU, texts are encoded one at a time by default, because the last digits of a vector depend on the

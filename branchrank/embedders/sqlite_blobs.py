@@ -129,7 +129,7 @@ class SqliteBlobs:
         return None
 
     def _set_aside(self, error: Exception) -> bool:
-        """Rename the damaged file, so that a new file can be created. Return whether this succeeded."""
+        """Rename the file to make room for a new file. Return whether the rename succeeded."""
         number = 1
         while (aside := self._path.with_name(f"{self._path.name}.set-aside-{number}")).exists():
             number += 1

@@ -47,7 +47,7 @@ class TokenCache:
         self._blobs = SqliteBlobs(path, layout(limit_bytes), root=root, notify=notify)
 
     def document_tokens(self, embedder: TokenEmbedder, texts: Sequence[str]) -> list[TokenVectors]:
-        """Return the token vectors of each document, after embedding those that are not in the cache."""
+        """Return the token vectors of each document. Documents that are not in the cache are embedded."""
         return self._cached(
             cache_keys(embedder.identity, embedder.identity.document_prefix, texts),
             texts,

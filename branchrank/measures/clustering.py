@@ -11,7 +11,7 @@ as a smaller number of independent questions.
    McCaffrey (2002) estimate the degrees of freedom from the page sizes and the intraclass correlation. Pan
    and Wall (2002) estimate the degrees of freedom from the spread of u_c**2 over the pages c, which gives few
    degrees of freedom if most of the variance comes from one page. Intervals of rates and means use the
-   smaller of these two estimates, and intervals of differences use the estimate of Bell and McCaffrey.
+   smaller estimate of the two papers, and intervals of differences use the estimate of Bell and McCaffrey.
 3. The effective number of questions is n / design effect * (z / t)**2, where z and t are the quantiles of the
    normal and of Student's t distribution at the confidence level. A normal interval computed with the
    effective number of questions is as wide as Student's interval with the clustered variance (Korn and
@@ -20,8 +20,8 @@ as a smaller number of independent questions.
    and 2 include a few added questions with an assumed intraclass correlation (:class:`Padding`). The more the
    values of a sample vary, the less the added questions change the result.
 
-The input arrays have the shape (..., pages), with one entry per page along the last axis, so that a
-simulation can compute thousands of samples at once.
+The input arrays have the shape (..., pages), with one entry per page along the last axis, and the results
+have the shape (...). A simulation can therefore compute thousands of samples at once.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ class PageTotals(NamedTuple):
 
     @property
     def mean(self) -> Floats:
-        """The mean value (...)."""
+        """The mean of the values."""
         return np.asarray(self.sums.sum(-1) / self.n)
 
     @property
     def variance(self) -> Floats:
-        """The variance (...) of the values (with divisor n); a value below 1e-18 is replaced by 0."""
+        """The variance of the values (with divisor n); a value below 1e-18 is replaced by 0."""
         found = np.asarray(self.squares / self.n - self.mean**2)
         return np.where(found < ROUNDING**2, 0.0, found)
 
@@ -117,7 +117,7 @@ def effective_pages(sizes: Floats) -> float:
 
 
 def intraclass_correlation(totals: PageTotals) -> Floats:
-    """Return the intraclass correlation (...), from 0 (values on a page are independent) to 1 (equal).
+    """Return the intraclass correlation, from 0 (values on a page are independent) to 1 (they are equal).
 
     The correlation is estimated with an analysis of variance (Donner 1986), and negative estimates become 0.
     The result is 0 if no questions share a page, or if all values are the same.
@@ -141,7 +141,7 @@ def typical_size(sizes: Floats) -> float:
 
 
 def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
-    """Return the design effect (...) of the sample, or 1 if it is below 1.
+    """Return the design effect of the sample, or 1 if it is below 1.
 
     The design effect is the clustered variance of the mean divided by the variance for independent questions.
     The added questions of ``padding``, with their assumed design effect, are included in the clustered
@@ -159,7 +159,7 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
 
 
 def _squared_deviations(totals: PageTotals) -> Floats:
-    """Return u**2 / (1 - size / n) of each page (..., pages), with u = the page's sum - size * mean."""
+    """Return u**2 / (1 - size / n) for each page, where u is the page's sum minus size * mean."""
     sizes = totals.sizes
     return np.asarray((totals.sums - totals.mean[..., None] * sizes) ** 2 / (1 - sizes / totals.n))
 
@@ -170,7 +170,7 @@ def kish_effect(page_size: float, icc: float) -> float:
 
 
 def working_degrees(sizes: Floats, icc: Floats) -> Floats:
-    """Return the CR2 degrees of freedom (...) of a mean, for an intraclass correlation ``icc`` (...).
+    """Return the degrees of freedom of the CR2 variance of a mean, for an intraclass correlation ``icc``.
 
     The formula is from Bell and McCaffrey (2002); see also Imbens and Kolesár (2016).
 
@@ -192,7 +192,7 @@ def working_degrees(sizes: Floats, icc: Floats) -> Floats:
 
 
 def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
-    """Estimate the degrees of freedom (...) from the pages' squared deviations (Pan and Wall 2002).
+    """Estimate the degrees of freedom from the pages' squared deviations (Pan and Wall 2002).
 
     The result is 2 * V**2 / var(V), where V is the clustered variance and var(V) is its estimated variance.
     The result is infinite if the squared deviations of all pages are equal.
@@ -211,7 +211,7 @@ def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Float
 def effective_questions(
     totals: PageTotals, level: float, padding: Padding = NO_PADDING, *, spread: bool = True
 ) -> Floats | None:
-    """Return how many independent questions (...) give an equally wide interval at confidence ``level``.
+    """Return how many independent questions give an equally wide interval at confidence ``level``.
 
     If ``spread`` is true, the degrees of freedom are at most those of :func:`observed_degrees`.
 

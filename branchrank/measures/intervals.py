@@ -129,7 +129,7 @@ def _interval(bounds: tuple[Floats, Floats] | None, level: float) -> Interval | 
 
 
 def mean_bounds(totals: PageTotals, level: float = LEVEL, *, rate: bool) -> tuple[Floats, Floats] | None:
-    """Return the confidence bounds (...) of means in 0..1; ``rate`` is true if all values are 0 or 1."""
+    """Return the confidence bounds of means in 0..1; ``rate`` is true if all values are 0 or 1."""
     n = effective_questions(totals, level, mean_padding(level))
     if n is None:
         return None
@@ -141,7 +141,7 @@ def mean_bounds(totals: PageTotals, level: float = LEVEL, *, rate: bool) -> tupl
 def difference_bounds(
     totals: PageTotals, level: float = LEVEL, *, hits: bool
 ) -> tuple[Floats, Floats] | None:
-    """Return confidence bounds (...) of mean differences; ``hits`` says whether all are -1, 0 or 1."""
+    """Return confidence bounds of mean differences; ``hits`` says whether all differences are -1, 0 or 1."""
     scale = (totals.squares + 1) / (totals.non_zero + 1)  # the mean square of the differences that aren't 0
     padding = Padding(questions=_z(level) ** 2 / 2, variance=scale, icc=ASSUMED_ICC_OF_DIFFERENCES)
     n = effective_questions(totals, level, padding, spread=False)
@@ -189,10 +189,10 @@ def padded_bounds(totals: PageTotals, n: Floats, level: float) -> tuple[Floats, 
 def score_bounds(
     difference: Floats, differing: Floats, n: Floats, level: float = LEVEL
 ) -> tuple[Floats, Floats]:
-    """Return Tango's score interval (1998) of a ``difference`` (...) in hit rate on ``n`` (...) questions.
+    """Return Tango's score interval (1998) of a ``difference`` in hit rate on ``n`` questions.
 
-    ``n`` can be fractional. ``differing`` (...) is the share of questions that only one system answers
-    correctly.
+    The arguments are arrays of one shape, and ``n`` can be fractional. ``differing`` is the share of
+    questions that only one system answers correctly.
 
     >>> low, high = score_bounds(np.array(-6 / 21), np.array(8 / 21), np.array(21.0))  # Fagerland et al. 2014
     >>> round(float(low), 3), round(float(high), 3)

@@ -8,14 +8,14 @@
    family, where ``family`` is the number of comparisons. At the level 1 - alpha / family, all intervals
    together contain their true differences with a probability of at least 1 - alpha (Bonferroni; Dunn 1961).
    If the adjusted test rejects 0, an interval that includes 0 is cut at 0. If the test doesn't reject 0, an
-   interval that excludes 0 is extended to 0. The test and the interval therefore never contradict each other
-   (:func:`~branchrank.measures.intervals.compatible`).
+   interval that excludes 0 is extended to include 0. The test and the interval therefore never contradict
+   each other (:func:`~branchrank.measures.intervals.compatible`).
 4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. If the adjusted p is not below
-   alpha, the verdict is ``equivalent within delta`` if the whole interval is strictly between -delta and
-   delta (two one-sided tests at alpha / 2 each, stricter than the customary alpha). A comparison that is
-   neither significant nor equivalent has the verdict ``too few questions to tell`` if the adjusted p would
-   not be below alpha even if every differing cluster favoured the same predictor, and otherwise the verdict
-   ``inconclusive``. A cluster whose wins and losses cancel out also counts as a differing cluster.
+   alpha and the whole interval is strictly between -delta and delta, the verdict is ``equivalent within
+   delta`` (two one-sided tests at alpha / 2 each, which is stricter than the customary alpha). A comparison
+   that is neither significant nor equivalent has the verdict ``too few questions to tell`` if the adjusted p
+   would not be below alpha even if every differing cluster favoured the same predictor, and otherwise the
+   verdict ``inconclusive``. A cluster whose wins and losses cancel out also counts as a differing cluster.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Comparison(Record, frozen=True, kw_only=True):
     all ``family`` comparisons together. The bounds are ``None`` if the questions are on too few pages. ``p``
     and ``p_adjusted`` (Holm over ``family``) come from ``test``. ``p_mcnemar`` (hits only) and ``p_t`` are
     the p-values of McNemar's test and of the t-test, which reports show but the verdict does not use.
-    ``wins``, ``ties`` and ``losses`` count the questions on which the candidate scores higher than the
-    baseline, the same, or lower. ``mde`` is the smallest true difference that ``n`` questions with the
-    observed disagreement (or standard deviation) can detect with 80% power. ``questions_needed`` is the
+    ``wins``, ``ties`` and ``losses`` count the questions on which the candidate's score is higher than, equal
+    to or lower than the baseline's score. ``mde`` is the smallest true difference that ``n`` questions with
+    the observed disagreement (or standard deviation) can detect with 80% power. ``questions_needed`` is the
     number of questions that can confirm the observed difference. ``mde`` and ``questions_needed`` account for
     clustering and for the strictest step of Holm's correction. ``mde`` is ``None`` if no difference is large
     enough, and ``questions_needed`` is ``None`` if 20,000 questions are not enough. ``p_floor`` is the

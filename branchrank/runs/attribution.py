@@ -1,8 +1,8 @@
 """Find the rank of the gold after every stage of a query, and the stage that lost the gold.
 
-1. The gold's keys are the ids of the chunks and nodes that would be strict hits. A chunk or node has a gold
-   key if it overlaps the gold lines, or contains the quote if the gold has no lines. For file-level gold, all
-   chunks and nodes of the file have gold keys.
+1. The gold's keys are the ids of the chunks and nodes that would count as strict hits. The id of a chunk or
+   node is a gold key if the chunk or node overlaps the gold lines, or contains the quote if the gold has no
+   lines. For file-level gold, the ids of all chunks and nodes of the file are gold keys.
 2. The gold's rank after a stage is the best rank of any of its keys. The gold is absent from a stage's list
    that contains none of its keys.
 3. The stage that lost the gold is the first stage of this list whose condition is true:
@@ -118,7 +118,7 @@ def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
 
 
 def _in_order(rows: Sequence[Row]) -> list[str]:
-    """List the stages of all rows, in order. A stage of only some rows precedes the stage that follows it."""
+    """List the stages of all rows in one order, which agrees with the order of the stages in each row."""
     order: list[str] = []
     for row in rows:
         for place, stage in enumerate(row.stages):

@@ -28,7 +28,8 @@ class Judgement(Record, frozen=True, kw_only=True):
 
     ``baselines`` are the declared baselines; with ``all_pairs`` every predictor is a baseline. ``winner`` is
     the candidate with the highest mean if its verdict against every baseline is ``better``. Otherwise
-    ``winner`` is a baseline against which every other predictor has the verdict ``worse``, or ``None``.
+    ``winner`` is a baseline against which every other predictor has the verdict ``worse``, or ``None`` if
+    there is no such baseline.
     """
 
     measure: str

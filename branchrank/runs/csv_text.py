@@ -20,7 +20,7 @@ def table_csv(header: Iterable[str], lines: Iterable[Iterable[object]]) -> str:
 
 
 def cell(value: object) -> str:
-    """Format a CSV cell: six significant digits for a float, ``'`` before text that looks like a formula."""
+    """Format a CSV cell, with six significant digits for a float and ``'`` before text like ``=1+1``."""
     if value is None:
         return ""
     if isinstance(value, float):

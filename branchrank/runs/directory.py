@@ -39,8 +39,7 @@ QUESTIONS = "questions.jsonl"
 GOLD = "gold.jsonl"
 PLOTS = "plots"
 
-#: Sections of the settings that can change a row, but are stored neither in a predictor's record nor in an
-#: index.
+#: Sections of the settings that can change a row, but are not part of a predictor's record or an index.
 ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
 
 #: All other files of a run are computed from these files and the file with the rows.
@@ -139,7 +138,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     prices: PriceTable | None = None
     seal: SealRecord | None = None
-    #: The number of rows from before an interruption; ``computed`` and ``reused`` exclude these rows.
+    #: The number of rows from before an interruption, which ``computed`` and ``reused`` do not count.
     resumed_rows: Count = 0
     digests: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -159,7 +158,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     def plan(self) -> dict[str, object]:
         """The values that must not change when a run is resumed.
 
-        A change to one of them could change a row, a timing or the run's description. With a different
+        A change to such a value could change a row, a timing or the run's description. With a different
         cassette, each of the two cassettes would have only some of the run's LLM calls.
         """
         llm = self.settings.get("llm", {})

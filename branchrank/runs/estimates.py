@@ -1,7 +1,7 @@
 """Means with confidence intervals, latency percentiles, LLM costs and the Pareto frontier of a run.
 
-1. The interval of a mean allows for questions that share a page (:mod:`branchrank.measures.intervals`). Every
-   table, plot and file uses the interval computed here.
+1. The interval of a mean allows for correlation between questions about the same page
+   (:mod:`branchrank.measures.intervals`). Every table, plot and file uses the interval computed here.
 2. A latency percentile has an upper confidence bound if there are enough queries.
 """
 
@@ -89,8 +89,8 @@ def cost_per_query(run: RunData, predictor: str) -> float | None:
 def standings(run: RunData) -> list[Standing]:
     """Return each predictor's mean of the primary measure, its p95 latency and its LLM cost per query.
 
-    The cost is an amount of money if all calls have a price, and otherwise a number of tokens. The list is
-    empty if no latency was measured.
+    The cost is an amount of money if all calls have a price, and otherwise a number of tokens. Predictors
+    without a measured latency are omitted.
     """
     costs = [cost_per_query(run, row.predictor) for row in run.summary_rows]
     priced = run.record.prices is not None and None not in costs

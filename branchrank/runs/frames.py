@@ -77,7 +77,7 @@ def questions_frame(run: RunData) -> pd.DataFrame:
 
 
 def calls_frame(run: RunData) -> pd.DataFrame:
-    """Return the table in ``llm_calls.csv``, with one row per logical LLM call."""
+    """Return the table in ``llm_calls.csv``, with one row per LLM call (including its retries)."""
     return _frame(calls_csv(run))
 
 

@@ -1,4 +1,4 @@
-"""Labelling the passages that a run's systems found, and writing the labels to a question file.
+"""Label the passages that a run's systems found, and write the labels to a question file.
 
 1. The first ``depth`` hits of every system, repeat and question are pooled as in TREC (Sparck Jones and van
    Rijsbergen 1975). The pool has each passage once, without blank lines at its ends and without the names of
@@ -98,10 +98,10 @@ class Labelling:
         proposed: Choice | None = None,
         accept: bool = False,
     ) -> None:
-        """Write a label into the file.
+        """Add the label of a passage to the question file.
 
-        For the arguments see :func:`~branchrank.questions.labels.with_label`. Raises :class:`UsageError` if
-        ``answer`` is not inside the passage.
+        The arguments are explained at :func:`~branchrank.questions.labels.with_label`. Raises
+        :class:`UsageError` if ``answer`` is not inside the passage.
         """
         if answer is not None and answer.overlap(passage.span) != answer.lines:
             raise UsageError(
@@ -183,7 +183,7 @@ def _named(run: RunData, path: Path) -> tuple[Question, ...]:
 
 
 def _continued(asked: Sequence[Question], output: Path) -> dict[str, Question]:
-    """Return the questions of the file ``output`` (if it exists), and the run's questions that it lacks."""
+    """Return the questions of the file ``output`` (if it exists), and then the run's other questions."""
     there = {each.id: each for each in load_questions(output)} if output.exists() else {}
     for question in asked:
         known = there.setdefault(question.id, question)

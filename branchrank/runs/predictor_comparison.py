@@ -77,9 +77,10 @@ def compare_within(
     """Compare two predictors of a run.
 
     The defaults of ``baseline``, ``measure`` and ``delta`` are the values that the run declared. If the run
-    declared this comparison, the result is the report's, with a p-value adjusted for all declared
-    comparisons. Otherwise the p-value is not adjusted. Raises :class:`UsageError` if a predictor or the
-    measure is unknown, a predictor is compared with itself, or the run has no answerable questions.
+    declared this comparison, the result is the same as in the report, with a p-value adjusted for all
+    declared comparisons. The p-value of an undeclared comparison is not adjusted. Raises :class:`UsageError`
+    if a predictor or the measure is unknown, a predictor is compared with itself, or the run has no
+    answerable questions.
     """
     baseline = baseline or run.judgement.baseline
     for name in (candidate, baseline):

@@ -7,8 +7,8 @@ qrels     ``qid``, ``docno``, ``label``
 ========  =====================================================
 
 Ids are text. Ranks start at 0, as in PyTerrier, and scores strictly decrease. To read a results frame, only
-its columns ``qid``, ``docno`` and ``score`` are needed. Its documents are ranked by score, and ties are
-ordered as in trec_eval.
+its columns ``qid``, ``docno`` and ``score`` are needed. The documents of a results frame are ranked by score,
+and ties are ordered as in trec_eval.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 2. On each measure, all systems are compared with one baseline, or all with each other. P-values (with Holm's
    correction) and intervals are adjusted for all comparisons on the same measure
    (:mod:`branchrank.measures.verdicts`).
-3. A mean that differs significantly from another system's mean has a mark. The mark is a dagger if there is
-   one baseline, and otherwise the letters of the systems that the mean differs from.
+3. A mean that differs significantly from another system's mean is marked in the table. The mark is a dagger
+   if there is one baseline, and otherwise the letters of the systems that the mean differs from.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     @property
     def test(self) -> str:
-        """What a mark means (with test, correction and level), or "" if there are no comparisons."""
+        """What a dagger or letter means (test, correction and level), or "" if there are no comparisons."""
         if not self.comparisons:
             return ""
         first = self.comparisons[0]
@@ -283,7 +283,7 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
 
 
 def comparison_table(compared: RunComparison) -> ResultsTable:
-    """Return the table of two compared runs, with the predictors of both.
+    """Return the table of two compared runs, with the predictors of the baseline run and the candidate run.
 
     Significance tests use the first measure.
     """

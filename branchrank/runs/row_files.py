@@ -25,8 +25,7 @@ _WINDOW = 23
 _LARGEST_WINDOW = 1 << 27
 _ROW_LEVEL = 3
 _FILE_LEVEL = 9
-#: The number of compressed bytes to read at once, which give at most 32 MiB, so that the limit is checked in
-#: time.
+#: The number of compressed bytes (at most 32 MiB of text) between two checks of the decompressed size.
 _BLOCK = 1024
 _REMEDY = "restore the file or run the benchmark again"
 

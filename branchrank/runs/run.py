@@ -2,8 +2,8 @@
 
 1. The measurements are the record (``run.json``), rows, questions, timings and facts about the gold.
 2. Scores, summary, settings, measures and verdicts are properties that are computed on first use.
-3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or cut from
-   another run (:mod:`branchrank.runs.cutting`).
+3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or made from
+   another run by restricting its questions (:mod:`branchrank.runs.cutting`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from branchrank.runs.summary import SummaryRow, summarise
 from branchrank.runs.timings import Timing, read_timings
 from branchrank.settings import BenchmarkSettings
 
-#: The key in ``by_gold`` for the questions of both gold levels together.
+#: The key in ``by_gold`` for the questions of the two gold levels together.
 BOTH = "both"
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class RunData:
     """A finished run.
 
     ``asked`` are the questions in order, and ``timed`` the times of the latency pass. ``conditions`` are the
-    conditions ``SLICE=VALUE`` that the questions of a cut meet, empty for a complete run. ``directory`` is
-    absolute, so that a process can change its working directory. For a cut, ``directory`` is the directory of
-    the complete run.
+    conditions ``SLICE=VALUE`` to which the run was restricted, empty for a complete run. ``directory`` is
+    absolute, so that a process can change its working directory. For a run restricted to some questions,
+    ``directory`` is the directory of the complete run.
     """
 
     directory: Path
@@ -100,7 +100,7 @@ class RunData:
     def shown(self) -> tuple[NamedMeasure, ...]:
         """The measures in printed tables.
 
-        These are the standard measures and then the requested measures. If the primary measure uses the
+        The standard measures come first, followed by the requested measures. If the primary measure uses the
         grades of qrels, only the requested measures are shown.
         """
         return self.extra if self.primary.mode == "graded" else with_others(self.standard, self.extra)
@@ -127,7 +127,7 @@ class RunData:
 
     @cached_property
     def by_gold(self) -> Mapping[str, RunData]:
-        """Gold level -> the run restricted to its questions; the key ``both`` has the whole run.
+        """Gold level -> the run restricted to the questions of that level; ``both`` -> the whole run.
 
         If all gold has the same level, this level is the only key. A whole file is easier to find than some
         of its lines, so a rate over all questions depends on how many have each level.
@@ -139,7 +139,7 @@ class RunData:
 
     @property
     def ledger(self) -> list[LLMCall]:
-        """Every logical LLM call, in the order of the rows."""
+        """Every LLM call, in the order of the rows; a call and its retries are one entry."""
         return [call for row in self.rows for call in row.calls]
 
     @cached_property
@@ -190,7 +190,7 @@ class RunData:
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        """A table with one row per logical LLM call and the columns of ``llm_calls.csv``."""
+        """A table with one row per LLM call (including its retries) and the columns of ``llm_calls.csv``."""
         from branchrank.runs.frames import calls_frame
 
         return calls_frame(self)
@@ -232,8 +232,8 @@ class RunData:
     def export_trec(self, output: str | Path, ids: Literal["gold", "document"] = "gold") -> list[Path]:
         """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``, and return the paths.
 
-        With the ``ids`` ``gold``, the document id of a hit is the gold item that it matches. With
-        ``document``, the document id is the file of the hit.
+        With ``ids="gold"``, the document id of a hit is the id of the gold that it matches. With
+        ``ids="document"``, the document id of a hit is its file.
         """
         from branchrank.runs.trec_files import export_trec
 
@@ -243,7 +243,7 @@ class RunData:
 def with_others(
     measures: tuple[NamedMeasure, ...], others: Sequence[NamedMeasure]
 ) -> tuple[NamedMeasure, ...]:
-    """Return ``measures`` and those ``others`` that are not among them under the same or another name."""
+    """Add each of the ``others`` to ``measures``, unless it is already there (maybe under another name)."""
     for other in others:
         measures = measures if any(map(other.same, measures)) else (*measures, other)
     return measures

@@ -1,4 +1,4 @@
-"""The comparison of two runs over the same questions, with flips and a regression check.
+"""Compare two runs over the same questions, list the questions that differ, and check for regressions.
 
 Runs with different questions or gold can't be paired and are rejected. Holm's correction adjusts the p-values
 of all pairs of predictors together. A positive difference means that the candidate is better.
@@ -48,7 +48,7 @@ class Change(Record, frozen=True, kw_only=True):
     """The difference in a measure between the two runs, without a significance test.
 
     ``difference`` is candidate - baseline, with its 95% interval. ``gold`` is the gold level of the
-    questions, or empty for all questions. ``str()`` returns one line with both means and the difference.
+    questions, or empty for all questions. ``str()`` returns one line with the two means and their difference.
     """
 
     measure: str
@@ -129,7 +129,8 @@ class RunGate(Record, frozen=True, kw_only=True):
     """The outcome of a regression check, for each predictor and for the run.
 
     If a predictor fails, the run fails; otherwise, if a predictor is undecided, the run is undecided. The
-    outcome depends only on the primary measure. ``compared`` has the differences in the other measures too.
+    outcome depends only on the primary measure. ``compared`` has the comparison of the runs, with the
+    differences in all chosen measures.
     """
 
     outcome: Decision
@@ -165,8 +166,8 @@ def compare_runs(
     With ``predictor`` or ``baseline_predictor`` (each is the default of the other), only these two predictors
     are compared. ``primary`` is the tested measure, by default the candidate run's primary measure.
     ``measures`` and the measures of the candidate run are not tested, but get an interval. Raises
-    :class:`RunError` if the questions are not the same. Raises :class:`UsageError` if a predictor is not in
-    its run, or if a measure is unknown or needs more hits than the runs stored.
+    :class:`RunError` if the two runs have different questions. Raises :class:`UsageError` if a predictor is
+    not in its run, or if a measure is unknown or needs more hits than the runs stored.
     """
     check_same_questions(candidate, baseline)
     chosen = candidate.measure(primary)

@@ -17,7 +17,7 @@ from branchrank.records import Question
 from branchrank.runs.judging import hits_of, judged_row
 from branchrank.runs.rows import Row, RowHit
 
-#: The number of hits for which passage sizes are computed.
+#: The sizes of passages are computed for this number of first hits of each question.
 PASSAGE_DEPTH = 5
 
 
@@ -34,8 +34,7 @@ STANDARD = (
     "half_hit@5",
     "full_hit@5",
 )
-#: The levels of ``--mode strict`` (hits with any gold line, with half of the gold lines, with all gold
-#: lines).
+#: The levels of ``--mode strict``, for hits with any gold line, half of the gold lines or all of them.
 _STRICT = ("strict", *SHARES)
 
 
@@ -107,7 +106,7 @@ class Scores:
 def mean(values: Sequence[float]) -> float:
     """Return the arithmetic mean, or 0 if there are no values.
 
-    ``fsum`` gives the same digits in every version of Python. ``sum`` does not, since it changed in 3.12.
+    ``fsum`` gives the same digits in every version of Python, unlike ``sum``, which changed in Python 3.12.
     """
     return fsum(values) / len(values) if values else 0.0
 

@@ -23,8 +23,8 @@ from branchrank.safe_open import read_beneath
 class GoldFacts(Record, frozen=True, kw_only=True):
     """The document and section of a question's first gold item; an unknown value is ``None`` or empty.
 
-    ``content`` is the kind of block with the most lines of the gold (``prose``, ``code`` or ``table``).
-    ``depth`` is the level of the gold's section, from 0 for the document itself.
+    ``content`` is the kind of block that contains the most lines of the gold (``prose``, ``code`` or
+    ``table``). ``depth`` is the level of the gold's section, from 0 for the document itself.
     """
 
     question_id: str
@@ -34,7 +34,7 @@ class GoldFacts(Record, frozen=True, kw_only=True):
 
 
 def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
-    """Read the documents with gold from the corpus at ``root``, for every question with gold."""
+    """Return the facts about each question with gold, from the documents in the corpus at ``root``."""
 
     @cache
     def document(source: str) -> Document | None:
@@ -132,7 +132,7 @@ def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
 
 
 def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dict[str, dict[str, list[str]]]:
-    """Return the ids of the answerable questions by slice label and value.
+    """Map slice label -> value -> ids of the answerable questions with this value.
 
     Slices with only one value and questions without a value are omitted.
     """

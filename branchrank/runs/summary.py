@@ -125,7 +125,7 @@ def _summary(
 
 
 def _tokens_per_hit(hits: Sequence[RowHit]) -> float | None:
-    """Return the mean number of tokens per hit, or ``None`` if the rows are from an older run without it."""
+    """Return the mean number of tokens per hit, or ``None`` for an older run that did not store it."""
     tokens = [hit.tokens for hit in hits if hit.tokens is not None]
     return mean(tokens) if tokens and len(tokens) == len(hits) else None
 

@@ -38,9 +38,10 @@ def write_tables(run: RunData) -> None:
 def summary_csv(run: RunData) -> str:
     """Return the text of ``summary.csv``, with one row per predictor.
 
-    The columns that all runs have come first, among them the interval bounds of the standard measures. The
-    measures that were requested by name follow, with the bounds of their intervals. If the questions have
-    two gold levels, every measure also has a column for each level, such as ``strict_hit@1_span``.
+    The first columns are the same for every run, and include the interval bounds of the standard measures.
+    The next columns are the measures that were requested by name, with the bounds of their intervals. If the
+    questions have two gold levels, every measure also has a column for each level, such as
+    ``strict_hit@1_span``.
     """
     fixed = (
         "lines_per_hit",
@@ -175,6 +176,6 @@ def _first_rank(right: Sequence[bool]) -> int | None:
 
 
 def calls_csv(run: RunData) -> str:
-    """Return the text of ``llm_calls.csv``, with one row per logical LLM call."""
+    """Return the text of ``llm_calls.csv``, with one row per LLM call (including its retries)."""
     header = [name for name in LLMCall.__struct_fields__ if name != "replayed"]
     return table_csv(header, ([getattr(call, name) for name in header] for call in run.ledger))

@@ -3,8 +3,8 @@
 1. A run is scored as in trec_eval. Documents are sorted by score and then by id, both descending, and the
    rank column is ignored (:func:`~branchrank.measures.trec.run_ranking`). Means are over all judged queries.
 2. Each query is a cluster of its own in the significance tests.
-3. It is an error if a run lacks a judged query, because the file may have been cut off. With
-   ``missing_is_zero``, the query scores 0 instead, as in ``trec_eval -c``.
+3. It is an error if a run lacks a judged query, because the run file may be truncated. With
+   ``missing_is_zero``, a judged query that a run lacks scores 0, as in ``trec_eval -c``.
 """
 
 from __future__ import annotations

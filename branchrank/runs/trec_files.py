@@ -6,11 +6,12 @@
 2. In an export by document, a document id is the hit's source, and only the first hit of a document counts.
    The qrels have grade 1, or the ``relevance`` in the question file, for gold documents.
 3. The scores in an exported run are n, n-1, ..., 1.
-4. A failed query has no lines in the run. It scores 0, since the qrels include every question with gold.
-   Questions without gold are not in the qrels and not in the means.
+4. A failed query has no lines in the run. A failed query scores 0, since the qrels include every question
+   with gold. Questions without gold are not in the qrels and not in the means.
 5. An id is written unchanged, so that it matches qrels of other programs. If an id contains white space or
    control characters, these characters and ``%`` are percent-encoded.
-6. A run read from a file is sorted by score, with ties as in trec_eval. The rank column is ignored.
+6. A run that is read from a file is sorted by score, with ties ordered as in trec_eval. The rank column of
+   the file is ignored.
 """
 
 from __future__ import annotations

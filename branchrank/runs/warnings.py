@@ -30,9 +30,9 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
 
 
 def total_failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
-    """Find predictors that failed every query, or every LLM call, with the most common reason.
+    """Find predictors whose queries or LLM calls all failed, with the most common reason.
 
-    The scores of these predictors are meaningless.
+    The scores of a predictor whose queries or LLM calls all failed are meaningless.
     """
     found = []
     for predictor in predictors:

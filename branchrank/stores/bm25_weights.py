@@ -7,7 +7,8 @@
 
 By default, bm25s creates a Python object for every token of the corpus, and computes the weights one text at
 a time. To save time and memory, this module overrides the method ``build_index_from_ids`` of bm25s, and
-applies the formulas of bm25s to the arrays of token counts. The resulting weights are bit-for-bit the same.
+applies the formulas of bm25s to the arrays of token counts. The resulting weights are bit-for-bit the same as
+those that bm25s computes by default.
 """
 
 from __future__ import annotations
@@ -177,10 +178,10 @@ def _model() -> Any:
 def _columns(
     counted: TokenCounts, idf_of: Any, tf_of: Any, parameters: dict[str, float], *, relative: bool
 ) -> dict[str, Any]:
-    """Compute the columns of weights, in blocks of limited size, and return them as bm25s does.
+    """Compute the columns of weights in blocks of limited size, and return the arrays that bm25s expects.
 
     If ``relative`` is true, bm25s subtracts from each weight the weight of the token in a text that does not
-    contain it. The subtracted value is added again here, so that an absent token adds 0 to a score.
+    contain the token. The subtracted value is added again here, so that an absent token adds 0 to a score.
     """
     from scipy.sparse import csr_matrix
 

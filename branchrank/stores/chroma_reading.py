@@ -1,8 +1,8 @@
 """Read the records of a Chroma database that another program created.
 
-1. Chroma writes to a database when it opens it. The folder of the database is therefore copied to a temporary
-   folder that only the current user can read. Folders that contain symbolic links, more than ``MOST_BYTES``
-   bytes or more than ``MOST_FILES`` files are rejected.
+1. Opening a database with Chroma changes the database's files. The folder of the database is therefore copied
+   to a temporary folder that only the current user can read. Folders that contain symbolic links, more than
+   ``MOST_BYTES`` bytes or more than ``MOST_FILES`` files are rejected.
 2. Records are read in batches. Embedding functions are never loaded.
 3. Vectors are returned as stored, whatever the metric of the collection is. The temporary copy is deleted at
    the end.

@@ -59,9 +59,10 @@ def build_collection(
     :class:`~branchrank.stores.vectors_chroma.ChromaVectors` describes ``root`` and ``made_for``. On a server,
     an incomplete collection of the same index is completed, and a collection of another index is replaced.
 
-    The collection is checked after the build. It is built again if a search can't reach some vectors, or if
-    an interrupted upload left a wrong vector. Raises :class:`ArtifactError` if Chroma fails, if vectors are
-    unreachable in every build, or if another program created a collection with this name on the server.
+    The collection is checked after the build. A collection is built again if a search can't reach some
+    vectors, or if an interrupted upload left a wrong vector. Raises :class:`ArtifactError` if Chroma fails,
+    if vectors are unreachable in every build, or if another program created a collection with this name on
+    the server.
     """
     if isinstance(location, Path) and (location / "chroma.sqlite3").is_file():
         drop_collection(location, name, root)

@@ -1,8 +1,8 @@
 """A Qdrant collection in this process, without a server.
 
 1. The collection is a shard of Qdrant's embedded engine (the package qdrant-edge-py) in a directory. Searches
-   are exact, so two builds return the same results. (`benchmarks/qdrant_hybrid.py` measures how long searches
-   take.)
+   are exact, so two builds return the same results. The script `benchmarks/qdrant_hybrid.py` measures how
+   long searches take.
 2. The write-ahead log is turned off, because only one process at a time can open a shard with such a log.
    Each change is flushed to the disk instead.
 3. Opening a shard changes its files, so the files can't be verified with a digest. If verified data is
@@ -53,7 +53,7 @@ class _ShardConfig(msgspec.Struct):
 
 
 class EmbeddedCollection:
-    """An embedded Qdrant collection in a directory. Several threads can use it at the same time."""
+    """An embedded Qdrant collection in a directory. Several threads can use the collection at once."""
 
     def __init__(self, directory: Path) -> None:
         """Open the collection in ``directory``.
@@ -114,14 +114,14 @@ class EmbeddedCollection:
         """Add points, or replace points with the same key, and flush the change to the disk."""
         qdrant = edge()
         with self._failures():
-            # Send one point per operation, because the engine reorders the points of an operation. Another
-            # order would change the last digits of sparse scores, and therefore the order of ties.
+            # Send one point per operation, because the engine reorders the points of an operation.
+            # Another order would change the last digits of sparse scores, and therefore the order of ties.
             for point in points:
                 self._shard.update(qdrant.UpdateOperation.upsert_points([self._point(point)]))
             self._shard.flush()
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete the points with these keys. Unknown keys are ignored."""
+        """Delete the points with the keys ``keys``. Unknown keys are ignored."""
         with self._failures():
             self._shard.update(edge().UpdateOperation.delete_points([point_id(key) for key in keys]))
             self._shard.flush()

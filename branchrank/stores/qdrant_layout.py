@@ -1,9 +1,9 @@
 """Determine which vectors of an existing Qdrant collection are searched.
 
-1. If a collection has several dense vectors per point, the dense vector named ``dense`` is searched. If none
-   has this name, the dense vector with the dimension of the model is searched, if there is exactly one. The
-   sparse vector named ``sparse`` is searched. If no sparse vector has this name, the only sparse vector is
-   searched.
+1. If a collection has several dense vectors per point, the dense vector named ``dense`` is searched. If no
+   dense vector has the name ``dense``, the only dense vector with the dimension of the model is searched. The
+   sparse vector named ``sparse`` is searched. If no sparse vector has the name ``sparse``, the only sparse
+   vector is searched.
 2. The multivector named ``tokens``, or the only multivector, contains token vectors for late interaction.
 """
 

@@ -103,7 +103,7 @@ class QdrantCollection(Protocol):
         """Add points, or replace points with the same key."""
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete the points with these keys. Unknown keys are ignored."""
+        """Delete the points with the keys ``keys``. Unknown keys are ignored."""
 
     def count(self) -> int:
         """Return the number of points."""
@@ -128,9 +128,10 @@ class QdrantCollection(Protocol):
 
 
 class Bm25Encoder:
-    """Computes Qdrant's BM25 term weights in this process (k1 1.2, b 0.75, average length 256 tokens).
+    """Computes Qdrant's BM25 term weights in this process (k1 = 1.2, b = 0.75, average length 256 tokens).
 
-    The weights do not contain the IDF, by which Qdrant multiplies them when it answers a query.
+    The IDF is not part of the weights, because Qdrant multiplies the weights by the IDF when it answers a
+    query.
     """
 
     @cached_property
@@ -147,7 +148,7 @@ class Bm25Encoder:
 
 
 def edge() -> Any:
-    """Import ``qdrant_edge``. Raises :class:`MissingDependencyError` if the package is not installed."""
+    """Import ``qdrant_edge``. Raises :class:`MissingDependencyError` if it is not installed."""
     try:
         import qdrant_edge
     except ImportError as error:

@@ -2,8 +2,8 @@
 
 1. Requests go only to the configured host. The API key in ``BRANCHRANK_QDRANT_KEY`` is sent only to the host
    in ``BRANCHRANK_QDRANT_KEY_HOST`` or ``BRANCHRANK_QDRANT_URL``. A URL in a workspace's configuration file
-   therefore can't send the API key to another host. The key is not sent over HTTP without TLS, except to this
-   machine. No message contains the key.
+   therefore can't send the API key to another host. The API key is not sent over HTTP without TLS, except to
+   this machine. No message contains the API key.
 2. The points, the sparse weights and the exact search are the same as in an embedded collection, so a search
    on a server returns the same results.
 3. The time limit for a response is ten seconds, and the size limit is 64 MiB. Responses are not decompressed.
@@ -60,7 +60,7 @@ class Storage(NamedTuple):
 
 
 class ServerCollection:
-    """The collection ``name`` on the server at ``url``. Several threads can use it at the same time."""
+    """The collection ``name`` on the server at ``url``. Several threads can use the collection at once."""
 
     def __init__(self, url: str, name: str, *, timeout_s: int = TIMEOUT_S) -> None:
         """Connect to the server and read the layout of the collection.
@@ -170,7 +170,7 @@ class ServerCollection:
                 raise
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete the points with these keys. Unknown keys are ignored."""
+        """Delete the points with the keys ``keys``. Unknown keys are ignored."""
         selector = rest_models().PointIdsList(points=[point_id(key) for key in keys])
         with failures(self._url):
             self._client.delete(self._name, points_selector=selector, wait=True)
@@ -285,7 +285,7 @@ def connect(url: str, timeout_s: int) -> Any:
 
 
 def rest_models() -> Any:
-    """Return the module of qdrant-client with the records of the REST interface."""
+    """Return the module of qdrant-client that contains the classes of the REST interface."""
     from qdrant_client import models
 
     return models

@@ -1,7 +1,7 @@
 """Write and open a SQLite file that contains the chunks of an index and their FTS5 index.
 
-1. The file is built in a temporary folder, then copied next to its final path and renamed. After that, the
-   file does not change.
+1. The file is built in a temporary folder, then copied next to its final path and renamed. The file does not
+   change after it has been renamed.
 2. The file is opened with SQLite's options ``mode=ro`` and ``immutable=1``, and with ``trusted_schema`` off.
    A file with another application id or another schema (such as an added view or trigger) is rejected, and so
    is a file that fails SQLite's ``quick_check``.
@@ -42,8 +42,7 @@ _TABLES = (
     "CREATE VIRTUAL TABLE words USING fts5(breadcrumb, text, content='', tokenize='unicode61')",
 )
 #: The table ``stems`` finds all forms of a word, and the table ``words`` finds all words with a given prefix.
-#: Prefixes need their own table, because a prefix of a word may not be a prefix of its stem (the stem of
-#: ``deploy`` is ``deploi``).
+#: A prefix of a word may not be a prefix of its stem. (The stem of ``deploy`` is ``deploi``.)
 _FTS_TABLES = ("stems", "words")
 _FTS_CONTENT = (
     "SELECT id, block FROM {}_data ORDER BY id",
@@ -62,7 +61,7 @@ class SqliteHeader(Record, frozen=True, kw_only=True):
 
 
 class SqliteFile:
-    """An open search file. Several threads can use it; a lock makes them read one after the other."""
+    """An open search file. Several threads can use the file, but only one thread reads at a time."""
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
         """Open and check the file ``path``.

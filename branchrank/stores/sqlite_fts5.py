@@ -49,7 +49,7 @@ class KeywordMatch(NamedTuple):
 
     @property
     def note(self) -> str:
-        """A short explanation of the score."""
+        """A short explanation of the keyword score."""
         return f"BM25 {self.bm25:.4f}, {'exact' if self.exact else 'partial'}"
 
 
@@ -91,7 +91,7 @@ def _literal(terms: Iterable[str]) -> re.Pattern[str]:
 
 
 class Fts5Table:
-    """Keyword search in one search file. Several threads can use it at the same time."""
+    """Keyword search in one search file. Several threads can search at the same time."""
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
         """Open the file ``path``.
@@ -103,7 +103,8 @@ class Fts5Table:
     def matches(self, query: str, n: int) -> list[KeywordMatch]:
         """Return at most ``n`` chunks that match a term of the query.
 
-        Exact matches come first. Matches are then sorted by BM25 score, highest first, and by id.
+        Chunks are sorted by keyword score, highest first, so exact matches come first. Chunks with equal
+        scores are sorted by id.
         """
         terms = query_terms(query)
         if not terms:

@@ -1,6 +1,6 @@
 """Store many distinct strings in four arrays, which can be memory-mapped.
 
-Such arrays take less memory than one Python object per string.
+Four arrays take less memory than one Python object per string.
 
 1. The array ``text`` contains the UTF-8 bytes of all strings, one after the other. The array ``starts``
    contains the offset of each string.
@@ -130,7 +130,7 @@ class Strings(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
     def find(self, string: str) -> int | None:
-        """Return the row number of ``string``, or ``None`` if there is no such string."""
+        """Return the row number of ``string``, or ``None`` if the string does not exist."""
         found = self._found.get(string)
         if found is None:
             found = self._bisected(string)
@@ -154,7 +154,7 @@ class Strings(Sequence[str]):
         return None
 
     def row(self, string: str) -> int:
-        """Return the row number of ``string``. Raises ``KeyError`` if there is no such string."""
+        """Return the row number of ``string``. Raises ``KeyError`` if the string does not exist."""
         found = self._found.get(string)
         if found is None and (found := self.find(string)) is None:
             raise KeyError(string)

@@ -1,9 +1,9 @@
-"""The interface of the two vector stores: exact search in NumPy, and search in Chroma.
+"""The interface of the two vector stores, which search exactly with NumPy or approximately with Chroma.
 
 1. Every vector has unit length. The score of a vector is its cosine similarity to the query, from -1 to 1.
    The squared L2 distance is ``2 - 2 * score``.
-2. Both stores return exactly the same scores for the same ids. Chroma only selects candidates, and BranchRank
-   computes the scores of the candidates from the vectors of the index.
+2. The two stores return exactly the same scores for the same ids. Chroma only selects candidates, and
+   BranchRank computes the scores of the candidates from the vectors of the index.
 3. Results with the same score are sorted by id. If more results are requested than there are vectors, all
    vectors are returned.
 """

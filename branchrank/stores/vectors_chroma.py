@@ -3,14 +3,14 @@
 1. A search for ``n`` results requests a few more candidates from Chroma. The scores of the candidates are
    computed from the vectors of the index, so scores and ties are the same as in exact search.
 2. A collection is checked when it is opened. The number of vectors must match the index, and so must the ids
-   and vectors of a sample. Searches must find the vectors of the sample. (It is not enough to check Chroma's
+   and vectors of a sample. Searches must find the sampled vectors. (It is not enough to check Chroma's
    ``count()``, which is correct even if files are missing.) The metadata of a collection on a server must
    contain the identifier of the index.
 
 :mod:`branchrank.stores.chroma_upload` creates the collections.
 
-Chroma writes a file named ``index_metadata.pickle``, which is never unpickled by Python. Only Chroma's Rust
-code reads it.
+Chroma writes a file named ``index_metadata.pickle``. Only Chroma's Rust code reads this file, so Python never
+unpickles it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exact vector search: the query is compared with every row of a memory-mapped file.
+"""Exact vector search, which compares the query with every row of a memory-mapped file.
 
 1. ``vectors.npy`` contains a float32 array ``(n, d)``, with one row per id. The file is read without pickle.
 2. The dot products of the query with all rows are computed on the calling thread, because a matrix-vector

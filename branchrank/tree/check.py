@@ -4,8 +4,8 @@ A tree is valid if all of the following are true.
 
 1. The ids of nodes are unique. Exactly one node, the root, has no parent. Every parent and every child of a
    node is a node of the tree. A node lists another node as a child exactly if it is the parent of that node.
-2. The depth of a node is one more than the depth of its parent. (This excludes cycles.)
-3. Files and sections have a source and line numbers. The root and folders have neither.
+2. The depth of a node is one more than the depth of its parent, which excludes cycles.
+3. Files and sections have a source and line numbers. The root and folders have no source and no line numbers.
 4. A file starts at line 1. The lines of a file or section begin with its own span, followed by its
    subsections. Each subsection starts on the line after the own span or the previous subsection, and the last
    subsection ends on the last line of the file or section. Every line is therefore in exactly one own span.

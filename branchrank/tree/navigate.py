@@ -63,7 +63,7 @@ class Tree:
     def only(self, sources: Collection[str]) -> Tree:
         """Return the part of the tree that contains the files ``sources``.
 
-        Ancestors of these files that belong to other files are replaced by folders.
+        An ancestor of these files that belongs to another file is replaced by a folder.
         """
         kept = {node.id for node in self.sections if node.source in sources} | {self.root.id}
         for node in reversed(list(self.table.stream())):
@@ -79,7 +79,7 @@ class Tree:
         )
 
     def node(self, identifier: str) -> Node:
-        """Return the node with this id.
+        """Return the node with the id ``identifier``.
 
         All methods with the argument ``identifier`` raise ``KeyError`` for an unknown id.
         """

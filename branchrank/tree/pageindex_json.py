@@ -13,8 +13,8 @@ The import works in three steps.
 2. The blocks of the Markdown file are parsed as usual. A block is cut in two if the tree has a heading inside
    the block.
 3. Text before the first heading, which the format can't contain, is restored from the Markdown file. Notes
-   report this text, headings that are missing from the tree, and nodes of the tree that are not headings in
-   the file.
+   report restored text, headings that are missing from the tree, and nodes of the tree that are not headings
+   in the file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REMEDY = "give the JSON file that PageIndex wrote for this Markdown file (not f
 
 
 class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One heading of a PageIndex tree. The fields have PageIndex's order. ``nodes`` are the children."""
+    """One heading of a PageIndex tree. The fields have PageIndex's order. ``nodes`` are child headings."""
 
     title: str
     node_id: str | UnsetType = UNSET
@@ -239,7 +239,7 @@ def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Headi
 
 
 def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
-    """Yield the document's blocks without the lines of ``headings``. Blocks are cut at these lines."""
+    """Yield the document's blocks without the lines of ``headings``, cut at the removed lines."""
     taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
     for section in document.sections:
         for block in section.blocks:

@@ -25,8 +25,8 @@ def write_nodes(path: Path, nodes: Iterable[Node]) -> None:
 def load_nodes(path: Path | str) -> Tree:
     """Read a tree, and check that it is valid.
 
-    Raises :class:`ArtifactError` if the file can't be read, or with a line number if it does not contain a
-    valid tree.
+    Raises :class:`ArtifactError` if the file can't be read or does not contain a valid tree. The message
+    contains the line number of the invalid node.
     """
     decoder = msgspec.json.Decoder(Node)
     nodes: list[Node] = []

@@ -32,7 +32,7 @@ _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 
 
 def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str], list[str]]:
-    """Return a dictionary from each document to its parent (both as sources), and notes about entries.
+    """Return a dictionary from the source of each document to the source of its parent, and notes.
 
     The dictionary is in toctree order, and contains only documents that are in a toctree.
     """
@@ -67,8 +67,7 @@ def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str
                 else:
                     parents[target] = document.source
             if _is_pattern(path):
-                # If all matches have parents, keep one, because an empty list would cause a note that nothing
-                # matches.
+                # If all matches have parents, one match is kept, because an empty list would cause a note.
                 patterns[asked] = [target for target in targets if target not in parents] or targets[:1]
     return parents, notes
 

@@ -164,7 +164,7 @@ class _Checks:
         if cap:
             fused = ranks.get("fusion")
             if ranks.get("cap") != (fused if fused is not None and fused <= cap else None):
-                yield "has different ranks of the gold in cap and fusion"
+                yield "has ranks of the gold in cap and fusion that contradict each other"
         if self.system.unit == "chunk" and not self.grows:
             last = ranks.get(last_ranking(self.system))
             if (last if last is not None and last <= kept else None) != first:
@@ -174,7 +174,7 @@ class _Checks:
             if rank is not None and limit is not None and rank > limit:
                 yield f"has the gold at rank {rank} of {name}, which returns at most {limit} hits"
             if rank is not None and branch.expand is None and "fusion" not in ranks:
-                yield f"has a rank of the gold in {name}, but not in the fusion"
+                yield f"has a rank of the gold in {name}, but no rank of the gold in fusion"
             if branch.fused_unit != "chunk":
                 continue
             if self.grows:
@@ -183,20 +183,20 @@ class _Checks:
                 hit.branches[name].rank for hit in row.hits if hit.gold is not None and name in hit.branches
             ]
             if golden and (rank is None or rank > min(golden)):
-                yield f"has the gold at rank {rank} of {name}, but a hit with gold at {min(golden)}"
+                yield f"has the gold at rank {rank} of {name}, but a hit with gold at rank {min(golden)}"
 
     def _trace_faults(self, row: Row) -> Iterator[str]:
         if not self.trace_depth:
             if row.trace:
-                yield "has a trace, but the settings have no trace"
+                yield "has a trace, but the settings turn traces off"
             return
         if tuple(dict.fromkeys(stage.stage for stage in row.trace)) != row.stages:
-            yield "has a trace of other stages than in its list of stages"
+            yield "has traces of stages that differ from its list of stages"
             return
         lists = {stage.stage: stage for stage in row.trace}
         for stage in row.trace:
             if len(stage.keys) != len(stage.scores) or len(stage.keys) > self.trace_depth:
-                yield f"has a trace of {stage.stage} with another length than in the settings"
+                yield f"has a trace of {stage.stage} that is too long or does not have one score per entry"
             if len(set(stage.keys)) < len(stage.keys):
                 yield f"has the same entry twice in its trace of {stage.stage}"
             if _rises(stage.scores):
