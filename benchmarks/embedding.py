@@ -2,10 +2,10 @@
 
 1. The corpus is cut into chunks as for an index, and every library embeds the same sample of the chunks.
 2. The libraries are timed alternately, so that other load affects all of them. The fastest round of each
-   library counts.
+   library is used.
 3. The first table has chunks per second of wall time and of CPU time, the CPU time of a query, and the
-   largest difference of a coordinate from sentence-transformers. The second table has the time of the first
-   query in a new process, with imports.
+   largest difference between a coordinate and the same coordinate by sentence-transformers. The second table
+   has the time of the first query in a new process, including the imports.
 
     python benchmarks/embedding.py [CORPUS] [--chunks 60] [--rounds 3]
 """
@@ -47,7 +47,7 @@ SentenceTransformer({folder!r}, local_files_only=True).encode("route", show_prog
 
 
 class Route(NamedTuple):
-    """A function that computes vectors, with its name."""
+    """A library that computes vectors, as a name and two functions."""
 
     name: str
     documents: Callable[[Sequence[str]], Vectors]
@@ -62,7 +62,7 @@ class Cost(NamedTuple):
 
 
 def routes() -> list[Route]:
-    """Return all routes that run in this process. The first route is the reference of the ratios."""
+    """Return the libraries to compare in this process. Ratios are relative to the first library."""
     from sentence_transformers import SentenceTransformer
 
     original = SentenceTransformer(str(find_model()), device="cpu", local_files_only=True)
@@ -108,7 +108,7 @@ def cost(call: Callable[[], object]) -> Cost:
 
 
 def compare(texts: list[str], rounds: int) -> None:
-    """Print the table of the routes after their first call."""
+    """Print the table of the libraries' speed, without the time of their first call."""
     compared = routes()
     vectors = [route.documents(texts) for route in compared]
     documents: list[list[Cost]] = [[] for _ in compared]
@@ -158,7 +158,7 @@ def compare_starts(rounds: int) -> None:
 
 
 def main() -> None:
-    """Read the arguments and print both tables."""
+    """Read the arguments, and print the table of speeds and the table of first queries."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

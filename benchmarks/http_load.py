@@ -64,7 +64,7 @@ class Case(NamedTuple):
 class Load(NamedTuple):
     """The results of one load, with latencies in ms, memory in MiB and recovery in seconds.
 
-    ``refused`` counts the answers 503 with a ``Retry-After`` and a body with the code ``busy``.
+    ``refused`` counts the answers with status 503, a header ``Retry-After`` and the code ``busy``.
     ``afterwards`` is the number of correct answers to ``LONE`` single requests after the load.
     """
 
@@ -101,7 +101,7 @@ def make_workspace(folder: Path) -> WorkspaceFolder:
 
 
 def make_cases(workspace: WorkspaceFolder) -> list[Case]:
-    """Return the queries with the hits of the engine."""
+    """Return the requests, each with the hits that the engine finds for its query."""
     cases = []
     with Workspace(workspace) as opened:
         for number in range(QUERIES):
@@ -114,9 +114,7 @@ def make_cases(workspace: WorkspaceFolder) -> list[Case]:
 
 
 class Server:
-    """Runs `branchrank serve` on a free port, and stops the server with SIGTERM at the end of a ``with``
-    block.
-    """
+    """A `branchrank serve` on a free port, which is stopped with SIGTERM at the end of a ``with`` block."""
 
     def __init__(self, data_dir: Path, queue: int = QUEUE) -> None:
         names = [argument for name in PREDICTORS for argument in ("--predictor", name)]
@@ -131,7 +129,7 @@ class Server:
             if line.startswith("serving"):
                 self.port = int(line.rpartition(":")[2])
                 return self
-        raise RuntimeError(f"the server ended with {self._process.wait()}")
+        raise RuntimeError(f"the server ended with exit code {self._process.wait()}")
 
     def __exit__(self, *exception: object) -> None:
         self._process.send_signal(signal.SIGTERM)
@@ -140,7 +138,7 @@ class Server:
         self._process.stderr.close()
 
     def memory(self) -> float:
-        """Return the resident memory of a process in MiB."""
+        """Return the resident memory of the server's process in MiB."""
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
@@ -153,9 +151,7 @@ class Client:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        """Post one query, and return status, headers and body. The client connects again if the connection
-        was closed.
-        """
+        """Post one query, over a new connection if there is none, and return status, headers and body."""
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
@@ -186,7 +182,7 @@ class Counter:
         self.errors: list[str] = []
 
     async def ask(self, client: Client, case: Case) -> bool:
-        """Count an answer, and return whether it has hits (correct or wrong)."""
+        """Post a query, count the answer, and return whether it has hits (correct or wrong)."""
         start = time.perf_counter()
         try:
             status, headers, body = await asyncio.wait_for(client.ask(case.body), 30)
@@ -206,7 +202,7 @@ class Counter:
 
 
 async def ask_all(port: int, cases: Sequence[Case], clients: int, seconds: float) -> Counter:
-    """Let ``clients`` clients post queries until the end of the load."""
+    """Run ``clients`` clients, each of which posts one query after the other for ``seconds`` seconds."""
     counter = Counter()
     deadline = time.monotonic() + seconds
 
@@ -269,7 +265,7 @@ async def drive(server: Server, cases: Sequence[Case], clients: int, queue: int,
 
 
 def run(loads: Sequence[tuple[int, int]], seconds: float) -> list[tuple[Load, int]]:
-    """Yield the results of each load (clients and queue) and the exit code of its server."""
+    """Return the results of each load (clients, length of the queue), and the exit code of its server."""
     done = []
     with tempfile.TemporaryDirectory() as folder:
         workspace = make_workspace(Path(folder))
@@ -298,7 +294,7 @@ def table(loads: Sequence[Load]) -> str:
 
 
 def main() -> None:
-    """Run the loads, print the table, and exit with 1 if an answer or a server was wrong."""
+    """Run the loads, print the table, and exit with 1 if a request failed or an answer was wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="for each load")
     parser.add_argument("--write", action="store_true", help="write the table into docs/serving.md")

@@ -1,11 +1,12 @@
-"""Measure the time of a whole index build as a multiple of the embedding's time.
+"""Measure the time of a whole index build, divided by the time of its embedding stage.
 
     python benchmarks/indexing.py [CORPUS] [--embedder all-MiniLM-L6-v2] [--bar 1.15]
 
 1. The corpus (by default this project's docs) is indexed into an empty workspace; every text is embedded.
 2. The ratio is the build's wall time divided by the wall time of the embedding stage, which also writes the
    cache.
-3. The same index is built again from the cache, and opened in a new process, to measure the remaining time.
+3. The same index is built again from the cache, and opened in a new process, to measure the time of the other
+   stages.
 
 The exit code is 1 if the ratio is above ``--bar``.
 """

@@ -5,15 +5,17 @@
 
 1. Questions are distributed over pages as in the bundled sample (154 questions on 29 pages) or as in a
    question set about Symfony's documentation (100 questions on 83 pages). The number of sampled questions is
-   n. If n is larger than the set, more questions are added to the same pages.
+   n. If n is larger than the number of questions in the set, more questions are added to the same pages.
 2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages, in two
    ways. With "own rates", each page has a different rate (from a Dirichlet distribution, for hits a beta
    distribution). With "shared", all questions of a page have the same outcome with a probability equal to the
    ICC, and independent outcomes otherwise, which is harder for the intervals. The probability p of a hit at
-   rank 1 is equal for both systems. Half of the questions get the same outcome from both systems of a pair.
-3. For each sample, the intervals of the library (now) are compared with earlier methods. Earlier methods are
-   Wilson's interval with every question counted as independent, BCa over resampled pages, and for differences
-   an interval with z**2 added questions, half of them with a difference of -1 and half with 1 (padded).
+   rank 1 is equal for both systems of a pair. Half of the questions get the same outcome from both systems of
+   a pair. A cell is one combination of page sizes, n, ICC and p.
+3. For each sample, the intervals of BranchRank ("now") are compared with earlier methods. The earlier methods
+   are Wilson's interval with every question counted as independent, the bootstrap interval BCa over resampled
+   pages, and for differences an interval after adding z**2 questions, half of them with a difference of -1
+   and half with 1 ("padded"; z is the normal quantile of the confidence level).
 4. The interval of a difference is adjusted as in a report, so that it contains 0 if and only if the test does
    not reject.
 5. The tables show the coverage (the interval contains the true value, at least .93), the type I error (the
@@ -22,7 +24,8 @@
    difference that `branchrank power` calls detectable with 80% power. With 2,000 samples, the standard
    deviation of a share of .95 is .005. If a test rejects in more than 5% of the samples of a cell, the cell
    is simulated again with ten times the number of samples.
-6. The last table has the intervals (padded and now) if only a few questions differ, each on a different page.
+6. The last table has the intervals (padded and now) for samples in which only a few questions have different
+   outcomes, each on a different page.
 
 ``benchmarks/interval_coverage_graded.py`` does the same for AP and nDCG on few queries.
 """
@@ -74,7 +77,7 @@ TABLES = (
     ("Coverage of the interval of a difference of -5 points in hit rate (BCa → padded → now)", "difference"),
     ("Mean width of the interval of a difference in hit rate, in points (BCa → padded → now)", "width"),
     (
-        "Coverage of the interval of no difference in mean reciprocal rank (BCa → padded → now)",
+        "Coverage of the interval of a difference of 0 in mean reciprocal rank (BCa → padded → now)",
         "mean_difference",
     ),
     (
@@ -87,7 +90,7 @@ TABLES = (
 
 
 class Outcomes(NamedTuple):
-    """Values and their probabilities."""
+    """The values of a random variable, and their probabilities."""
 
     values: Floats
     chances: Floats
@@ -98,7 +101,7 @@ class Outcomes(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One setting of the simulation."""
+    """One combination of the simulation's parameters."""
 
     structure: str
     n: int
@@ -142,9 +145,7 @@ def reciprocal_ranks(p: float) -> Outcomes:
 
 
 def paired(baseline: Outcomes, candidate: Outcomes) -> Outcomes:
-    """Return the differences of two systems that agree as far as possible on the share AGREEMENT of the
-    questions.
-    """
+    """Return the distribution of the score difference of two systems that agree on some of the questions."""
     common = np.minimum(baseline.chances, candidate.chances)
     agreeing = np.diag(common)
     if (left := 1 - common.sum()) > 1e-12:
@@ -274,7 +275,7 @@ def type_one_again(cell: Cell, which: int, count: int) -> float:
 
 
 def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[str, str]:
-    """Return the bounds in points, before and now, if some questions differ, each on a different page."""
+    """Return the intervals in points (padded, now) for few wins and losses, each on a different page."""
     sizes = np.array(STRUCTURES[structure], dtype=np.float64)
     sums = np.zeros((1, len(sizes)))
     sums[0, :won], sums[0, won : won + lost] = 1.0, -1.0
@@ -288,7 +289,7 @@ def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[st
 
 
 def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, ...]:
-    """Return the detectable differences before and now, each with its simulated power."""
+    """Return the detectable differences (earlier method, present method), each with its simulated power."""
     sizes = np.array(STRUCTURES[structure])
     n = int(sizes.sum())
     planned = SharedPages(page_size=pages_alone(len(sizes)), icc=icc)
@@ -308,7 +309,7 @@ def delivered(structure: str, icc: float, model: str, disagreement: float, count
 
 
 def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> None:
-    """Print the shares of one field, with a row for each way of sampling."""
+    """Print the table of one field of :class:`Shares`, with a row for each way of sampling."""
     join = ", " if name == "type_one" else " → "
     table(
         ("pages of", "n", "pages", "ICC", *(f"p = {p:g}".replace("0.", ".") for p in RATES)),
@@ -326,7 +327,7 @@ def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> 
 
 
 def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> None:
-    """Print the worst shares, and a second simulation of the tests that rejected too often."""
+    """Print the worst results, and those of a second simulation of the tests that rejected too often."""
     now = [shares for cells in found.values() for shares in cells]
     coverage = [each[-1] for s in now for each in (s.rate, s.mean, s.difference, s.mean_difference)]
     models = {name: (icc, model) for icc, model, name in CLUSTERINGS}

@@ -4,13 +4,14 @@
     python benchmarks/interval_coverage_graded.py --samples 300    # quicker, noisier
 
 1. Both systems' scores are beta-distributed and correlated (a Gaussian copula). A share of the scores is 0,
-   and a share of the queries are ties. Each query is on a different page. In half of the cells both systems
-   are equal; in the other half the candidate has a higher mean.
-2. For each sample, the interval of the library (now) is compared with an earlier interval (padded), which
-   added z**2 questions, half of them with a difference of -1 and half with 1.
+   and a share of the queries are ties. Each query is on a different page. Every simulation is run for two
+   equal systems, and for a candidate with a higher mean than the baseline.
+2. For each sample, the interval of BranchRank ("now") is compared with an earlier interval ("padded"), which
+   added z**2 questions, half of them with a difference of -1 and half with 1 (z is the normal quantile of the
+   confidence level).
 3. The table has the coverage of the interval after its adjustment to the test (at least .93), the mean
-   widths, the shares of samples in which the unadjusted interval and the test disagree about 0, and the
-   shares in which the test rejects at 5%.
+   widths, the shares of samples in which the unadjusted interval contains 0 although the test rejects 0 (or
+   the reverse), and the shares in which the test rejects at 5%.
 """
 
 from __future__ import annotations
@@ -69,13 +70,13 @@ def differences(kind: Kind, queries: int, count: int, *, equal: bool) -> Floats:
 
 
 def true_difference(kind: Kind) -> float:
-    """Return the expected difference of the better candidate."""
+    """Return the expected difference between a better candidate and the baseline."""
     (a, b), (c, d) = kind.baseline, kind.candidate
     return (1 - kind.ties) * (1 - kind.zeros) * (c / (c + d) - a / (a + b))
 
 
 class Shares(NamedTuple):
-    """The results of one cell, before and now."""
+    """The results of one combination of parameters, for the earlier interval and for the present one."""
 
     held: tuple[float, ...]
     width: tuple[float, ...]

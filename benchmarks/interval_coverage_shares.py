@@ -1,4 +1,4 @@
-"""Compute and print the shares for the simulations in ``interval_coverage*.py``."""
+"""Compute and print the results of the simulations in ``interval_coverage*.py``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DRAWS = 1_999
 
 
 def holds(bounds: Bounds | None, truth: float) -> float:
-    """Return the share of the intervals that contain the true value; NaN without intervals."""
+    """Return the fraction of the intervals that contain the true value, or NaN if there are no intervals."""
     if bounds is None:
         return float("nan")
     return float(np.mean((bounds[0] <= truth + 1e-12) & (truth - 1e-12 <= bounds[1])))
 
 
 def within(bounds: Bounds | None, delta: float) -> float:
-    """Return the share of the intervals that are strictly between -delta and delta."""
+    """Return the fraction of the intervals that are strictly between -delta and delta."""
     if bounds is None:
         return 0.0
     return float(np.mean((bounds[0] > -delta) & (bounds[1] < delta)))
@@ -39,12 +39,12 @@ def width(bounds: Bounds | None) -> float:
 
 
 def rejected(totals: PageTotals) -> NDArray[np.bool_]:
-    """Return for each sample whether the test rejects."""
+    """Return, for each sample, whether the test rejects that the two systems are equally good."""
     return np.array([sign_flip(sums, draws=DRAWS).p < ALPHA for sums in totals.sums])
 
 
 def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
-    """Return the bounds of an earlier method, which adds z**2 questions with differences of -1 and 1."""
+    """Return the bounds of an earlier method, which adds questions with differences of -1 and 1."""
     questions = mean_padding(level).questions
     n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))
     if n is None:
@@ -69,7 +69,7 @@ def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[
 
 
 def short(share: float) -> str:
-    """Return a share as ``.957``, and a width in points with one decimal."""
+    """Format a number up to 1 as ``.957``, and a larger number (a width in points) with one decimal."""
     return f"{share:.1f}" if share > 1 else f"{share:.3f}".removeprefix("0")
 
 

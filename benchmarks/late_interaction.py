@@ -59,7 +59,7 @@ def print_index(index: Index, precision: str) -> None:
     seconds = index.report.seconds
     print(
         f"{precision}: {len(index.chunks)} chunks, token vectors of {size / len(index.chunks) / 1e3:.1f} kB; "
-        f"per {SCALE:,} chunks: index {index.report.bytes * scale / 1e6:.0f} MB, of it token vectors "
+        f"per {SCALE:,} chunks: index {index.report.bytes * scale / 1e6:.0f} MB, including token vectors of "
         f"{size * scale / 1e6:.0f} MB, built in {seconds.get('tokens', 0.0) * scale:.0f} s"
         + (f" beside {seconds['embed'] * scale:.0f} s of embedding" if precision == "none" else "")
     )

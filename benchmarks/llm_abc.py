@@ -1,9 +1,10 @@
-"""Benchmark local, pageindex and hybrid with scripted LLMs of known accuracy and with a real LLM.
+"""Benchmark `local`, `pageindex` and `hybrid` with scripted LLMs of known accuracy and with a real LLM.
 
 1. ``record`` runs local, pageindex and hybrid without an LLM, and pageindex and hybrid with four scripted
    LLMs, which read the gold in the question file:
 
-   - ``perfect`` names the entries with the gold or their ancestors; without such an entry, any entries
+   - ``perfect`` names the entries with the gold or their ancestors; if the prompt shows no such entry, any
+     entries
    - ``right-70`` does the same for 70 of 100 questions (sampled with the question's text as seed), and names
      entries without the gold for the other questions
    - ``random`` names entries in a random order
@@ -11,13 +12,13 @@
 
    With ``--base-url``, ``record`` also runs a real model on ``MODEL_QUESTIONS`` questions with short prompts.
 2. Calls are recorded with ``--llm-record``. ``calls.jsonl`` has the digest of each call (the key in a
-   cassette), the question's id, the stage, the labels in the reply, and the tokens. It has no prompts.
+   cassette), the question's id, the stage, the labels in the reply, and the tokens. The file has no prompts.
 3. ``replay`` creates cassettes from ``calls.jsonl``, repeats both runs without a server, and compares every
-   figure with ``figures.json``. A replay needs the corpus and the questions, because the key of a call is the
+   result with ``figures.json``. A replay needs the corpus and the questions, because the key of a call is the
    digest of its prompt.
-4. ``record`` writes calls, figures, plots and the page. Without ``--base-url``, or with ``--only scripted``,
-   the recorded calls of the real model are replayed. With ``--only model``, the recorded calls of the
-   scripted LLMs are replayed.
+4. ``record`` writes ``calls.jsonl``, ``figures.json``, the plots and the page. Without ``--base-url``, or
+   with ``--only scripted``, the recorded calls of the real model are replayed. With ``--only model``, the
+   recorded calls of the scripted LLMs are replayed.
 
     python benchmarks/llm_abc.py record DATA_DIR QUESTIONS [--base-url URL] [--only scripted|model]
         [--cassettes FOLDER]
@@ -64,7 +65,7 @@ CALLS, FIGURES, PAGE = KEPT / "calls.jsonl", KEPT / "figures.json", RESULTS / "l
 MODEL = "smollm2"
 MODEL_QUESTIONS = 20
 ACCURACY = 0.7
-#: The address of a server that is never contacted.
+#: The URL of a server that is never contacted.
 NOWHERE = "http://127.0.0.1:9/v1"
 ARMS = ("perfect", "right-70", "random", "first-shown")
 MODEL_SETTINGS = {
@@ -94,7 +95,7 @@ def named(arm: str, shown: dict[str, str], gold: Gold, query: str) -> list[str]:
 
 
 def script(workspace: Workspace, questions: Path) -> Any:
-    """Return the function of the scripted server, which answers according to the model's name."""
+    """Return the function that answers each request of the scripted server as the requested model would."""
     golds = {each.question: known_gold(workspace.tree, each) for each in load_questions(questions)}
 
     def answer(chat: Chat, number: int) -> Action:
@@ -151,8 +152,7 @@ def kept_calls(cassette: Path) -> list[KeptCall]:
 
 
 def bare(call: KeptCall) -> Recorded:
-    """Return a call's outcome, with the reply cut to its labels, which give the same result as the whole
-    reply.
+    """Return a call's outcome with only the labels of its reply, which give the same result as the reply.
 
     Only the times of the real model are stored, because the times of a script are meaningless.
     """
@@ -170,9 +170,7 @@ def bare(call: KeptCall) -> Recorded:
 
 
 def line(call: KeptCall) -> bytes:
-    """Return a call as a line of ``calls.jsonl`` (key, model, question, stage, outcome, labels, tokens, ms,
-    attempt).
-    """
+    """Return a call as a line of ``calls.jsonl``, with the fields that :func:`read_call` reads."""
     reply = call.recorded.reply
     labels = " ".join(json.loads(reply.text).get("ids", [])) if reply.text else ""
     spent = [reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_tokens]
@@ -200,7 +198,7 @@ def restored(folder: Path, *, model: bool) -> Path:
 
 
 def figures(made: Run) -> dict[str, Any]:
-    """Return the figures of a run that the page shows, and the digest of the run's rows."""
+    """Return the results of a run that the page shows, and the digest of the run's rows."""
     columns = ("strict_hit@1", "strict_hit@5", "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
     rows = [
         {
@@ -224,7 +222,7 @@ def figures(made: Run) -> dict[str, Any]:
 
 
 def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
-    """Replay both runs from the recorded calls, without a server."""
+    """Replay the run of the scripted LLMs and the run of the real model from the recorded calls."""
     models = {read_call(text).model for text in CALLS.read_bytes().splitlines()}
     made = {}
     for name in ("scripted", "model") if MODEL in models else ("scripted",):
@@ -236,7 +234,7 @@ def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
 
 
 def recorded_model(data_dir: Path, questions: Path, folder: Path, base_url: str) -> list[KeptCall]:
-    """Return the calls of the real model. Calls that are already in its cassette are not repeated."""
+    """Return the calls of the real model. Calls that are already in the model's cassette are not repeated."""
     cassette = folder / "model.sqlite"
     run(data_dir, questions, folder / "recorded", cassette, url=base_url, how="record", model=True)
     return kept_calls(cassette)
@@ -256,7 +254,7 @@ def recorded_scripts(data_dir: Path, questions: Path, folder: Path) -> list[Kept
 
 
 def write_calls(calls: Sequence[KeptCall]) -> None:
-    """Write ``calls.jsonl`` with these calls, and keep its calls of other models."""
+    """Replace the calls of the same models in ``calls.jsonl``. Calls of other models are kept."""
     models = {call.model for call in calls}
     before = [read_call(text) for text in CALLS.read_bytes().splitlines()] if CALLS.exists() else []
     kept = [*calls, *(call for call in before if call.model not in models)]
@@ -265,7 +263,7 @@ def write_calls(calls: Sequence[KeptCall]) -> None:
 
 
 def write_page(data_dir: Path, questions: Path) -> None:
-    """Replay the recorded calls, and write figures, plots and page."""
+    """Replay the recorded calls, and write ``figures.json``, the plots and the page."""
     with tempfile.TemporaryDirectory() as scratch:
         made = replayed(data_dir, questions, Path(scratch))
         found = {name: figures(each) for name, each in made.items()}
@@ -310,7 +308,7 @@ def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
 
 
 def differences(data_dir: Path, questions: Path) -> list[str]:
-    """Return the figures of a replay that differ from ``figures.json``."""
+    """Describe each result of a replay that differs from ``figures.json``."""
     known = json.loads(FIGURES.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as scratch:
         found = {name: figures(each) for name, each in replayed(data_dir, questions, Path(scratch)).items()}

@@ -1,4 +1,4 @@
-"""Measure a hybrid query of Qdrant in this process, and of qdrant-client's local mode.
+"""Measure the time of hybrid queries by Qdrant in this process, and by qdrant-client's local mode.
 
 1. A hybrid collection is filled with ``--points`` random unit vectors and with texts of Zipf-distributed
    words.
@@ -6,7 +6,7 @@
    description promises 500 ms).
 3. A delay is added to each branch. The query takes about one delay longer and not two, because the branches
    run concurrently.
-4. With ``--compare N`` the same N points go through qdrant-client's local mode as well (slow).
+4. With ``--compare N`` the first N points are also searched by qdrant-client's local mode (slow).
 
     python benchmarks/qdrant_hybrid.py [--points 9999] [--dimension 768] [--compare 2000]
 """

@@ -1,17 +1,17 @@
-"""Benchmark the steps from `local` to late interaction, on the question sets in `ranking_sets.toml`.
+"""Benchmark each step from the system `local` to late interaction, on the sets in `ranking_sets.toml`.
 
     python benchmarks/ranking.py digests WORK
     python benchmarks/ranking.py run WORK [SET ...]
     python benchmarks/ranking.py tables WORK [--plot docs/results/ranking.svg]
 
-1. `WORK/CORPUS` is a workspace, `WORK/questions/CORPUS.jsonl` its questions. `docs/results/ranking.md` has
-   the commands that create both.
+1. `WORK/CORPUS` is a workspace, and `WORK/questions/CORPUS.jsonl` has its questions.
+   `docs/results/ranking.md` has the commands that create both.
 2. A set is a seeded sample of the questions whose gold is a section or a page. `digests` prints the digest of
    each set. A set whose digest differs from the digest in the file is refused.
 3. `run` runs `examples/ranking.toml` on each set, into `WORK/reports/SET`.
 4. `tables` prints rates per set, and the comparisons on the mined questions of several corpora together. Each
-   step is compared with the previous step. All steps are one family (Holm, Bonferroni), and pages are
-   clusters.
+   step is the comparison of a system with a baseline. The p-values (Holm) and intervals (Bonferroni) are
+   adjusted for all steps together, and the questions about a page are a cluster.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ STEPS = (
 )
 #: The comparison that was declared for each of these sets before its first run.
 DECLARED = {"symfony + django, further sections": STEPS[:1]}
-#: The two systems whose lower bound at @5 is printed.
+#: The two systems for whose difference in strict hit@5 a lower bound is printed.
 MARGIN = ("hybrid", "local")
 STRICT = ("strict_hit@1", "strict_hit@5")
 MEASURES = (*STRICT, "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
 
 
 class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
-    """A set of ``sample`` questions (0 means all) of a corpus, sampled with ``seed``. Sets with the same
-    ``pool`` are combined.
+    """A set of ``sample`` questions (0 means all) of a corpus, sampled with ``seed``.
 
-    ``rest_of`` names a set whose questions are excluded.
+    Sets with the same ``pool`` are also compared together. ``rest_of`` is the name of a set whose questions
+    are excluded.
     """
 
     name: str
@@ -76,7 +76,7 @@ class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_sets(names: Sequence[str] = ()) -> list[QuestionSet]:
-    """Return the sets with these names, or all sets."""
+    """Return the sets in ``names``, or all sets if ``names`` is empty."""
     content = Path(__file__).with_name("ranking_sets.toml").read_bytes()
     sets = msgspec.toml.decode(content, type=dict[str, list[QuestionSet]])["sets"]
     return [each for each in sets if not names or each.name in names]
@@ -122,7 +122,7 @@ def read_runs(work: Path) -> dict[str, tuple[QuestionSet, Run]]:
             run = Run.load(runs[-1].parent)
             if run.record.questions_digest != each.digest:
                 raise SystemExit(
-                    f"{runs[-1]} does not have the questions in ranking_sets.toml of {each.name}"
+                    f"{runs[-1]} does not have the questions of {each.name} in ranking_sets.toml"
                 )
             found[each.name] = (each, run)
     return found
@@ -154,7 +154,7 @@ def set_rows(run: Run) -> list[list[str]]:
 def pooled(
     runs: Iterable[tuple[QuestionSet, Run]], measure: str
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Return the scores of each system and the clusters, by corpus and question."""
+    """Return system -> question -> score, and question -> cluster, with ids that start with the corpus."""
     scores: dict[str, dict[str, float]] = {}
     clusters: dict[str, str] = {}
     for each, run in runs:
@@ -173,7 +173,7 @@ def compare(
     measure: str,
     steps: Sequence[tuple[str, str]] = STEPS,
 ) -> str:
-    """Return the table of the steps, which are one family."""
+    """Return the table of the steps, with p-values and intervals adjusted for all steps together."""
     pairs = [((b, scores[b]), (c, scores[c])) for c, b in steps]
     found = compare_pairs(pairs, clusters, measure=measure)
     return table(
@@ -211,9 +211,7 @@ def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str
 
 
 def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
-    """Plot strict hit@1 of every system with its interval, with a panel for each set of at least 100
-    questions.
-    """
+    """Plot every system's strict hit@1 with its interval, in a panel per set of at least 100 questions."""
     from branchrank.report.plots import rates
     from branchrank.report.plots.drawing import draw, standalone
 

@@ -2,8 +2,8 @@
 
 1. A run of ``--questions`` questions and ``--systems`` systems is created with predictors that need no index.
 2. The report is written, and its size and the time are printed.
-3. A new headless Chromium opens ``report.html`` several times. The page's clock gives the times at which the
-   content was parsed and the script ended. After the load, a filter is changed and a question is opened.
+3. A new headless Chromium opens ``report.html`` several times. The time until the page is loaded is read from
+   the page's own clock. After the page is loaded, a filter is changed and a question is opened.
 
     python benchmarks/report.py [--questions 1000] [--systems 6] [--rounds 5]
 """

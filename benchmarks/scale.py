@@ -1,9 +1,9 @@
-"""Measure builds, opens and queries of indexes with 10,000 to a million synthetic chunks.
+"""Measure the time to build, open and query indexes of 10,000 to a million synthetic chunks.
 
     python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --output results.json --write
 
-1. Documents and vectors are synthetic and seeded (:mod:`scale_corpus`), so no model runs. The time of a model
-   is projected from the texts per second that the bundled model reaches in the same run.
+1. Documents and vectors are synthetic and seeded (:mod:`scale_corpus`), so no model runs. The time that
+   embedding would take is projected from the texts per second of the bundled model in the same run.
 2. Every step (:mod:`scale_steps`) runs in a new process. The memory of a build is measured twice, as the peak
    of its process tree (sum of PSS, sampled every half second) and as ``VmHWM`` of its process.
 3. Queries run one at a time, without a memo. Up to ``--chroma-up-to`` chunks the index also has a Chroma
@@ -11,8 +11,8 @@
 4. Lower bounds of the times are computed from the number of bytes and the bandwidth of memory and disk,
    measured in the same run.
 5. A step whose result is in ``--output`` is not run again, so the same command resumes an interrupted run.
-   The embedding cache contains the vectors of an interrupted build. ``--steps`` measures the named steps
-   again.
+   The vectors that an interrupted build computed are read from the embedding cache. With ``--steps``, the
+   given steps are measured again.
 
 ``--write`` writes the page ``docs/results/scale.md`` (:mod:`scale_page`).
 """
@@ -57,7 +57,7 @@ def main() -> int:
         "--also-at",
         type=int,
         default=100_000,
-        help="number of chunks in the steps benchmark, jobs and profile",
+        help="size at which the steps benchmark, jobs and profile are run",
     )
     parser.add_argument("--write", action="store_true", help="write docs/results/scale.md")
     options = parser.parse_args()
@@ -90,7 +90,7 @@ def main() -> int:
 def _measure(
     folder: Path, size: int, found: Result, options: argparse.Namespace, save: Callable[[], None]
 ) -> None:
-    """Run every step at one size, except the steps whose results are in ``found``."""
+    """Run every step on a corpus of one size, except the steps whose results are in ``found``."""
     from branchrank.index.workspace_folder import configure
 
     corpus, data_dir = folder / f"corpus-{size}", folder / f"data-{size}"
@@ -161,9 +161,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _pss(pid: int) -> int:
-    """Return the proportional set size (PSS) of a process in bytes, which divides shared pages among
-    processes.
-    """
+    """Return the PSS of a process in bytes, in which memory shared by n processes counts as 1/n."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

@@ -268,8 +268,9 @@ def _profiles(result: Result) -> list[str]:
     return ["## Profiles of the code\n", _PROFILE_TEXT, _table(head, rows)]
 
 
-_PROFILE_TEXT = """The profiles are of the smallest size above. The profiler makes calls of Python functions
-slower, but the numbers of calls are exact. *before* is an earlier version, which loaded the tree as objects.
+_PROFILE_TEXT = """The profiles were made with the smallest index above. The profiler makes calls of Python
+functions slower, but the numbers of calls are exact. *before* is an earlier version, which loaded the tree as
+objects.
 """
 
 

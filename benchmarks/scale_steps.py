@@ -72,7 +72,7 @@ def _build(data_dir: Path) -> Result:
 
 
 def _open(data_dir: Path) -> Result:
-    """Open the index five times, and answer one query by ``local`` with exact search and one by BM25."""
+    """Open the index five times, and answer one query by ``local`` with exact search."""
     import branchrank.index.reader as reader
 
     workspace = _workspace(data_dir, "exact")
@@ -110,9 +110,7 @@ def _engine(workspace: Any, name: str) -> tuple[Any, Any]:
 
 
 def _timed(answer: Callable[[str], object], asked: list[str]) -> Result:
-    """Return percentiles of the wall time per question in ms and the mean CPU time, without the first three
-    questions.
-    """
+    """Return percentiles of the wall time and the mean CPU time per question in ms, after three warm-ups."""
     for text in asked[:3]:
         answer(text)
     walls = []
@@ -271,7 +269,7 @@ def _load() -> float:
 
 
 def _status(name: str) -> int:
-    """Return a size in this process's ``/proc/self/status``, in bytes."""
+    """Return the value in a line of ``/proc/self/status``, in bytes."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) * 1024
 

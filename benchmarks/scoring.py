@@ -1,14 +1,15 @@
-"""Compare BranchRank, ir-measures and ranx by the time to score 1,000 questions x 1,000 results with ten
-measures.
+"""Compare the time to score 1,000 questions x 1,000 results in BranchRank, ir-measures and ranx.
 
-    pip install ranx      # not in the table if it is not installed
+    pip install ranx      # the table has ranx only if it is installed
     python benchmarks/scoring.py
 
-1. Runs and judgements are sampled with a fixed seed, with 1,000 documents per question, 20 of them judged.
+1. Ten measures are computed. Runs and judgements are sampled with a fixed seed, with 1,000 documents per
+   question, 20 of them judged.
 2. Each program gets the data in memory. The conversion into the program's input format is timed too, because
    every caller needs it.
 3. The wall time is the minimum of three rounds, because other load can only increase a time. Before the
-   timing, the averages are compared to four decimals (ranx's only for measures with the same definition).
+   timing, the averages are compared to four decimals (those of ranx only for measures that ranx defines in
+   the same way).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ MEASURES = (
     "P@10",
     "R@100",
 )
-#: Names in ranx of the measures with the same definition. The measure "ndcg" of ranx has linear gains.
+#: Measure -> the measure of ranx with the same definition (ranx's "ndcg" has linear gains).
 RANX = {
     "Success@1": "hit_rate@1",
     "Success@5": "hit_rate@5",

@@ -1,11 +1,11 @@
-"""Measure the time of imports, the help and a first query, as multiples of an empty Python process.
+"""Measure imports, `--help` and a first query, as multiples of the time of an empty Python process.
 
     python benchmarks/startup.py
 
-Each case is a new process with a workspace of the sample, which is built before. The cases are timed
-alternately. The minimum of each case counts, because other load can only increase a time. CPU time includes
-all threads, and varies less than wall time on a busy machine. The time of a warm query is measured for each
-vector store with the sample's questions in one process.
+Each case is a new process with a workspace of the bundled sample, which is built before the first case. The
+cases are timed alternately. The minimum of each case is printed, because other load can only increase a time.
+CPU time includes all threads, and varies less than wall time on a busy machine. The time of a warm query is
+measured for each vector store with the sample's questions in one process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import branchrank
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "data" / "sample" / "corpus"
 QUERY = "how do I compare two runs"
-#: Python's cache of compiled modules is on, as for an installed program.
+#: Python's cache of compiled modules is on, as it is for an installed program.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

@@ -2,11 +2,11 @@
 
     python benchmarks/sweep.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
-Each setting is a separate system that shares the searches of its branches with the first system. The settings
-are RRF constants of `local`, and expansions of `hybrid`. The work of the quality pass (stages, matching with
-the gold, rows) is counted, and the statistics are not. Times are CPU milliseconds of this process, the
-minimum of five rounds, because other load can only increase a time. The name of a setting is its RRF constant
-(`k60`), or its expansion depth and siblings (`2-4`).
+Each setting is a separate system that shares the searches of its branches with the unchanged system. The
+settings are RRF constants of `local`, and expansions of `hybrid`. The time includes the work of the quality
+pass (stages, matching with the gold, rows), but not the statistics. Times are CPU milliseconds of this
+process, the minimum of five rounds, because other load can only increase a time. The name of a setting is its
+RRF constant (`k60`), or its expansion depth and siblings (`2-4`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROUNDS = 5
 
 
 def variants(system: System) -> list[System]:
-    """Settings of one system that change only its fusion or its expansion."""
+    """Return variants of a system with another RRF constant or another expansion."""
     dense, *others = system.branches
     if dense.expand is None:
         return [msgspec.structs.replace(system, name=f"k{k}", fuse=Fuse(k=k)) for k in range(1, 21)]

@@ -1,14 +1,16 @@
 """Measure quality, calls, tokens and CPU time of the tree search on corpora of several sizes.
 
 1. Questions are sampled with a seed, until their gold files fill the smallest part of the corpus. Every part
-   contains these files and other files, sampled with the seed. A larger part contains all smaller parts.
+   contains the gold files and other files, which are sampled with the seed. A larger part contains all
+   smaller parts.
 2. Each part is indexed (with vectors of a hash, since the tree search needs no vectors) and searched for the
-   same questions. Choosers with known behaviour select the steps. The choosers are the lexical score,
-   oracles, which name the ancestors of the gold (alone, or with other entries up to the beam), and a random
-   chooser. With ``--base-url``, a model is another chooser.
+   same questions. At each step, a chooser selects the sections to follow. The choosers are the lexical score,
+   two oracles, which select the gold or its ancestors (alone, or with other entries up to the width of the
+   beam), and a random chooser. With ``--base-url``, the chooser is a model.
 3. A hit is a section's own span, so that the tree search is measured and not the choice of a passage.
-4. Tokens of a scripted chooser are estimated as one token per three bytes, as for budgets. A server reports
-   its token counts. CPU time is measured in this process without the chooser, as the median of three rounds.
+4. Tokens of a scripted chooser are estimated as one token per three bytes, like the size of a prompt. For a
+   model, tokens are the counts that its server reports. CPU time is measured in this process without the
+   chooser, as the median of three rounds.
 
     python benchmarks/tree_search.py CORPUS QUESTIONS.jsonl [--sizes 25 50 100 200 400 0] [--count 20]
         [--base-url URL --model NAME --model-sizes 25 50 --model-count 2]
@@ -99,13 +101,13 @@ class Scripted:
 
 
 def oracle(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Select only the gold, or else only its ancestors."""
+    """Select only entries with the gold; if there are none, select only the ancestors of the gold."""
     exact = [label for label, heading in shown.items() if heading in gold.exact]
     return exact or [label for label, heading in shown.items() if heading in gold.above]
 
 
 def full_oracle(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Select like the oracle, then other entries in the order shown, so that the beam is always full."""
+    """Select the oracle's entries, then other entries in the order shown, so that the beam is always full."""
     first = oracle(shown, gold)
     return first + [label for label in shown if label not in first]
 
@@ -122,7 +124,7 @@ RULES: dict[str, Rule] = {"oracle": oracle, FULL: full_oracle, "random": chance}
 
 
 class Chooser(NamedTuple):
-    """A chooser (a scripted LLM, a real LLM, or without a gateway the lexical score)."""
+    """A chooser, which is a scripted LLM, a real LLM or (without a gateway) the lexical score."""
 
     name: str
     gateway: Gateway | None = None
@@ -135,8 +137,9 @@ class Chooser(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The results of a chooser on one part. All fields are means per question except the largest prompt and
-    the fallbacks.
+    """The results of a chooser on one part of the corpus.
+
+    All fields are means per question, except the largest prompt, the fallbacks and the totals of stages.
     """
 
     hit_1: float
@@ -201,7 +204,7 @@ def known_gold(tree: Tree, question: Question) -> Gold:
 
 
 def pageindex(walk: TreeSearch, by: Literal["llm", "lexical"]) -> System:
-    """Return the predictor with this tree search, by the lexical score or by an LLM."""
+    """Return the system ``pageindex`` with the tree search ``walk``, by the lexical score or by an LLM."""
     workspace = WorkspaceFolder.open(Path("none"), flags={"pageindex.no_llm": True}, environment={})
     (system,) = builtin_systems(("pageindex",), workspace.settings)
     (branch,) = system.branches
@@ -280,7 +283,7 @@ def cells(outcome: Outcome) -> str:
 
 
 def by_size(corpus: Path, questions: Sequence[Question], sizes: Sequence[int]) -> None:
-    """Print the tables of all sizes, of the calls per stage, and of page sizes."""
+    """Print the tables by size of the corpus, by stage and by ``step_candidates``."""
     keep = set().union(*map(sources, questions))
     header("documents", "nodes", "depth", "widest", "chooser", *COST_COLUMNS)
     full: dict[str, Outcome] = {}
@@ -307,7 +310,7 @@ def by_stage(outcomes: dict[str, Outcome], count: int) -> None:
 
 
 def by_page_size(index: Index, questions: Sequence[Question]) -> None:
-    """Print the table of page sizes."""
+    """Print the table of several values of ``step_candidates``."""
     header("step candidates", "chooser", *COST_COLUMNS)
     for size in PAGE_SIZES:
         for chooser in choosers(index, questions)[1:3]:

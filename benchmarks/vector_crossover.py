@@ -2,8 +2,9 @@
 
     python benchmarks/vector_crossover.py [--sizes 3000 10000 30000 100000] [--dimension 384]
 
-Vectors are sampled around random centres, because embeddings of text have clusters too. Queries are perturbed
-vectors. Times are for one query at a time (top 40), after a warm-up, in one process.
+Vectors are sampled around random centres, because embeddings of text have clusters too. Queries are vectors
+of the collection with added noise. Times are for one query at a time (top 40), after a warm-up, in one
+process.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", type=int, default=[3_000, 10_000, 20_000, 40_000])
     parser.add_argument("--dimension", type=int, default=384)
     options = parser.parse_args()
-    print(f"auto searches exactly up to {EXACT_UP_TO} vectors")
+    print(f"the vector store `auto` searches exactly up to {EXACT_UP_TO} vectors")
     print("vectors  dimension  exact p50/p95 ms  Chroma p50/p95 ms  build s  recall@40")
     for size in options.sizes:
         generator = np.random.default_rng(size)

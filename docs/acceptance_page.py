@@ -48,7 +48,7 @@ least one of which must fail. This table lists the mutants for the statements ab
 has the mutants of single modules.
 """
 
-#: Name in a test -> the interface that it uses (``tests/support/front_doors.py``).
+#: Name of a class, function or fixture in a test -> the interface that the test uses.
 DOORS = {
     "Command": "command",
     "benchmark": "command",
@@ -61,7 +61,7 @@ DOORS = {
     "Tui": "terminal UI",
 }
 
-#: The title of each document, and the files with its tests.
+#: Title of each requirements document, with the names of the files that test it.
 DOCUMENTS = (
     (
         "Document 000: hybrid retrieval tools",
@@ -77,7 +77,7 @@ DOCUMENTS = (
     ("The card", ("test_card.py",)),
 )
 
-#: For a document's number, a note about other tests of its statements.
+#: Number of a document -> a note about other tests of the document's statements.
 BESIDE = {
     "003": "`tests/cli/test_sample.py` runs the command lines of document 003 over the bundled sample. "
     "`tests/systems/test_rerank.py` tests reranking with every kind of faulty server, and "
@@ -113,7 +113,7 @@ _NAMES = {
 
 
 def acceptance_page() -> str:
-    """Return the page, with one section per document and one table per requirement."""
+    """Return the text of ``acceptance.md``, with one section per document and one table per requirement."""
     parts = [HEAD]
     for title, files in DOCUMENTS:
         parts.append(f"## {title}\n")
@@ -150,14 +150,14 @@ def _breakages() -> str:
 
 
 def doors(test: ast.FunctionDef) -> list[str]:
-    """Return the interfaces that a test uses, each once, in the order of :data:`DOORS`."""
+    """Return the interfaces that a test uses, without duplicates, in the order of :data:`DOORS`."""
     names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
     names |= {argument.arg for argument in test.args.args}
     return list(dict.fromkeys(door for name, door in DOORS.items() if name in names))
 
 
 def _tests(path: Path) -> Iterator[tuple[str, list[ast.FunctionDef]]]:
-    """Yield each test class with its tests, in the order of the file, after the tests without a class."""
+    """Yield the name and the tests of each test class, after an empty name with the tests outside classes."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     alone = _functions(body)
     if alone:
@@ -177,7 +177,7 @@ def _statement(name: str) -> str:
 
 
 def _words(name: str) -> str:
-    """Return a name such as ``ChunkHitsBecomeNodes`` or ``chunk_hits_become_nodes`` as separate words."""
+    """Return a name such as ``ChunkHitsBecomeNodes`` or ``chunk_hits_become_nodes`` as words with spaces."""
     found = re.findall(r"[A-Z]+(?=[A-Z][a-z]|_|$)|Bm25|[A-Z]?[a-z]+\d*|[A-Z]|\d+", name)
     words = [
         _NAMES.get(word.lower(), word if word.isupper() and len(word) > 1 else word.lower()) for word in found

@@ -16,7 +16,7 @@ from branchrank.cli.main import main
 from branchrank.settings import PARTS, Setting, Settings, settings_of
 
 DOCS = Path(__file__).parent
-#: Command -> the script at the top of a clone that runs it.
+#: Name of a command -> the script in the top folder of a clone that runs this command.
 DOORS = {
     "retrieve": "retrieve.py",
     "hybrid": "hybrid_retrieve.py",
@@ -77,7 +77,7 @@ def settings_page() -> str:
 
 
 def _command(name: str, context: click.Context) -> Iterator[str]:
-    """Yield the section of a top-level command, then the sections of its subcommands."""
+    """Yield the text of the section about a top-level command, then those of its subcommands."""
     assert isinstance(context.command, click.Group)
     command = context.command.get_command(context, name)
     assert command is not None
@@ -112,7 +112,7 @@ def _options(command: click.Command) -> list[click.Option]:
 
 
 def _sets_a_setting(option: click.Option) -> bool:
-    """Whether the option was made from a settings record, so that it passes no value to the command."""
+    """Return whether an option only sets a setting, so that no value is passed to the command's function."""
     return not option.expose_value and any(flag in option.opts for flag in _sections_by_flag())
 
 

@@ -2,9 +2,9 @@
 
     python docs/screenshots.py
 
-1. ``branchrank demo`` in a temporary folder.
-2. ``images/report.png`` shows the first page of the report.
-3. ``images/terminal.svg`` shows the terminal UI with a query over the sample.
+1. Run ``branchrank demo`` in a temporary folder.
+2. Save the first page of the report as ``images/report.png``.
+3. Save the terminal UI with a query over the sample as ``images/terminal.svg``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUERY = "how do I compare two runs"
 
 
 def report_picture(folder: Path) -> None:
-    """Save a picture of the report in a window of 1,200 by 900 pixels."""
+    """Save a picture of the report in a browser window of 1,200 by 900 pixels."""
     [report] = folder.rglob("report.html")
     size = "--window-size=1200,900"
     flags = ["--headless", "--no-sandbox", "--hide-scrollbars", size]

@@ -4,7 +4,7 @@
 
 1. Build a wheel from the last commit and install it into an empty virtual environment.
 2. Run ``branchrank demo``.
-3. Run ``branchrank init`` for a folder of documents (a copy of this documentation).
+3. Run ``branchrank init`` on a folder of documents (a copy of this documentation).
 4. Write five questions with ``branchrank questions add``, and delete the three example questions.
 5. Run ``branchrank run``, whose output ends with the verdict.
 
@@ -27,7 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "transcript.md"
-#: Question, document, and the beginning of the paragraph with the answer.
+#: Each question with its document and the first words of the paragraph that answers it.
 QUESTIONS = (
     ("what does it cost to install", "installation.md", "| everything |"),
     ("my run was killed, how do I continue", "reproducibility.md", "Each row is written to disk"),
@@ -61,7 +61,7 @@ the pages of this documentation.
 
 @dataclass(frozen=True)
 class Step:
-    """A finished command with its title, the command line, its time in seconds, and its output."""
+    """A finished command: its title, command line, duration in seconds, and output."""
 
     title: str
     command: str
@@ -70,7 +70,7 @@ class Step:
 
 
 class Recorder:
-    """Run commands in ``folder`` with the environment's ``bin`` first on the path, and record them."""
+    """Run commands in ``folder``, with the environment's ``bin`` first in ``PATH``, and record them."""
 
     def __init__(self, folder: Path, environment: Path) -> None:
         self.folder, self.steps = folder, list[Step]()
@@ -80,7 +80,7 @@ class Recorder:
             self.variables.pop(name, None)
 
     def run(self, title: str, *words: str | Path, shown: str = "") -> None:
-        """Run a command and record its time. If the command fails, exit with its output."""
+        """Run a command and record how long it takes. If the command fails, print its output and exit."""
         started = time.perf_counter()
         done = subprocess.run(
             [*map(str, words)],
@@ -99,13 +99,13 @@ class Recorder:
 
 
 def megabytes(folder: Path) -> float:
-    """Return the size of the files in a folder, without links."""
+    """Return the total size of the files in a folder in MB, without symbolic links."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return sum(path.stat().st_size for path in files) / 1e6
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the wheel of the last commit."""
+    """Build a wheel from the last commit, and return its path."""
     subprocess.run(["git", "clone", "--quiet", ROOT, folder / "clone"], check=True)  # noqa: S607
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder]
     subprocess.run([*pip, folder / "clone"], check=True)
@@ -114,7 +114,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def lines_of(path: Path, beginning: str) -> str:
-    """Return the lines of the paragraph or table row with this beginning, such as ``5-8``."""
+    """Return the lines of the paragraph or table row that starts with ``beginning``, such as ``5-8``."""
     lines = path.read_text(encoding="utf-8").splitlines()
     [start] = [number for number, line in enumerate(lines, 1) if line.startswith(beginning)]
     end = start
@@ -124,14 +124,14 @@ def lines_of(path: Path, beginning: str) -> str:
 
 
 def drop_examples(path: Path) -> None:
-    """Delete the example questions of ``init`` from a question file."""
+    """Delete the example questions that ``branchrank init`` wrote to a question file."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     kept = [line for line in lines if not json.loads(line)["id"].startswith("example-")]
     path.write_text("".join(kept), encoding="utf-8")
 
 
 def ten_minutes(folder: Path) -> tuple[list[Step], float, float]:
-    """Return the steps, and the size of the environment in MB before and after the installation."""
+    """Run all steps, and return them with the environment's size in MB before and after the installation."""
     wheel, environment, here = build_wheel(folder), folder / "venv", folder / "here"
     shutil.copytree(folder / "clone" / "docs", here / "docs", ignore=shutil.ignore_patterns("*.py", "images"))
     (here / "docs" / PAGE.name).unlink(missing_ok=True)
@@ -156,7 +156,7 @@ def ten_minutes(folder: Path) -> tuple[list[Step], float, float]:
 
 
 def page(steps: list[Step], before: float, after: float, load: str) -> str:
-    """Return the page as Markdown."""
+    """Return the text of ``transcript.md``."""
     head = HEAD.format(
         date=time.strftime("%Y-%m-%d"),
         system=f"{platform.system()} {platform.machine()}",

@@ -1,4 +1,4 @@
-"""Write ``verification.md`` from the list of tamperings that the tests try.
+"""Write ``verification.md`` from the list of changes to a run (tamperings) that the tests try.
 
 Run ``python docs/verification_page.py`` after you change ``tests/support/tamperings.py``. A test checks that
 the page is up to date.
@@ -81,7 +81,7 @@ contain a contradiction. To check such a run, ask its author for the seal, run s
 
 
 def verification_page() -> str:
-    """Return the text of the page."""
+    """Return the text of ``verification.md``."""
     from support.tamperings import TAMPERINGS
 
     rows = "".join(

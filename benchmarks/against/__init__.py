@@ -1,1 +1,1 @@
-"""Compare the speed of BranchRank with other libraries (see ``__main__``)."""
+"""Compare the speed of BranchRank with that of other libraries (see ``__main__``)."""

@@ -1,4 +1,4 @@
-"""Compare the speed of BranchRank with other libraries, as ratios of times in one run.
+"""Compare the speed of BranchRank with that of other libraries, as ratios of times in one run.
 
     python -m benchmarks.against run [--write] [--only GROUP] [--data-dir DIR] [--questions FILE]
     python -m benchmarks.against check [--measured FILE]
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> Table:
 
 
 def _sources(world: World, groups: list[str], rates: list[Rate]) -> Iterator[Source]:
-    """Yield the pairs of each group, one group after the other, and fill ``rates``."""
+    """Yield the pairs of each group, one group after the other, and add hit rates to ``rates``."""
     for group in groups:
         if group == "benchmark":
             found = list(frameworks.retrievers(world))
@@ -130,11 +130,13 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--write", action="store_true", help="run: write benchmarks/table.json and docs/results/speed.md"
     )
-    parser.add_argument("--only", action="append", choices=list(GROUPS), help="run: this group; repeatable")
+    parser.add_argument(
+        "--only", action="append", choices=list(GROUPS), help="run: only this group; repeatable"
+    )
     parser.add_argument("--data-dir", type=Path, help="a workspace indexed with all-MiniLM-L6-v2")
     parser.add_argument("--questions", type=Path, help="questions over it")
     parser.add_argument("--table", type=Path, default=TABLE, help="the table to compare with or to write")
-    parser.add_argument("--measured", type=Path, help="check: a table to check, instead of a run")
+    parser.add_argument("--measured", type=Path, help="check: a table to compare, instead of measuring again")
     options = parser.parse_args()
     if options.write and options.only:
         parser.error("--write needs all groups: remove --only")

@@ -20,7 +20,7 @@ BATCH = 4000
 
 
 def pairs(world: World) -> Source:
-    """Yield exact search against NumPy and Chroma, and BranchRank's Chroma store against Chroma."""
+    """Yield pairs of exact search with NumPy and Chroma, and of BranchRank's store on Chroma with Chroma."""
     exact = ExactVectors(world.ids, world.matrix)
     nearest = [[scored.key for scored in exact.search(vector, DEPTH)] for vector in world.asked]
 
@@ -82,7 +82,7 @@ def _asked(collection: Any, vector: Vectors) -> list[str]:
 
 
 def _recall(nearest: list[list[str]], found: list[list[str]]) -> str:
-    """Return the recall of the search (the share of the true nearest chunks that were found)."""
+    """Return the recall of ``found`` (the share of the ``nearest`` chunks that were found) as text."""
     shares = [len(set(a) & set(b)) / len(a) for a, b in zip(nearest, found, strict=True)]
     return f"recall {np.mean(shares):.4f}"
 

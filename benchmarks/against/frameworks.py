@@ -85,7 +85,7 @@ class Retriever:
 
 
 def retrievers(world: World) -> Iterator[Retriever | Any]:
-    """Return the retrievers of the installed frameworks, and a skipped comparison for the others."""
+    """Return the retrievers of installed frameworks, and a skipped comparison for each other framework."""
     known = Known(world)
     for package, module, build in (
         ("langchain-classic", "langchain_classic", _langchain),
@@ -101,7 +101,7 @@ def retrievers(world: World) -> Iterator[Retriever | Any]:
 
 
 def pairs(world: World, found: Sequence[Any], rates: Sequence[Rate]) -> Source:
-    """Yield a pair for each retriever in ``found``, and store all hit rates in ``rates``."""
+    """Yield a comparison with each retriever in ``found``; its ``answers`` are hit rates from ``rates``."""
     (system,) = builtin_systems(("local",), world.folder.settings)
     known = Known(world)
     engine = Engine(

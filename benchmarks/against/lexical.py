@@ -1,7 +1,8 @@
-"""Compare BM25 with bm25s, tantivy, rank_bm25 and SQLite FTS5. All programs count the same tokens, because
-each program gets the tokens of BranchRank's analyzer. A program that splits texts gets the tokens as names
-(``t12``), to which no stemmer or stop list applies. The time of a query includes the analysis of its text on
-both sides.
+"""Compare BM25 with bm25s, tantivy, rank_bm25 and SQLite FTS5.
+
+All programs count the same tokens, because each program gets the tokens of BranchRank's analyzer. A program
+that splits texts itself gets a made-up word (``t12``) for each token, which no stemmer or stop list changes.
+The time of a query includes the analysis of its text in both programs.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from branchrank.stores.bm25 import Bm25Index
 DEPTH = 40
 GROUP = "lexical query"
 WHAT = f"BM25, first {DEPTH}"
-#: Number of questions per timed call; rank_bm25 needs tens of milliseconds per question.
+#: Number of questions per timed call of rank_bm25, which needs tens of milliseconds per question.
 SLOW = 10
 
 Found = list[tuple[int, float]]
 
 
 def pairs(world: World) -> Source:
-    """Yield a pair for each program."""
+    """Yield one comparison with each program."""
     settings = Bm25Settings()
     analyze = analyzer(settings)
     tokens = [analyze(text) for text in world.terms]
@@ -176,6 +177,6 @@ def _fts5(world: World, tokens: Sequence[Sequence[str]]) -> Iterator[Pair]:
 
 
 def _names(tokens: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Return a name for each token that every program reads as one word."""
+    """Map each token to a made-up word, which every program reads as one word."""
     vocabulary = dict.fromkeys(token for each in tokens for token in each)
     return {token: f"t{number}" for number, token in enumerate(vocabulary)}

@@ -30,9 +30,7 @@ CODE = "CodeRankEmbed"
 
 
 def pairs(world: World) -> Source:
-    """Yield a pair for every precision of both models. CodeRankEmbed has random weights of the published
-    size.
-    """
+    """Yield one comparison for every precision of both models. CodeRankEmbed has random weights."""
     from sentence_transformers import SentenceTransformer
 
     against = named("sentence-transformers")

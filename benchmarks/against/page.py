@@ -14,8 +14,8 @@ HEAD = """\
 $ make bench WRITE=--write
 ```
 
-Each row times BranchRank and another library alternately on the same work, in one process. The ratio of a
-round is the other library's time divided by BranchRank's time. A ratio above 1 means that BranchRank is
+For each row, BranchRank and another library are timed alternately on the same work, in one process. The ratio
+of a round is the other library's time divided by BranchRank's time. A ratio above 1 means that BranchRank is
 faster. The table has the median ratio of the rounds and its 95% interval from order statistics. (With five
 rounds, the interval is the smallest to the largest ratio.) Ratios depend much less on the machine and its
 load than times.
@@ -33,8 +33,8 @@ load than times.
 """
 
 TAIL = """
-`make bench-check` measures again and fails if a ratio is more than 20% worse than in this table. It does so
-only if the whole interval is, so that noise alone does not fail it.
+`make bench-check` measures again. It fails if the whole interval of a ratio is more than 20% below the ratio
+in this table, so that noise alone does not make it fail.
 """
 
 

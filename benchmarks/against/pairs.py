@@ -12,16 +12,17 @@ from benchmarks.against.table import Row, Skipped
 
 #: Minimum and maximum rounds of a pair, and the seconds after which no new round starts.
 LEAST, MOST, BUDGET = 5, 31, 8.0
-#: The level of a row's interval, if the row has at least six rounds.
+#: The confidence level of a row's interval, if the row has at least six rounds.
 LEVEL = 0.95
 
 Clock = Callable[[Callable[[], object]], float]
 
 
 class Pair(NamedTuple):
-    """``ours`` and ``theirs`` do the same work, ``number`` units per call. ``unit`` is the name of the unit,
-    ``answers`` describes the difference between the two answers, and ``clock`` returns the seconds of one
-    call.
+    """Two programs that do the same work, ``ours`` and ``theirs``, with ``number`` units of work per call.
+
+    ``unit`` is the name of the unit, ``answers`` describes how the answers of the programs differ, and
+    ``clock`` returns the seconds of one call.
     """
 
     group: str
@@ -77,8 +78,7 @@ def measure(pair: Pair) -> Row:
 
 
 def median_interval(values: list[float]) -> tuple[float, float]:
-    """Return an interval for the median from order statistics, with a level of at least 95% for six or more
-    values.
+    """Return an interval for the median from order statistics (at least 95% for six or more values).
 
     The interval assumes only that the number of values below the median is binomial(n, 1/2).
     """

@@ -1,7 +1,7 @@
 """Compare the CPU time of a cold start with an empty Python process and a script without BranchRank.
 
-Python's cache of compiled modules is on, as for an installed program. The median does not depend on the first
-process, which compiles the modules.
+Python's cache of compiled modules is on, as for an installed program. The first process compiles the modules,
+and does not affect the median.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ print(found["ids"][0], found["documents"][0][0])
 
 
 def pairs(world: World) -> Iterator[Pair]:
-    """Yield three cold starts against an empty Python process, and a query against a script without
-    BranchRank.
-    """
+    """Yield three cold starts against an empty Python, and one against a script without BranchRank."""
     data = str(world.folder.data_dir.resolve())
     numbers = count(1)
 
@@ -66,7 +64,7 @@ def _pair(what: str, against: str, ours: Callable[[], float], theirs: Callable[[
 
 
 def starts(rows: list[Row]) -> list[Start]:
-    """Return the CPU seconds of each process, with its bound."""
+    """Return the CPU seconds of each process, with their upper bound."""
     found = {row.what.partition(" ")[2]: row for row in reversed(rows) if row.group == GROUP}
     return [
         Start(command=f"retrieve.py {flags}", cpu_s=round(found[flags].ours_ms / 1000, 3), bound_s=bound)

@@ -18,7 +18,7 @@ JARS = Path.home() / ".pyterrier"
 
 
 def pairs(world: World) -> Source:
-    """Yield one pair, or the reason why PyTerrier is not compared."""
+    """Yield the comparison with PyTerrier, or the reason why PyTerrier is not compared."""
     jars = sorted(JARS.glob("terrier-assemblies-*.jar"))
     if not jars:
         reason = f"there is no Terrier jar in {JARS}; PyTerrier downloads one from Maven Central on first use"

@@ -14,7 +14,7 @@ QUESTIONS = RESULTS = 1000
 
 
 def pairs(world: World) -> Source:
-    """Yield a pair for each program. The average of every measure must be equal to four decimals."""
+    """Yield one comparison with each program. The average of every measure must be equal to four decimals."""
     run, qrels = scoring.made(QUESTIONS, RESULTS)
     ours = scoring.branchrank(run, qrels)
     for package, work in (("ir-measures", scoring.ir_measures), ("ranx", scoring.ranx)):

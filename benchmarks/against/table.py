@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-#: A ratio is worse than an earlier ratio if its whole interval is below this share of the earlier ratio.
+#: A ratio is worse than before if its whole interval is below this fraction of the earlier ratio.
 TOLERATED = 0.8
 _REWRITE = "fix: make bench WRITE=--write"
 
@@ -15,8 +15,8 @@ _REWRITE = "fix: make bench WRITE=--write"
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A row that compares two programs. Times are medians in milliseconds per ``unit``.
 
-    ``ratio`` is the median of the rounds' ratios (their time over ours); ``low`` and ``high`` are the ends of
-    its 95% interval.
+    ``ratio`` is the median of the rounds' ratios (the other program's time divided by BranchRank's); ``low``
+    and ``high`` are the ends of its 95% interval.
     """
 
     group: str
@@ -33,12 +33,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The key of the row, which has no version of the other program."""
+        """The row's group, task and other program (without its version), which identify the row."""
         return self.group, self.what, self.against.split(" ")[0]
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
-    """A skipped comparison, with the reason."""
+    """A comparison that was skipped, with the reason."""
 
     group: str
     against: str
@@ -93,7 +93,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableTableError(Exception):
-    """The file of a table is missing or damaged. The message names the command that writes a table."""
+    """The file of a table is missing or damaged. The message contains the command that writes a table."""
 
 
 def read_table(path: Path) -> Table:
@@ -114,7 +114,7 @@ def write_table(path: Path, table: Table) -> None:
 def problems(now: Table, before: Table) -> list[str]:
     """Return one sentence for each ratio that is worse than in the earlier table.
 
-    Raises :class:`UnreadableTableError` if the two tables are about different corpora.
+    Raises :class:`UnreadableTableError` if the two tables were measured on different corpora.
     """
     if (now.corpus.digest, now.corpus.questions) != (before.corpus.digest, before.corpus.questions):
         raise UnreadableTableError(

@@ -24,13 +24,15 @@ from branchrank.stores.indexed_text import chunk_terms, embedded_text
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "data" / "sample"
-#: The default workspace and questions, if both exist and no other workspace is named.
+#: The default workspace and questions, if both exist and no other workspace is given.
 LARGER = (ROOT / "data" / "symfony", ROOT.parent / "shared" / "questions" / "symfony-dev.jsonl")
 
 
 class World(NamedTuple):
-    """``texts`` are the embedded texts of the chunks in ``ids``, ``terms`` are the tokens that BM25 counts.
-    ``matrix`` has the unit vector of each chunk, ``asked`` the unit vector of each question.
+    """The chunks and questions that every comparison uses.
+
+    ``texts`` are the texts of the chunks in ``ids`` as they are embedded, and ``terms`` are their texts for
+    BM25. ``matrix`` has the unit vector of each chunk, and ``asked`` has the unit vector of each question.
     """
 
     folder: WorkspaceFolder
@@ -52,7 +54,7 @@ class World(NamedTuple):
 
 @contextmanager
 def opened(data_dir: Path | None, questions: Path | None) -> Iterator[World]:
-    """Open the named workspace, or Symfony's workspace if it exists, or an index of the bundled sample."""
+    """Open ``data_dir``; by default, open Symfony's workspace if it exists, or else index the sample."""
     with TemporaryDirectory() as name:
         scratch = Path(name)
         if data_dir is None and all(path.exists() for path in LARGER):

@@ -36,16 +36,14 @@ SHARD = 4
 
 
 class Wanted(Record, frozen=True, kw_only=True):
-    """A question and its missing answers, each as the predictor's position in the plan and the number of the
-    repeat.
-    """
+    """A question and its missing answers (predictor's position in the plan, number of the repeat)."""
 
     question: Question
     answers: tuple[tuple[int, int], ...]
 
 
 class Answered(Record, frozen=True, kw_only=True):
-    """A row, with the numbers of computed and reused results of each stage."""
+    """A row, and for each stage the number of results that were computed and the number that were reused."""
 
     row: Row
     computed: dict[str, int]
@@ -53,8 +51,7 @@ class Answered(Record, frozen=True, kw_only=True):
 
 
 class AnsweringTask:
-    """The task that answers shards of questions with ``predictors`` and yields one :class:`Answered` per
-    answer.
+    """The task that answers shards of questions with ``predictors``, and yields each :class:`Answered`.
 
     A task without a ``plan`` can only be run in this process.
     """

@@ -68,5 +68,5 @@ def shortened(stage: StageTrace, depth: int) -> StageTrace:
 
 @lru_cache(maxsize=4096)
 def _rounded(scores: tuple[float, ...]) -> tuple[float, ...]:
-    """The result is cached, because predictors share stages and their scores."""
+    """Round scores to nine decimals (cached, because predictors share stages and their scores)."""
     return tuple(round(score, 9) for score in scores)

@@ -1,9 +1,9 @@
-"""Run a plan, from the checks to the files of the run's directory.
+"""Run a plan, which includes all steps from checking the plan to writing the run's files.
 
 1. Check the whole plan, and open its endpoints, indexes and predictors.
 2. Create the run's directory, or resume an interrupted run of the same plan.
 3. Write ``run.json`` with the status ``running`` before any work starts.
-4. The quality pass writes ``rows.jsonl``; the latency pass ``timings.csv``.
+4. The quality pass writes ``rows.jsonl``, and the latency pass writes ``timings.csv``.
 5. All other files are computed from ``rows.jsonl`` and ``timings.csv``, and the status in ``run.json``
    becomes ``finished``.
 """
@@ -76,13 +76,13 @@ def run_plan(
     run and writes the report.
 
     An interrupted run of the same plan under ``plan.reports`` is resumed, unless ``fresh`` is set or a
-    predictor is a Python object, whose state is not recorded. ``resume`` is the directory of a run whose plan
-    :func:`~branchrank.bench.resume.plan_from_run` read; no index is built for a resumed run. ``seal`` is the
-    file that sealed the plan (:mod:`branchrank.bench.seal`). ``status`` is called with a line that replaces
-    the previous line, such as the costs so far.
+    predictor is a Python object, whose state is not recorded. ``resume`` is the directory of an interrupted
+    run from which :func:`~branchrank.bench.resume.plan_from_run` read the plan. With ``resume``, no index is
+    built. ``seal`` is the file with the seal of the plan (:mod:`branchrank.bench.seal`). ``status`` is called
+    with a line that replaces the previous line, such as the costs so far.
 
     Raises the errors of :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` before any work
-    starts, and :class:`~branchrank.errors.RunError` if ``resume`` is the directory of another plan.
+    starts, and :class:`~branchrank.errors.RunError` if the run in ``resume`` has another plan.
     """
     questions = check_plan(plan)
     sealed_by = check_seal(plan, questions, seal) if seal is not None else None
@@ -208,8 +208,10 @@ def _interrupted(run: RunRecord, reports: Path, resume: Path | None, *, fresh: b
 
 
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
-    """Return the record of a resumed run. If the ``whole`` plan was read from the record, the provenance is
-    not changed.
+    """Return the record ``run`` of a resumed run, with the time at which the interrupted run began.
+
+    If the ``whole`` plan was read from ``begun``, the command, the settings and the seal are also those of
+    the interrupted run.
     """
     if not whole:
         return msgspec.structs.replace(run, created=begun.created)
@@ -258,7 +260,7 @@ def _measured(
 
 
 def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:
-    """Return the questions with their wording or with digests, as they are stored in the run's directory."""
+    """Return the questions as the run's directory stores them, with their text or with digests of it."""
     if settings.question_text == "keep":
         return list(questions)
     return [hashed(question) for question in questions]

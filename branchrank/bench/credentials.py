@@ -1,11 +1,11 @@
 """Remove credentials from the command and the settings that a run records.
 
-1. Passwords are collected from every string that is a URL, or whose field or flag expects a URL, and from the
-   words of the command.
-2. The credentials in these URLs and words are removed.
-3. The environment's keys are removed from every string. The passwords are removed from all other strings too,
-   except from the strings that identify the run. (A password such as "hybrid" would make the identifying
-   strings unreadable.)
+1. Passwords are collected from every URL in the record and from the value of every field or flag that expects
+   a URL.
+2. User names and passwords are removed from all URLs in the record and the command.
+3. API keys that are set in environment variables are removed from every string. The collected passwords are
+   removed wherever else they occur, except in the strings that identify the run. (Otherwise, a password such
+   as "hybrid" would remove the name of the system ``hybrid``.)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IDENTITY = {
 
 
 def scrubbed(record: R, environment: Mapping[str, str]) -> R:
-    """Return the record without the keys in the environment and without the credentials in URLs.
+    """Return the record without the API keys in ``environment`` and without the credentials in URLs.
 
     A field ``command`` is split into words as a shell would split it.
     """
@@ -56,8 +56,7 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
 
 
 def _words(command: str) -> list[tuple[str, str, str]]:
-    """Yield three parts of each word of a command (the flag if its value is a URL, ``FLAG=`` or "", and the
-    rest).
+    """Return (flag that expects a URL or "", ``FLAG=`` or "", rest of the word) for each word of a command.
 
     If a shell could not split the command, the command is one word.
     """
@@ -76,7 +75,7 @@ def _words(command: str) -> list[tuple[str, str, str]]:
 
 
 def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every string with the name of its field."""
+    """Yield every string of a structure, as (name of its field, string)."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, dict):
@@ -88,7 +87,7 @@ def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _each(name: str, value: Any, change: Callable[[str, str], str]) -> Any:
-    """Return a structure with every string changed by a function; field names are not changed."""
+    """Apply ``change`` to every string of a structure; field names are not changed."""
     if isinstance(value, str):
         return change(name, value)
     if isinstance(value, dict):

@@ -15,8 +15,8 @@ from branchrank.systems.llm_estimate import Estimate, estimate
 class PredictorEstimate(Record, frozen=True, kw_only=True):
     """The estimate for one predictor, with the queries of the quality pass and upper bounds of its LLM calls.
 
-    ``index``, ``model`` and ``llm`` are empty if the predictor has no index or LLM; ``cost`` is ``None``
-    without a price.
+    ``index``, ``model`` and ``llm`` are empty if the predictor has no index or LLM; ``cost`` is ``None`` if
+    the model has no price.
     """
 
     predictor: str

@@ -1,7 +1,8 @@
 """Read experiment files, in which TOML tables define named systems and named indexes.
 
 1. A system inherits from the system in ``from`` (built in or in the same file), or defines all values itself.
-   A system with the name of a built-in system and without branches inherits from the built-in system.
+   A system that has the name of a built-in system and does not list its branches inherits from the built-in
+   system.
 2. A system's own values override the inherited values. ``branches.dense.top_n = 80`` changes one value of the
    dense branch, and a list ``branches = [...]`` replaces all branches.
 3. A ``sweep`` defines one system for each combination of its values, with a name such as ``name[rrf_k=10]``.
@@ -49,7 +50,7 @@ T = TypeVar("T")
 
 
 class PlannedSystem(Record, frozen=True, kw_only=True):
-    """A system of an experiment with its index. The ``origin`` is ``tuned`` if tuning chose the values."""
+    """A system of an experiment with its index. ``origin`` is ``tuned`` if tuning chose the settings."""
 
     system: System
     index: str = DEFAULT_INDEX
@@ -57,8 +58,9 @@ class PlannedSystem(Record, frozen=True, kw_only=True):
 
 
 class Experiment(Record, frozen=True, kw_only=True):
-    """The checked content of an experiment file. Paths are not changed, so relative paths refer to the
-    working directory.
+    """The checked content of an experiment file.
+
+    Paths are not changed, so relative paths refer to the working directory.
     """
 
     name: str
@@ -176,7 +178,7 @@ def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
 
 
 def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str, Any], Resolved]:
-    """Return the tables and the settings without the wrong values, to check the other values."""
+    """Return the tables and settings without the invalid values, so that the other values can be checked."""
 
     def right(toml: Any = None, variables: Any = None, given: Any = None) -> bool:
         made = _attempt([], lambda: resolve(toml=toml, environment=variables or {}, flags=given))
@@ -193,7 +195,7 @@ def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str,
 
 
 def _over(toml: Mapping[str, Any], section: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge a table into one section. A section that is not a table is not changed."""
+    """Merge ``table`` into one section of the settings. A section that is not a table is not changed."""
     below = toml.get(section, {})
     return {**toml, section: {**below, **table} if isinstance(below, Mapping) else below}
 
@@ -210,7 +212,7 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
                 found.append(f"{key}: {error.message}; {error.remedy}")
     declared = (part.baseline,) if isinstance(part.baseline, str) else part.baseline
     for baseline in declared if names or failed else ():
-        # The systems of a wrong sweep are unknown, so only the name before "[" is compared.
+        # The systems of an invalid sweep are unknown, so only the name before "[" is compared.
         there = baseline in ("", ALL_PAIRS, *names) or baseline.partition("[")[0] in failed
         if not there:
             found.append(
@@ -264,7 +266,7 @@ class _Systems:
         return made
 
     def _named(self, name: str) -> list[PlannedSystem]:
-        """Return the systems of a table, or an empty list if any of these systems is wrong."""
+        """Return the systems of a table, or an empty list if any of these systems is invalid."""
         base = self._base(name)
         if base is None:
             return []
@@ -295,8 +297,9 @@ class _Systems:
         return [] if wrong else made
 
     def _swept(self, name: str, shown: str, base: Mapping[str, Any], point: Mapping[str, Any]) -> System:
-        """Return the system of one point of a sweep. An endpoint switches on the LLM stages of a built-in
-        system.
+        """Return the system for one combination (``point``) of the values of a sweep.
+
+        If the combination sets an LLM endpoint, the LLM stages of a built-in system are switched on.
         """
         swept = _laid_over({**base, "name": shown}, point)
         endpoint = swept.get("llm", {}).get("base_url", "") if isinstance(swept.get("llm"), Mapping) else ""
@@ -357,7 +360,7 @@ def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:
 
 
 def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
-    """List the problems of a system's own keys, each of which is merged separately."""
+    """List the problems of a system's own keys. Each key is merged and checked separately."""
     found = []
     for key, value in own.items():
         try:
@@ -371,6 +374,6 @@ def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
 
 
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply :func:`laid_over` after names of settings (``rrf_k``) are replaced by addresses (``fuse.k``)."""
-    # Names are replaced only at the top level; in nested tables, a name such as `file_roots` is a field.
+    """Apply :func:`laid_over` after short names (``rrf_k``) are replaced by paths of fields (``fuse.k``)."""
+    # Only top-level short names are replaced; in nested tables, a name such as `file_roots` is a field.
     return laid_over(base, {ALIASES.get(key, key): value for key, value in changes.items()})

@@ -1,18 +1,17 @@
-"""In the latency pass, measure unmemoised queries, one at a time, with predictors interleaved in a seeded
-order.
+"""The latency pass, which times one query at a time, without memoised results, in a seeded random order.
 
 1. Each predictor first answers one question that is timed separately, because the first query of a predictor
    can include one-time work. The index and the models are already open, so the first query is not a cold
    start.
-2. Every predictor answers every sampled question. The pairs are shuffled with the seed, so that a change in
-   the machine's speed affects all predictors equally.
+2. Every predictor answers every sampled question. The pairs of predictor and question are shuffled with the
+   seed, so that a change in the machine's speed affects all predictors equally.
 3. The results are the wall time and CPU time of the whole query and the wall time of each stage, in ms. CPU
    time includes the process and its ended child processes, such as grep. Time spent waiting for an LLM is a
-   separate stage (``llm wait``), and ``compute`` does not include it. For a call that a cache or a cassette
-   answers, the recorded time of the server counts, so that no call is paid for twice.
-4. Each sampled query is timed ``repeats`` times in different orders, and the median total is used. One time
-   per query keeps the times independent, as the bound of p95 requires. The garbage collector's settings are
-   not changed.
+   separate stage (``llm wait``), and ``compute`` does not include it. If a cache or a cassette answers a
+   call, the time that the server originally took is used, so that no call is paid for twice.
+4. Each sampled query is timed ``repeats`` times in different orders, and the repeat with the median total
+   time is used. With one time per query, the times are independent, as the confidence bound of p95 requires.
+   The garbage collector's settings are not changed.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def latency_pass(
 
 
 def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
-    """Return the time with the median total (the lower of two) for each predictor and question."""
+    """For each predictor and question, return the repeat whose total time is the (lower) median."""
     found: dict[tuple[str, str], list[Sequence[Timing]]] = {}
     for answer in asked:
         found.setdefault((answer[0].predictor, answer[0].question_id), []).append(answer)
@@ -72,7 +71,7 @@ def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
 
 
 def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: str) -> list[Timing]:
-    """Answer one question and time it."""
+    """Answer one question, and return the time of each stage and of the whole query."""
     wall, cpu = time.perf_counter(), _cpu_seconds()
     try:
         retrieval = predictor.predict(question, top_k)

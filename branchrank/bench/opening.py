@@ -35,9 +35,9 @@ class OpenPredictor(Record, frozen=True, kw_only=True):
 
 
 class OpenPlan(Record, frozen=True, kw_only=True):
-    """The open objects of a plan. Predictors are in the plan's order; indexes and engines are mapped by the
-    index's name.
+    """The open predictors, indexes and engines of a plan.
 
+    ``predictors`` are in the plan's order, and ``indexes`` and ``engines`` are keyed by the name of an index.
     ``keep_failures`` is called with the LLM calls in existing rows before an interrupted run is resumed;
     ``meter`` counts the LLM calls of workers.
     """
@@ -50,7 +50,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
 
     @property
     def memos(self) -> tuple[Memo, ...]:
-        """The memos of the engines, which store the results of stages."""
+        """The memo of each engine, in which the engine stores the results of stages."""
         return tuple(engine.memo for engine in self.engines.values())
 
     def load_models(self) -> None:
@@ -61,7 +61,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
                 _ = index.embedder
 
     def measured(self, facts: IndexFacts, questions: Sequence[Question]) -> IndexFacts:
-        """Return the facts of an index, with the recall of its vector store over the questions."""
+        """Return ``facts`` with the recall of the index's vector store, measured on the questions."""
         asked = (each.record for each in self.predictors)
         systems = [record.system for record in asked if record.system and record.index == facts.name]
         return with_recall(facts, self.engines[facts.name], systems, questions)
@@ -187,6 +187,6 @@ def check_gold(questions: Sequence[Question], index: Index, questions_file: Path
         more = [f"... and {len(found) - 10} more"] if len(found) > 10 else []
         raise QuestionError(
             "\n".join([f"{questions_file} does not fit the corpus:", *found[:10], *more]),
-            remedy="name questions about this corpus with --questions, or run `branchrank questions "
+            remedy="pass questions about this corpus with --questions, or run `branchrank questions "
             "reanchor`",
         )

@@ -43,8 +43,8 @@ _TOP_K = "benchmark.top_k"
 class Plan(Record, frozen=True, kw_only=True):
     """The plan of one benchmark.
 
-    ``predictors`` are run in this order. The first predictor is the baseline if the settings do not name a
-    baseline. ``indexes`` has the settings of each index that a system uses. ``questions`` is the question
+    ``predictors`` are run in the given order. The first predictor is the baseline if the settings do not name
+    a baseline. ``indexes`` has the settings of each index that a system uses. ``questions`` is the question
     file (``None`` means the workspace's question file), and ``reports`` is the folder in which the run's
     directory is created. ``repeats`` is the number of times that a system with an LLM answers each question.
     ``filters``, each ``KEY=VALUE``, restrict every search to some documents. ``command`` is the typed
@@ -90,12 +90,12 @@ class Plan(Record, frozen=True, kw_only=True):
         return self.repeats if system.asks_llm else 1
 
     def problems(self) -> list[str]:
-        """Return a text with every problem that prevents the plan from running, or "" if it can run."""
+        """Return every problem that prevents the plan from running, or an empty list if it can run."""
         return [error.message for error in _errors(self)]
 
 
 def check_plan(plan: Plan) -> list[Question]:
-    """Return the questions of the plan. Nothing is built and no server is contacted.
+    """Check a plan and return its questions. Nothing is built and no server is contacted.
 
     Raises one error with every problem of the plan, which is a :class:`UsageError`, or an :class:`InputError`
     if only files are wrong.
@@ -109,7 +109,7 @@ def check_plan(plan: Plan) -> list[Question]:
 def asked_questions(plan: Plan) -> list[Question]:
     """Return the plan's sample of its question file, sorted by id.
 
-    Raises :class:`~branchrank.errors.QuestionError`.
+    Raises :class:`~branchrank.errors.QuestionError` if the file is invalid or has no text of the questions.
     """
     part = plan.settings.part(BenchmarkSettings)
     questions = sample_questions(load_questions(plan.questions_file), part.sample_size, part.sample_seed)
@@ -140,7 +140,7 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
         flag = "--llm-replay" if llm.replay else "--llm-record"
         yield UsageError(
             f"{flag} {llm.replay or llm.record} has no effect, because no predictor uses an LLM",
-            remedy="name the LLM with --hybrid-base-url and --hybrid-model, or remove the flag",
+            remedy="set the LLM with --hybrid-base-url and --hybrid-model, or remove the flag",
         )
     for each in plan.predictors:
         if isinstance(each, PlannedSystem) and each.index not in plan.indexes:
@@ -176,20 +176,20 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
 
 
 def check_pool(system: System, settings: BenchmarkSettings) -> None:
-    """Raise :class:`UsageError` for a measure with a cutoff above the number of hits of a system."""
+    """Raise :class:`UsageError` if a measure's cutoff is larger than the number of hits a system can find."""
     pool = most_hits(system, settings.top_k)
     for measure in comparisons.declared_measures(settings):
         cutoff = measure.measure.cutoff or 0
         if pool is not None and cutoff > pool:
             raise UsageError(
-                f"measure {measure.name!r} looks at {cutoff} hits, and system {system.name!r} finds at most "
+                f"measure {measure.name!r} needs {cutoff} hits, and system {system.name!r} finds at most "
                 f"{pool} (top_n of its branches, cap of its fusion)",
                 remedy=f"increase top_n or cap, or use a cutoff of at most {pool}",
             )
 
 
 def with_depth(settings: Resolved) -> Resolved:
-    """Return the settings. If ``top_k`` was not set, it becomes the largest cutoff of the measures."""
+    """Return the settings; if ``top_k`` was not set, it is raised to the largest cutoff of the measures."""
     part = settings.part(BenchmarkSettings)
     if settings.origins[_TOP_K] != DEFAULT:
         return settings
@@ -218,7 +218,7 @@ def _system_remedy(wrong: Sequence[str]) -> str:
 
 
 def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:
-    """Return the result of ``make``, or add the error of a wrong flag or file and return ``None``."""
+    """Return the result of ``make``, or ``None`` after adding its error to ``found``."""
     try:
         return make()
     except (UsageError, InputError) as error:
@@ -252,9 +252,9 @@ def plan_from_names(
 
     A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or an object
     that :func:`~branchrank.bench.predictors.predictor_of` accepts. A built-in system that several names
-    include is run only once. ``api_endpoint`` is the URL of the predictor ``api``, ``api_predictor`` the name
-    of the server's predictor. ``fields`` are the other fields of the plan. Raises one :class:`UsageError`
-    that lists every problem of the file and of the plan.
+    include (such as ``local`` and ``all``) is run only once. ``api_endpoint`` is the URL of the predictor
+    ``api``, and ``api_predictor`` is the name of a predictor of that server. ``fields`` are the other fields
+    of the plan. Raises one :class:`UsageError` that lists every problem of the predictors and of the plan.
     """
     found: list[BranchRankError] = []
     made: dict[object, PlannedSystem | BenchmarkPredictor] = {}
@@ -291,8 +291,9 @@ def _made(
 
 
 def endpoint_predictor(url: str, target: str) -> ApiPredictor:
-    """Return the predictor ``api``, which sends BRANCHRANK_API_TOKEN to its URL, else raise
-    :class:`UsageError`.
+    """Return the predictor ``api``, which sends the token in BRANCHRANK_API_TOKEN to ``url``.
+
+    Raises :class:`UsageError` if ``url`` is empty or is not an HTTP URL.
     """
     if not url:
         raise UsageError(

@@ -40,7 +40,7 @@ class BenchmarkPredictor(Protocol):
         ...
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """Return the ids in the predictor's traces that cover the question's gold; empty without traces."""
+        """Return the ids of chunks and nodes that cover the gold, or an empty set if there are no traces."""
         ...
 
 
@@ -74,26 +74,26 @@ class SystemPredictor:
         return found
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """Return the chunks and nodes of the engine's index that cover the gold."""
+        """Return the ids of the chunks and nodes of the engine's index that cover the gold."""
         return self.engine.memo.get(
             ("gold keys", question.id), lambda: gold_keys(question, self.engine.index)
         )
 
 
 class Untraced:
-    """Base class of predictors that give no trace (a user's class and an HTTP endpoint)."""
+    """Base class of predictors that do not return a trace (a user's class and an HTTP endpoint)."""
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """Return no keys, because this predictor gives no trace."""
+        """Return an empty set, because this predictor does not return a trace."""
         return frozenset()
 
 
 class ClassPredictor(Untraced):
     """A user's own predictor. Hits inside excluded spans are removed from the results.
 
-    The predictor's name is the object's attribute ``name``, or else the argument ``name``. ``origin`` is
-    ``module:Class`` for a class that was named in this form. For other objects it is the dotted name of the
-    type, which a command can't import.
+    The predictor's name is the object's attribute ``name``, or else the argument ``name``. For a class that
+    was passed as ``module:Class``, ``origin`` is this text. For other objects, ``origin`` is the dotted name
+    of the type, which a command can't import.
     """
 
     def __init__(self, name: str, wrapped: Predictor, *, origin: str = "") -> None:
@@ -103,7 +103,7 @@ class ClassPredictor(Untraced):
         self.origin = origin
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle only the name of the class, so that each worker creates an instance."""
+        """Pickle only the name of the class, so that each worker creates its own instance."""
         if ":" in self.origin:
             return load_class_predictor, (self.origin,)
         return ClassPredictor, (self.name, self.wrapped)
@@ -224,7 +224,7 @@ def _name_of(thing: object) -> str:
 
 
 def _dotted(thing: object) -> str:
-    """Return the dotted name of a class or a function. Commands can import only names with a colon."""
+    """Return the dotted name of a class or a function, which a command can't import."""
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 
@@ -316,8 +316,9 @@ class ApiPredictor(Untraced):
         return Retrieval(hits=tuple(kept[:k]))
 
     def _answer(self, query: str, top_k: int) -> _ApiAnswer:
-        """Post one query. Raises ``HttpError`` if there is no answer, or one of ``_UNREADABLE`` for an answer
-        in another format.
+        """Post one query, and return the decoded answer.
+
+        Raises ``HttpError`` if there is no answer, and an error in ``_UNREADABLE`` if it can't be decoded.
         """
         from branchrank.http_client import post_json
 

@@ -1,9 +1,9 @@
 """In the quality pass, every predictor answers every question, and every answer becomes a row.
 
 1. Rows of an interrupted run are kept, and their questions are not answered again.
-2. The questions go to the executor in shards (:mod:`branchrank.bench.answering`). All predictors answer a
-   question before the next question, so that they share memoised results.
-3. A failed query becomes a row with the reason, and counts as a miss in every rate.
+2. The questions are sent to the executor in shards (:mod:`branchrank.bench.answering`). All predictors answer
+   a question before the next question is asked, so that they share memoised results.
+3. A failed query becomes a row with the reason, and counts as a miss in every hit rate.
 4. Ctrl-C and SIGTERM end the pass between rows, and finished rows are kept. With several workers, unfinished
    shards are lost.
 """
@@ -38,7 +38,7 @@ def quality_pass(
     progress: Progress,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> tuple[list[Row], Work]:
-    """Answer every question with every predictor. ``predictors`` are names with numbers of repeats.
+    """Answer every question with every predictor. ``predictors`` has (name, number of repeats).
 
     Returns the rows, and the numbers of computed and reused results. Rows are sorted by question, predictor
     and repeat, also in a resumed run.

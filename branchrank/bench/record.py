@@ -1,4 +1,4 @@
-"""Return the content of ``run.json`` at the start of a run (the plan and its open indexes)."""
+"""The content of ``run.json`` at the start of a run, computed from the plan and its open indexes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from branchrank.settings import (
 
 
 def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> RunRecord:
-    """Return ``run.json`` at the start of a run, without credentials."""
+    """Return the content of ``run.json`` at the start of a run, without credentials."""
     record = planned_record(plan, questions, os.environ)
     first = next(iter(opened.indexes.values()), None)
     if first is None:
@@ -120,6 +120,6 @@ def index_facts(name: str, index: Index) -> IndexFacts:
 
 
 def relative(path: Path) -> str:
-    """Return a path for reports, relative if it is near the working directory (to hide home folders)."""
+    """Return a path, relative to the working directory if it is near it, so that home folders are hidden."""
     near = Path(os.path.relpath(path.resolve(), Path.cwd()))
     return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()

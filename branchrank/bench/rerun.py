@@ -1,10 +1,10 @@
 """Answer questions of a finished run again, with the plan that is read from the run's directory.
 
-1. Hosts, models, files and classes outside the workspace must be named by the command
-   (:mod:`branchrank.bench.resume`). A predictor whose class or endpoint is not named by the command is
+1. Hosts, models, files and classes outside the workspace must be passed to the command
+   (:mod:`branchrank.bench.resume`). A predictor whose class or endpoint is not passed to the command is
    skipped.
-2. No LLM is called. The named cassette answers the LLM calls of a system; without a cassette the system is
-   skipped.
+2. No LLM is called. A cassette that is passed to the command answers the LLM calls; without a cassette,
+   systems with an LLM are skipped.
 3. The questions are sampled with the run's seed. The indexes must have the digests in the run's record.
 """
 
@@ -53,7 +53,7 @@ def open_rerun(
     """Open the plan of a finished run to answer ``count`` of its questions again.
 
     Raises :class:`RunError` if an index or the questions differ from the run's, or if the run uses something
-    outside the workspace that the command does not name. Raises the same errors as
+    outside the workspace that was not passed to the command. Raises the same errors as
     :func:`~branchrank.bench.opening.open_plan`.
     """
     cassette = named.settings.get(_REPLAY, "")
@@ -74,7 +74,7 @@ def open_rerun(
     if questions_digest(asked) != run.questions_digest:
         raise RunError(
             f"{plan.questions_file} does not contain the questions of {directory}",
-            remedy="name the question file of the run: --questions FILE",
+            remedy="pass the question file of the run: --questions FILE",
         )
     drawn = sample_questions(asked, min(count, len(asked)), run.seed)
     with open_plan(plan, asked, progress=progress, notify=notify, status=notify, build=False) as opened:
@@ -86,13 +86,13 @@ def _why_not(predictor: PredictorRecord, named: Named, has_cassette: bool) -> st
     """Return why a predictor can't be run again, or "" if it can."""
     if predictor.system is not None:
         lacks = predictor.system.asks_llm and not has_cassette
-        return "it uses an LLM; name the run's cassette with --llm-replay" if lacks else ""
+        return "it uses an LLM; pass the run's cassette with --llm-replay" if lacks else ""
     url = predictor.origin.partition(" ")[0]
     if is_url(url):
-        return "" if bare_url(named.api_endpoint) == url else f"name its endpoint: --api-endpoint {url}"
+        return "" if bare_url(named.api_endpoint) == url else f"pass its endpoint: --api-endpoint {url}"
     if ":" in predictor.origin:
         is_named = predictor.origin in named.predictors
-        return "" if is_named else f"name its class: --predictor {predictor.origin}"
+        return "" if is_named else f"pass its class: --predictor {predictor.origin}"
     return "it was an object of a Python program"
 
 
@@ -108,7 +108,7 @@ def _plan(directory: Path, run: RunRecord, count: int, named: Named, cassette: s
     )
     found = Names(directory, words, ("verify", "--rerun", str(count)), _UNUSED)
     llm = {**run.settings.get(LLMSettings.section, {}), "record": "", "replay": "", "price_table": ""}
-    # The baseline may be skipped, and a rerun compares no predictors.
+    # The baseline is removed, since it may be a skipped predictor and a rerun compares no predictors.
     benchmark = {**run.settings.get(BenchmarkSettings.section, {}), "baseline": ""}
     tables = {
         **run.settings,
@@ -132,6 +132,6 @@ def _check_indexes(run: RunRecord, indexes: dict[str, Index], data_dir: Path) ->
             raise RunError(
                 f"the index {name!r} in {data_dir} differs from the index of the run. Its digest is "
                 f"{digest[:16]}, and the run's index has {recorded.get(name, 'none')[:16]}",
-                remedy="name the workspace of the run (--data-dir), or index the same corpus with the same "
+                remedy="pass the workspace of the run (--data-dir), or index the same corpus with the same "
                 "settings and the same version",
             )

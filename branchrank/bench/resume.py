@@ -3,8 +3,8 @@
 A run directory may come from another person and is not trusted.
 
 1. Numbers, choices, systems and questions are read from the directory, and checked like flags.
-2. The command must name every host, model, file and class outside the workspace, and the names must be equal
-   to the run's. One error lists all missing names and shows the complete command.
+2. Every host, model, file and class outside the workspace must be passed to the command, with the same value
+   as in the run. One error lists all values that were not passed and shows the complete command.
 3. Before a row is written, the whole plan is compared with the plan in ``run.json``
    (:func:`~branchrank.runs.directory.check_resumable`).
 """
@@ -53,12 +53,12 @@ _MODEL = "embedding model"
 
 
 class Named(Record, frozen=True, kw_only=True):
-    """The hosts, models, files and classes that the resuming command names.
+    """The hosts, models, files and classes that were passed to the resuming command.
 
-    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values, and ``engine`` maps
-    names of the section ``engine``, which selects where the rest of the run is computed. ``allowed`` are
+    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values. ``engine`` maps names
+    in the section ``engine`` to values that define where the rest of the run is computed. ``allowed`` are
     additional hosts, models and files for the systems and indexes of an experiment file. ``questions`` is
-    needed if the run does not contain the questions' wording.
+    needed if the run does not contain the text of its questions.
     """
 
     data_dir: Path | None = None
@@ -91,8 +91,8 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
     """Read the plan of an interrupted run to resume it with :func:`~branchrank.bench.benchmark.run_plan`.
 
     Only classes, files and hosts in ``named`` are imported, opened or contacted. Raises :class:`RunError` if
-    the run is finished or damaged, a value is out of its range, or something outside the workspace is not
-    named.
+    the run is finished or damaged, a value is out of its range, or it uses something outside the workspace
+    that is not in ``named``.
     """
     run = read_unfinished(directory)
     plan = recorded_plan(directory, run, Names(directory, named))
@@ -130,11 +130,10 @@ def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
 
 
 class Names:
-    """Compares a run's hosts, models, files and classes with the names in the command, and collects
-    differences.
+    """Compares a run's hosts, models, files and classes with those that were passed to the command.
 
-    ``command`` is the beginning of the command in the error message, ``unused`` are the roles that the
-    command ignores.
+    ``command`` is the beginning of the command in the error message. ``unused`` are the roles whose values
+    the command ignores.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ class Names:
             self.values[reaching_settings()[key].reaches, value_to_show(key, value)] = value
 
     def setting(self, setting: Setting, recorded: str) -> str:
-        """Return the value that the command names for a setting; it must be equal to the run's value."""
+        """Return the value that was passed for a setting, which must be equal to the run's value."""
         self.flags[setting.reaches, recorded] = setting.flag
         value = self.named.settings.get(f"{setting.section}.{setting.name}")
         if value is None:
@@ -171,7 +170,7 @@ class Names:
         return value
 
     def value(self, role: str, recorded: str) -> str:
-        """Return a value of a system or index of the run. The command must name this value or allow it."""
+        """Return a value of a system or index of the run, which must have been passed to the command."""
         if self._needs_no_name(role, recorded):
             return recorded
         if (role, recorded) in self.values:
@@ -189,37 +188,37 @@ class Names:
         return recorded
 
     def predictor(self, name: str) -> None:
-        """A class ``module:Class``."""
+        """Check that a class ``module:Class`` was passed to the command."""
         if name not in self.named.predictors:
             self._missing("--predictor", "predictor", name)
 
     def endpoint(self, url: str) -> None:
-        """Return the URL of the predictor ``api``."""
+        """Check that the URL of the predictor ``api`` was passed to the command."""
         if not self.named.api_endpoint:
             self._missing("--api-endpoint", "HTTP endpoint", url)
         elif url_to_show(self.named.api_endpoint) != url:
             self.wrong.append(f"--api-endpoint {url_to_show(self.named.api_endpoint)}: the run used {url}")
 
     def data_dir(self, recorded: str) -> Path:
-        """Return the workspace's folder. A folder other than ``data`` must be named by the command."""
+        """Return the workspace's folder. A folder other than ``data`` must be passed to the command."""
         if self.named.data_dir is None and Path(recorded).absolute() != DEFAULT_DATA_DIR.absolute():
             self._missing("--data-dir", "workspace", recorded)
         return self.named.data_dir or DEFAULT_DATA_DIR
 
     def check(self) -> None:
-        """Raise :class:`RunError` with all missing names and all differences."""
+        """Raise :class:`RunError` if values differ from the run's, or if values were not passed."""
         if self.wrong:
             raise RunError(
-                f"{self.directory} used something else, its plan differs:\n" + "\n".join(self.wrong),
-                remedy="name the run's values, or start a new run",
+                f"{self.directory} was run with different values:\n" + "\n".join(self.wrong),
+                remedy="pass the run's values, or start a new run",
             )
         if self.missing:
             listed = "\n".join(f"  - {role} {value}" for (_, value), role in self.missing.items())
             words = ["branchrank", *self.command, str(self.directory), *self.named.words]
             words += [word for flag, value in self.missing for word in (flag, value)]
             raise RunError(
-                f"{self.directory} uses hosts, models, files or classes that this command does not "
-                f"name:\n{listed}",
+                f"{self.directory} uses hosts, models, files or classes that were not passed to this "
+                f"command:\n{listed}",
                 remedy=f"if you trust it: {shlex.join(words)}",
             )
 
@@ -271,9 +270,7 @@ def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved
 def predictor_maker(
     record: PredictorRecord, found: Names
 ) -> Callable[[], PlannedSystem | BenchmarkPredictor]:
-    """Return a function that creates a predictor. Call the returned function only after all names are
-    checked.
-    """
+    """Return a function that creates a predictor, to be called after :meth:`Names.check`."""
     if record.system is not None:
         origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
         system = with_reached(record.system, found.value)
@@ -313,10 +310,10 @@ def recorded_repeats(directory: Path, run: RunRecord) -> int:
 
 
 def with_reached(record: R, change: Change) -> R:
-    """Return the record with ``change(role, value)`` in place of every value outside the workspace.
+    """Replace each value of a record that refers outside the workspace by ``change(role, value)``.
 
-    Nested records are changed too. In the options of a branch kind and other free tables, every text that
-    looks like a URL or a path is changed.
+    The values of nested records are replaced too. In the options of a branch kind and other free tables,
+    every text that looks like a URL or a path is replaced.
     """
     changed = {
         field.name: _changed(getattr(record, field.name), _role(field.type), change)
@@ -338,7 +335,7 @@ def _changed(value: Any, role: str, change: Change) -> Any:
 
 
 def _role(annotation: Any) -> str:
-    """Return the role in the annotation of a field, or "" if the value is inside the workspace."""
+    """Return what a field's value refers to outside the workspace (a role such as "file"), or ""."""
     for mark in get_args(annotation):
         if isinstance(mark, Meta) and mark.extra and "reaches" in mark.extra:
             return str(mark.extra["reaches"])

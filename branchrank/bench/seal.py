@@ -3,9 +3,10 @@
 1. ``seal_plan`` writes every part of the plan that can change a row or a verdict (such as the questions, the
    corpus, the predictors, the settings, the primary measure, the baseline and alpha). Short values are stored
    unchanged, long values as their SHA-256.
-2. A run with this seal is refused if a part differs. The ``run.json`` of a sealed run contains the digest of
-   the seal.
-3. ``branchrank verify`` computes the parts from ``run.json`` again.
+2. It is an error to run a plan with a seal if a part of the plan differs from the seal. The ``run.json`` of a
+   sealed run contains the digest of the seal.
+3. ``branchrank verify`` computes the parts of the plan from ``run.json`` again, and compares them with the
+   seal.
 
 A seal alone proves nothing, because a person who can change the run can also write another seal. A copy in
 another place (a commit, a mail, a registry of studies) shows when the seal was made.
@@ -30,8 +31,7 @@ from branchrank.runs.directory import RunRecord, SealRecord
 
 Part = str | int | float | bool | None
 
-#: Parts of :attr:`RunRecord.plan` that a seal omits.
-#: The indexes are known only after their build; their settings and corpus are sealed.
+#: Parts of :attr:`RunRecord.plan` that a seal omits (instead, the settings of the indexes are sealed).
 #: The cassette is omitted so that a sealed run can be recorded and replayed.
 _LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
 _LONGEST = 80
@@ -45,7 +45,7 @@ class Seal(Record, frozen=True, kw_only=True):
 
 
 def seal_of(run: RunRecord) -> Seal:
-    """Return the seal that a run with this record matches."""
+    """Return the seal of the plan in a run's record."""
     parts: dict[str, object] = {name: value for name, value in run.plan.items() if name not in _LEFT_OUT}
     parts["the settings of the indexes"] = run.index_settings
     for name, value in run.settings.get("benchmark", {}).items():
@@ -69,7 +69,7 @@ def seal_plan(plan: Plan, path: Path) -> Seal:
     seal = _seal_now(plan, check_plan(plan))
     if path.exists():
         raise UsageError(
-            f"{path} already exists", remedy="name another file, or run the benchmark with this seal"
+            f"{path} already exists", remedy="choose another file, or run the benchmark with this seal"
         )
     write_bytes(path, msgspec.json.format(msgspec.json.encode(seal), indent=2) + b"\n")
     return seal
@@ -96,10 +96,10 @@ def read_seal(path: Path) -> Seal:
         seal = msgspec.json.decode(path.read_bytes(), type=Seal)
     except OSError as error:
         raise InputError(
-            f"cannot read the seal {path}: {error.strerror}", remedy="name the file of a seal"
+            f"cannot read the seal {path}: {error.strerror}", remedy="pass the file of a seal"
         ) from error
     except NOT_JSON as error:
-        raise InputError(f"{path} is not a seal: {error}", remedy="name the file of a seal") from None
+        raise InputError(f"{path} is not a seal: {error}", remedy="pass the file of a seal") from None
     if digest_of(seal.parts) != seal.digest:
         raise InputError(f"{path} was changed: its digest differs", remedy="use the unchanged seal file")
     return seal
@@ -118,7 +118,7 @@ def _seal_now(plan: Plan, questions: Sequence[Question]) -> Seal:
     if not plan.is_repeatable:
         raise UsageError(
             "a plan with a Python object can't be sealed, because the object's state is not recorded",
-            remedy="name its class instead: module:Class",
+            remedy="pass its class instead: module:Class",
         )
     record = planned_record(plan, questions, os.environ)
     if plan.systems:

@@ -1,4 +1,4 @@
-"""Measure the recall of an approximate vector store (its share of the true nearest chunks)."""
+"""Measure the recall of an approximate vector store (the share of the nearest chunks that it finds)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from branchrank.systems.engine import Engine
 
 
 def searches_vectors(systems: Iterable[System]) -> int:
-    """Return the largest number of hits that a system requests from a vector search (0 without vector
-    search).
+    """Return the largest number of hits that a system requests from a vector search (0 if none does).
 
     >>> from branchrank.settings.systems import LOCAL
     >>> searches_vectors([LOCAL])

@@ -1,20 +1,21 @@
 """Choose the weights and BM25 settings of each system by cross-validation, without human labels.
 
 1. The tuned settings are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``, if
-   the system uses them. Each setting has a short list of values around the system's value; these lists form a
-   grid.
-2. The same number of points of the grid is tried for every system. The first point has the system's own
-   values, and the other points are sampled with the seed. All points of all systems answer the same
-   questions, so branches, vectors and MaxSim are computed once.
+   the system uses them. Each setting has a short list of values around the system's value. (A combination of
+   values from these lists is called a point.)
+2. The same number of combinations is tried for every system. The first combination has the system's own
+   values, and the others are sampled with the seed. All combinations are tried on the same questions, so the
+   results of branches, vectors and MaxSim are computed once.
 3. The questions are split into folds by the source of their gold. The questions of each fold are answered
-   with the point that is best on the other folds. The gain is the difference between the measure of these
-   answers and the measure with the system's own values. The gain estimates the effect of tuning on questions
-   about other pages. The interval of the gain allows for questions that share a source.
-4. Tuning chooses the best point on all questions. Among equally good points the first point is chosen, so
-   that a system's values change only for a better result.
+   with the settings that scored best on the other folds. The gain is the mean score of all these answers
+   minus the mean score with the system's own settings. The gain estimates the effect of tuning on questions
+   about other pages. The interval of the gain allows for correlation between questions with gold in the same
+   file.
+4. Tuning chooses the combination of values with the best score on all questions. If several combinations have
+   the best score, the first of them is chosen, so that a system's values change only for a better result.
 
-To test whether the chosen values are better on the questions of people too, benchmark the tuned and the
-untuned systems in one experiment.
+To test whether the chosen values are better on questions by people too, benchmark the tuned and the untuned
+systems in one experiment.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ from branchrank.runs.scores import Scores, mean
 from branchrank.settings import BenchmarkSettings, Bm25Settings, Resolved, read_toml
 from branchrank.spec import System
 
-#: Tuned settings of a system, with the factors by which the system's value is multiplied.
+#: Tuned setting -> its field in the system, and the factors by which the system's value is multiplied.
 WEIGHTS = {
     "bm25_weight": ("branches.bm25.weight", (0.6, 0.8, 1.2, 1.5)),
     "maxsim_weight": ("rescore.weight", (0.5, 1.5, 2.0)),
 }
-#: Tuned settings of BM25, with the values to try.
+#: Tuned setting of BM25 -> the values to try.
 BM25_VALUES = {"k1": (0.6, 0.9, 1.2), "b": (0.2, 0.4, 0.75)}
 TUNED = "tuned"
 
@@ -62,11 +63,11 @@ Point = dict[str, float]
 class TunedSystem(Record, frozen=True, kw_only=True):
     """The result of tuning one system.
 
-    ``own`` are the system's values before tuning, ``chosen`` the values after tuning. ``before`` is the mean
-    of the measure with the system's own values, and ``validated`` the mean with the values that were chosen
-    on the other folds. ``gain`` is the difference of the two means. ``interval`` is the 95% interval of
-    ``gain``, or ``None`` if the questions come from too few sources. ``agreeing`` is the number of folds for
-    which tuning chose the same point.
+    ``own`` are the system's values before tuning, and ``chosen`` are the values after tuning. ``before`` is
+    the mean score with the system's own values. ``validated`` is the mean score if each fold uses the values
+    that were chosen on the other folds. ``gain`` is ``validated`` - ``before``. ``interval`` is the 95%
+    confidence interval of ``gain``, or ``None`` if the gold is in too few files. ``agreeing`` is the number
+    of folds for which the other folds lead to the values ``chosen``.
     """
 
     system: str
@@ -98,7 +99,7 @@ class TunedSystem(Record, frozen=True, kw_only=True):
 
 
 class Tuning(Record, frozen=True, kw_only=True):
-    """The results for every system of an experiment. ``toml`` has the tables for the experiment file."""
+    """The results of tuning all systems of an experiment. ``toml`` has tables for the experiment file."""
 
     measure: str
     questions: int
@@ -122,8 +123,8 @@ def tune(
 ) -> Tuning:
     """Tune every system of an experiment file on a question file; the file is not changed.
 
-    ``flags`` maps ``"section.name"`` to settings. Raises :class:`UsageError` for a system that can't be
-    tuned, and :class:`QuestionError` if the gold is in fewer sources than there are folds.
+    ``flags`` maps ``"section.name"`` to the value of a setting. Raises :class:`UsageError` for a system that
+    can't be tuned, and :class:`QuestionError` if the gold is in fewer sources than there are folds.
     """
     given = msgspec.structs.replace(plan_from_experiment(path, flags), questions=questions)
     seed = given.settings.part(BenchmarkSettings).sample_seed
@@ -191,7 +192,7 @@ def _check(path: Path, contenders: Sequence[PlannedSystem]) -> None:
 
 
 def _points(system: System, settings: Resolved, budget: int, seed: int) -> list[Point]:
-    """Return at most ``budget`` points of the system's grid. The first point has the system's own values."""
+    """Return at most ``budget`` combinations of values to try, starting with the system's own values."""
     own = _own(system, settings)
     grids = [(value, *(each for each in _grid(name, value) if each != value)) for name, value in own.items()]
     first, *others = (dict(zip(own, values, strict=True)) for values in itertools.product(*grids))
@@ -226,7 +227,7 @@ def _label(system: str, number: int) -> str:
 
 
 def _plan(given: Plan, contenders: Sequence[PlannedSystem], points: Mapping[str, Sequence[Point]]) -> Plan:
-    """Return a plan of every point of every system; points with the same ``k1`` and ``b`` share an index."""
+    """Return a plan with a predictor per combination of values; equal ``k1`` and ``b`` share an index."""
     predictors: list[PlannedSystem] = []
     indexes: dict[str, Resolved] = {}
     for each in contenders:
@@ -255,7 +256,7 @@ def _with_bm25(settings: Resolved, values: Point) -> Resolved:
 
 
 def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progress) -> list[Row]:
-    """Return every point's answer to every question. A failed query ends the tuning."""
+    """Return one row for each predictor and question. A failed query ends the tuning with an error."""
     rows: list[Row] = []
     every = tuple((number, 0) for number in range(len(plan.predictors)))
     wanted = [Wanted(question=question, answers=every) for question in asked]
@@ -284,9 +285,7 @@ def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progr
 
 
 def _folds(clusters: Mapping[str, str], folds: int, seed: int) -> dict[str, int]:
-    """Return the fold of each question id. Sources are shuffled with the seed and assigned to the folds in
-    turn.
-    """
+    """Map question ids to folds; sources are shuffled with the seed, then assigned to folds in turn."""
     sources = sorted(set(clusters.values()))
     if len(sources) < folds:
         raise QuestionError(
@@ -305,7 +304,7 @@ def _chosen(
     clusters: Mapping[str, str],
     fold_of: Mapping[str, int],
 ) -> TunedSystem:
-    """Return the best point on all questions, and the cross-validated gain."""
+    """Return the values with the best score on all questions, and the cross-validated gain."""
     ids = sorted(clusters)
     best = _best(values, ids)
     best_without = {
@@ -329,7 +328,7 @@ def _chosen(
 
 
 def _best(values: Sequence[Mapping[str, float]], ids: Sequence[str]) -> int:
-    """Return the position of the first point with the largest sum over the questions."""
+    """Return the index of the first point with the largest sum of scores over the questions."""
     sums = [math.fsum(of[key] for key in ids) for of in values]
     return sums.index(max(sums))
 

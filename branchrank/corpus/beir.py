@@ -1,12 +1,13 @@
-"""BEIR folders (Thakur et al., NeurIPS 2021) with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/``.
+"""Read folders in the BEIR format (Thakur et al., NeurIPS 2021), which contain ``corpus.jsonl``.
 
-1. Each line of ``corpus.jsonl`` is an entry and becomes one file. Line 1 of the file is the title (an empty
-   line if the entry has no title), and the text follows. The name of the file is the entry's ``_id``,
-   percent-encoded, with the suffix ``.beir``. The file's name is not indexed.
-2. Each file is read as one section of plain text, without markup. If an entry has a title but no text, the
-   title is used as the text.
-3. The files are written to a temporary folder, which is renamed at the end. An interrupted command therefore
-   leaves no incomplete folder.
+1. Each line of ``corpus.jsonl`` is a JSON object for one document and becomes one file. Line 1 of the file is
+   the document's title (or an empty line if there is no title), and the document's text follows. The name of
+   the file is the percent-encoded ``_id`` of the document with the suffix ``.beir``. The file name is not
+   part of the indexed text.
+2. Each ``.beir`` file is read as one section of plain text, without markup. If a document has a title but no
+   text, the title is used as the text.
+3. The ``.beir`` files are written to a temporary folder, which is renamed after all files are written. An
+   interrupted command therefore leaves no incomplete folder.
 """
 
 from __future__ import annotations
@@ -39,28 +40,28 @@ class Entry(Record, frozen=True, kw_only=True):
 
 
 def is_beir(folder: Path) -> bool:
-    """Return whether a folder contains a BEIR corpus."""
+    """Return whether ``folder`` contains the BEIR files ``corpus.jsonl`` and ``queries.jsonl``."""
     return (folder / CORPUS).is_file() and (folder / QUERIES).is_file()
 
 
 def entries_place(name: str) -> str:
-    """Return the folder for the entries of the BEIR folder ``name``, relative to the workspace."""
+    """Return the folder for the unpacked documents of the BEIR folder ``name``, relative to the workspace."""
     return f"beir/{name}"
 
 
 def entry_source(identifier: str) -> str:
-    """Return the source (file name) of the entry with the ``_id`` ``identifier``."""
+    """Return the file name for the document of ``corpus.jsonl`` with the ``_id`` ``identifier``."""
     name = quote(identifier, safe="")
     return f"{'%2E' + name[1:] if name.startswith('.') else name}{ENTRY_SUFFIX}"
 
 
 def entry_id(source: str) -> str | None:
-    """Return the ``_id`` of the entry in the file ``source``, or ``None`` if it is not a BEIR entry."""
+    """Return the ``_id`` in the file name ``source``, or ``None`` if its suffix is not ``.beir``."""
     return unquote(source.removesuffix(ENTRY_SUFFIX)) if source.endswith(ENTRY_SUFFIX) else None
 
 
 def read_entry(source: str, content: bytes) -> Document:
-    """Read the file of a BEIR entry. No content of the file raises an exception."""
+    """Parse the bytes of a ``.beir`` file into a document. Malformed content raises no exception."""
     text, notes = decode(content)
     lines = split_lines(text)
     title = " ".join(lines[0].split())
@@ -88,9 +89,10 @@ def read_entry(source: str, content: bytes) -> Document:
 
 
 def read_entries(folder: Path) -> Iterator[Entry]:
-    """Yield the entries of a folder's ``corpus.jsonl``, one line at a time.
+    """Yield the documents of the file ``corpus.jsonl`` in ``folder``, one line at a time.
 
-    Raises :class:`CorpusError`, which names the line, if a line is not a valid entry or repeats an ``_id``.
+    Raises :class:`CorpusError` with the line number if a line is not a valid document, or if its ``_id`` is
+    empty or occurred before.
     """
     path = folder / CORPUS
     decoder = msgspec.json.Decoder(Entry)
@@ -118,13 +120,13 @@ def read_entries(folder: Path) -> Iterator[Entry]:
 
 
 def unpack_beir(folder: Path, target: Path) -> Path:
-    """Write the entries of a BEIR folder as files into ``target``, and return ``target``.
+    """Write each document of a BEIR folder as one file in ``target``, and return ``target``.
 
-    Old files in ``target`` are replaced. If ``corpus.jsonl`` has not changed, the existing files are kept.
-    (The SHA-256 of ``corpus.jsonl`` is stored next to ``target``.)
+    If ``corpus.jsonl`` has changed since the last call, all files in ``target`` are replaced; otherwise they
+    are kept. To detect changes, the SHA-256 of ``corpus.jsonl`` is stored in a file next to ``target``.
 
-    Raises :class:`CorpusError` if the corpus can't be read or ``target`` contains other files, and
-    :class:`~branchrank.errors.StorageError` if the files can't be written.
+    Raises :class:`CorpusError` if ``corpus.jsonl`` can't be read or if ``target`` contains files without the
+    suffix ``.beir``. Raises :class:`~branchrank.errors.StorageError` if the files can't be written.
     """
     if target.exists() and not (
         target.is_dir() and all(path.suffix == ENTRY_SUFFIX for path in target.iterdir())
@@ -155,7 +157,10 @@ def unpack_beir(folder: Path, target: Path) -> Path:
 
 
 def _corpus_digest(folder: Path) -> str:
-    """Return the SHA-256 of ``corpus.jsonl``. Raises :class:`CorpusError` if the file can't be read."""
+    """Return the SHA-256 of ``corpus.jsonl``.
+
+    Raises :class:`CorpusError` if ``corpus.jsonl`` can't be read.
+    """
     path = folder / CORPUS
     try:
         return digest_file(path)

@@ -1,18 +1,23 @@
-"""Split documents into chunks, each of which gets one embedding vector. A chunk is inside one section.
+"""Split documents into chunks. Each chunk is part of one section and gets one embedding vector.
 
-1. The budget of a chunk is the target size or the model's limit, whichever is smaller, minus the tokens of
-   the breadcrumb. (The breadcrumb is embedded together with the text.) A breadcrumb of more than half of this
-   size loses its leftmost titles. If the last title alone is longer than half of this size, the title is cut.
-2. A block that fits the budget is one piece. A larger block is cut into pieces. Code is cut at blank lines
-   first, then all blocks are cut between lines. A line larger than the budget is cut between words, and a
-   word larger than the budget is cut between characters. Two chunks share a line only after such a cut.
+1. The capacity of a chunk is the target size or the model's limit, whichever is smaller. The budget of a
+   chunk's text is the capacity minus the tokens of the breadcrumb, because the model embeds the breadcrumb
+   together with the text. A breadcrumb that takes more than half of the capacity is shortened by removing
+   titles from its left end. If the last title alone takes more than half of the capacity, this title is cut.
+2. A block that fits the budget is one piece, and a larger block is cut into several pieces. A large code
+   block is first cut at blank lines. Other blocks, and parts of code that are still too large, are cut
+   between lines. A line larger than the budget is cut between words, and a word larger than the budget is cut
+   between characters. Apart from the overlap, two chunks contain parts of the same line only if this line was
+   cut.
 3. Pieces are packed into chunks in order. If both fit into one chunk, a heading stays with the next piece,
    and a code block stays with the paragraph before the code.
-4. If the last chunk fills less than a quarter of the budget, it gets pieces from the end of the chunk before.
-5. With an overlap of n tokens, each chunk starts with the last lines of the previous chunk, up to n tokens.
+4. If the last chunk of a section fills less than a quarter of the budget, pieces from the end of the previous
+   chunk are moved to it.
+5. With an overlap of n tokens, each chunk of a section except the first starts with a copy of the last lines
+   of the previous chunk, up to n tokens.
 
-The text of a chunk is the text of its pieces and nothing else. Apart from the overlap, every piece is in
-exactly one chunk. The time is linear in the size of the document, even for very long lines and titles.
+The text of a chunk contains only the text of its pieces. Apart from the overlap, every piece is in exactly
+one chunk. Chunking takes time linear in the size of the document, even for very long lines and titles.
 """
 
 from __future__ import annotations
@@ -27,9 +32,9 @@ from branchrank.records import BREADCRUMB_SEPARATOR, Chunk
 
 CountTokens = Callable[[str], int]
 
-#: A text with more characters per token is cut, because some of its words are too long for the tokenizer.
+#: A text with more characters than this number times the budget is cut without counting its tokens.
 _MAX_CHARACTERS_PER_TOKEN = 64
-#: The limit for breadcrumbs is lower, because every chunk of a section repeats the breadcrumb.
+#: The limit of characters per token is lower for breadcrumbs, because every chunk repeats its breadcrumb.
 _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN = 8
 
 
@@ -53,9 +58,10 @@ def chunk_document(
 ) -> list[Chunk]:
     """Return the document's chunks in line order.
 
-    ``target_tokens`` and ``limit_tokens`` (both at least 8) limit the tokens of breadcrumb and text together.
-    ``count_tokens`` counts the tokens; the count of a text must be the sum of the counts of its words.
-    ``overlap_tokens`` is reduced to half of the chunk's budget if it is larger.
+    A chunk's breadcrumb and text together have at most ``target_tokens`` and at most ``limit_tokens`` tokens.
+    ``target_tokens`` and ``limit_tokens`` must be at least 8. ``count_tokens`` returns the number of tokens
+    of a text, which must be the sum of the numbers of tokens of its words. If ``overlap_tokens`` is larger
+    than half of the chunk's budget, half of the budget is used instead.
     """
     chunks: list[Chunk] = []
     capacity = min(target_tokens, limit_tokens)
@@ -81,7 +87,7 @@ def chunk_document(
 
 
 def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[str, int]]:
-    """Return a function that shortens a breadcrumb to ``limit`` tokens and returns it with its size."""
+    """Return a function that shortens a breadcrumb to ``limit`` tokens, and also returns its token count."""
     separator = count(BREADCRUMB_SEPARATOR)
     room = limit * _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN
     sizes: dict[str, int] = {}
@@ -110,7 +116,7 @@ def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[
 
 
 def _groups(section: Section, budget: int, count: CountTokens) -> list[list[_Piece]]:
-    """Group the pieces of a section that should stay together, in order.
+    """Cut a section into pieces, and group consecutive pieces that should stay in one chunk.
 
     Each group has at most ``budget`` tokens.
     """
@@ -161,9 +167,9 @@ def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
 
 
 def _tokens_within(text: str, budget: int, count: CountTokens) -> int | None:
-    """Return the number of tokens of a text that fits the budget, else ``None``.
+    """Return the number of tokens of a text if it is at most ``budget``, else ``None``.
 
-    The tokens of very long texts are not counted.
+    Very long texts also get ``None``, without counting their tokens.
     """
     if len(text) > budget * _MAX_CHARACTERS_PER_TOKEN:
         return None
@@ -180,7 +186,7 @@ def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str,
     words = list(_short_words(line, budget, count))
     start, step = 0, max(1, budget // 4)
     while start < len(words):
-        # To find the longest run of words that fits, count many words at a time, then fewer near the end.
+        # To find the longest run of words that fits, add many words at a time, and fewer near the limit.
         stop, size = start, 0
         while step and stop < len(words):
             more = count(" ".join(words[stop : stop + step]))
@@ -198,7 +204,7 @@ def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str,
 def _short_words(line: str, budget: int, count: CountTokens) -> Iterator[str]:
     """Yield the words of a line, and split words that are larger than the budget.
 
-    A character has at most three tokens.
+    A part of ``budget // 3`` characters always fits, because a character has at most three tokens.
     """
     step = max(1, budget // 3)
     for word in line.split():
@@ -241,7 +247,7 @@ def _feed_last(chunks: list[list[list[_Piece]]], sizes: list[int], budget: int) 
 
 
 def _tail(pieces: list[_Piece], room: int, count: CountTokens) -> list[_Piece]:
-    """Return the last lines of a chunk that together have at most ``room`` tokens."""
+    """Return as many lines from the end of a chunk as fit in ``room`` tokens."""
     tail: list[_Piece] = []
     for piece in reversed(pieces):
         lines = piece.text.split("\n")

@@ -1,8 +1,9 @@
 """Find the documents below a folder, in a fixed order, and the reasons for skipping other files.
 
-1. Files and folders with hidden names, excluded paths and folders of benchmark runs are skipped without a
-   note. (The reports of a run would change the corpus that the run measures.) Symbolic links and special
-   files, such as pipes, are skipped with a note. The search therefore never leaves the root folder or loops.
+1. Hidden files and folders, excluded paths and folders of benchmark runs are skipped without a note. (If the
+   report of a benchmark run were a document, the run would change the corpus that it measures.) Symbolic
+   links and special files, such as pipes, are skipped with a note. Without symbolic links, the search can't
+   leave the root folder or visit a folder twice.
 2. A file is a document if BranchRank has a reader for its suffix. Binary files and files larger than 64 MiB
    are skipped with a note.
 """
@@ -25,10 +26,10 @@ _RUN_FILES = ({"run.json", "rows.jsonl"}, {"run.json", "rows.jsonl.zst"})
 
 
 class CorpusFile(Record, frozen=True, kw_only=True):
-    """The file of a document.
+    """The path, size and modification time of a document's file.
 
-    ``source`` is the path relative to the corpus, with ``/``. ``size`` is in bytes. ``mtime_ns`` is the time
-    of the last modification in nanoseconds.
+    ``source`` is the file's path relative to the corpus folder, with ``/`` as the separator. ``size`` is the
+    file's size in bytes. ``mtime_ns`` is the time of the last modification in nanoseconds.
     """
 
     source: str
@@ -38,16 +39,17 @@ class CorpusFile(Record, frozen=True, kw_only=True):
 
 
 class Discovery(Record, frozen=True, kw_only=True):
-    """The files of a corpus, sorted by source, and notes on the files that were skipped."""
+    """The files of a corpus, sorted by relative path, and notes about the files that were skipped."""
 
     files: tuple[CorpusFile, ...]
     notes: tuple[str, ...]
 
 
 def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
-    """Return the documents below the folder ``root``.
+    """Find the documents below the folder ``root``, and return their files.
 
-    ``exclude`` contains paths relative to ``root`` (``docs/results``) or shell patterns (``*/drafts/*``).
+    ``exclude`` contains the paths to skip, relative to ``root``, such as ``docs/results``, or shell patterns
+    for such paths, such as ``*/drafts/*``.
 
     Raises :class:`CorpusError` if ``root`` does not exist, is not a folder, or contains no documents.
     """
@@ -68,9 +70,9 @@ def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
 
 
 def walk(root: Path, exclude: Collection[str], notes: list[str]) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield the source and the directory entry of every file with a suffix that BranchRank can read.
+    """Yield the relative path and the directory entry of every file with a suffix that BranchRank can read.
 
-    The order of the files is not fixed. Files are not opened. A note is added to ``notes`` for each folder
+    Files are yielded in no particular order and are not opened. A note is added to ``notes`` for each folder
     that can't be listed and for each symbolic link. Raises :class:`CorpusError` if ``root`` does not exist or
     is not a folder.
     """
@@ -112,7 +114,7 @@ def _excluded(source: str, patterns: list[str]) -> bool:
 
 
 def examine(root: Path, source: str) -> CorpusFile | str:
-    """Return the file ``source`` below ``root``, or a note with the reason for skipping the file."""
+    """Return the file at the path ``source`` below ``root``, or a note that says why the file is skipped."""
     try:
         source.encode("utf-8")
         with open_beneath(root, source) as stream:

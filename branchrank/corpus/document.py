@@ -1,8 +1,9 @@
-"""The parsed form of one file, with sections, their exact lines, and blocks of readable text.
+"""Records for the sections, the lines and the blocks of readable text of a parsed file.
 
-Every line of the file is in the own span of exactly one section. ``sections[0]`` is the section of the whole
-file. The own span of this section contains the text before the first heading and, if the file has a single
-top heading, that heading and the text below it.
+Every line of the file is in the own span (the lines without subsections) of exactly one section.
+``sections[0]`` represents the whole file. The own span of ``sections[0]`` contains the text before the first
+heading. If the file has a single top heading, the own span of ``sections[0]`` also contains this heading and
+the text up to the next heading.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ ENTRY_SUFFIX = ".beir"
 class Block(Record, frozen=True, kw_only=True):
     """Consecutive lines that belong together (a paragraph, a table row, a code block), as readable text.
 
-    The blocks of a section are in line order, disjoint, and inside the section's own span. Each heading is a
-    separate block. Lines without text (blank lines, labels, comments, directive options) may be outside all
-    blocks.
+    The blocks of a section are in line order, do not overlap, and are inside the section's own span. Each
+    heading is a separate block. Lines without text (blank lines, labels, comments, directive options) need
+    not be in a block.
 
     The n-th line of ``text`` is the readable text of the n-th line of the block, so a long block can be cut
-    between lines. A heading is an exception, because its text is always one line.
+    between lines. The only exception is a heading, whose ``text`` is always one line.
     """
 
     kind: BlockKind
@@ -37,11 +38,12 @@ class Block(Record, frozen=True, kw_only=True):
 class Section(Record, frozen=True, kw_only=True):
     """A heading and the text after it, up to the next heading.
 
-    ``id`` is ``source`` for the section of the file, else ``source#slug/slug`` with the slugs of all headings
-    from the top to the section; a repeated id gets ``~2``. ``parent`` is the position of the parent in the
-    document's sections. ``level`` is 0 for the file and 1 for headings directly below the file. ``labels``
-    are the reference targets at the heading. ``line_end`` includes the subsections, ``own_line_end`` does
-    not.
+    The ``id`` of the section for the whole file is the file's path. Other ids have the form
+    ``path#slug/slug``, with the slugs of all headings from the top heading to the section; a repeated id gets
+    the suffix ``~2``. ``parent`` is the position of the parent section in the document's list of sections.
+    ``level`` is 0 for the section of the whole file and 1 for the headings directly below it. ``labels`` are
+    the reference targets at the heading. ``line_end`` is the last line including subsections, and
+    ``own_line_end`` is the last line before the first subsection.
     """
 
     id: str
@@ -56,7 +58,7 @@ class Section(Record, frozen=True, kw_only=True):
 
 
 class Label(Record, frozen=True, kw_only=True):
-    """A reference target at ``line``, such as an RST label, a Markdown heading anchor or an explicit id."""
+    """A reference target in a document, such as an RST label, a Markdown heading anchor or an explicit id."""
 
     name: str
     line: int
@@ -65,8 +67,8 @@ class Label(Record, frozen=True, kw_only=True):
 class Reference(Record, frozen=True, kw_only=True):
     """A cross reference with a link text that the author of the corpus wrote.
 
-    ``role`` is ``ref``, ``doc`` or ``link``. ``target`` is the raw target, which is a label, a document path
-    or a relative URL with ``#anchor``.
+    ``role`` is ``ref``, ``doc`` or ``link``. ``target`` is a label, the path of a document, or a relative URL
+    that may end with ``#anchor``, as written in the file.
     """
 
     role: Literal["ref", "doc", "link"]
@@ -78,9 +80,10 @@ class Reference(Record, frozen=True, kw_only=True):
 class Document(Record, frozen=True, kw_only=True):
     """One file of a corpus after parsing.
 
-    ``source`` is the path relative to the corpus, with ``/``. ``digest`` is the SHA-256 of the raw bytes.
-    ``toctree`` lists the entries of the file's toctrees as they are written; :mod:`branchrank.tree.toctree`
-    finds their documents. ``notes`` lists the problems in the file that the reader worked around.
+    ``source`` is the file's path relative to the corpus folder, with ``/`` as the separator. ``digest`` is
+    the SHA-256 of the file's bytes. ``toctree`` contains the entries of the file's toctree directives as
+    written; :mod:`branchrank.tree.toctree` finds the documents that the entries refer to. ``notes`` describes
+    the problems in the file that the parser worked around.
     """
 
     source: str
@@ -95,9 +98,9 @@ class Document(Record, frozen=True, kw_only=True):
 
 
 class DocumentOutline(Record, frozen=True, kw_only=True):
-    """The part of a document that a build keeps in memory while it reads the other documents.
+    """The part of a document that an index build keeps in memory while it parses other documents.
 
-    ``title`` is the title of the file's section.
+    ``title`` is the title of the section that represents the whole file.
     """
 
     source: str

@@ -1,8 +1,12 @@
-"""Datasets of the package ir-datasets (MacAvaney et al., SIGIR 2021), named ``ir:ID``, as BEIR folders.
+"""Convert datasets of the package ir-datasets (MacAvaney et al., SIGIR 2021) to BEIR folders.
 
-1. A dataset is written once as a BEIR folder, inside the folder of the named corpora, and later read from it.
-2. The judgements of a dataset become the split ``test``, because the dataset's id already names the subset.
-3. While a dataset is read, the package's downloads are blocked unless the caller allows them.
+A user refers to the dataset with the id ``ID`` as ``ir:ID``.
+
+1. A dataset is written once as a BEIR folder inside the folder of the named corpora. Later commands read this
+   BEIR folder.
+2. All relevance judgements of a dataset are written as the split ``test``, because the id of a dataset
+   already selects one subset, such as ``beir/scifact/test``.
+3. While a dataset is read, ir-datasets can download files only if the caller allows downloads.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ SPLIT = "test"
 
 
 def is_dataset(name: str) -> bool:
-    """Return whether the name of a corpus refers to a dataset of ir-datasets."""
+    """Return whether the corpus name ``name`` refers to a dataset of ir-datasets."""
     return name.startswith(PREFIX)
 
 
@@ -32,9 +36,9 @@ def dataset_folder(
 ) -> Path:
     """Return the BEIR folder of the dataset ``ir:ID`` below ``home``, after writing it if it does not exist.
 
-    ``progress("read", done, total)`` counts documents. Raises :class:`CorpusError` if the id is unknown, if
-    the dataset has no documents, queries or judgements, or if the dataset is not on this machine and
-    ``download`` is false. Raises :class:`~branchrank.errors.MissingDependencyError` if the package is not
+    ``progress("read", done, total)`` is called for each document. Raises :class:`CorpusError` if the id is
+    unknown, if the dataset lacks documents, queries or judgements, or if the dataset is not on this machine
+    and ``download`` is false. Raises :class:`~branchrank.errors.MissingDependencyError` if ir-datasets is not
     installed.
     """
     identifier = name.removeprefix(PREFIX)
@@ -86,7 +90,7 @@ def _write(dataset: Any, identifier: str, folder: Path, progress: Progress) -> N
 
 
 def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """Yield the entries of one part of a dataset. Raises :class:`CorpusError` if the part can't be read."""
+    """Yield the items that ``part()`` returns. Raises :class:`CorpusError` if the dataset can't be read."""
     try:
         yield from part()
     except (OSError, RuntimeError, ImportError) as error:
@@ -99,7 +103,7 @@ def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
 def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str, str]]:
     """Yield documents as BEIR entries.
 
-    A document without a title or without a text gets the package's default text and an empty title.
+    A document without a title or without a text gets an empty title and the default text of ir-datasets.
     """
     for number, each in enumerate(documents, start=1):
         title, text = getattr(each, "title", ""), getattr(each, "text", None)
@@ -110,14 +114,14 @@ def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str,
 
 
 class _Refused(BaseException):
-    """A blocked download. (After an ``Exception``, the package would try the next mirror.)"""
+    """A blocked download. After an ``Exception``, ir-datasets would try the next mirror."""
 
 
 @contextmanager
 def _downloads(identifier: str, *, allowed: bool) -> Iterator[None]:
-    """Block the package's downloads inside the ``with`` block, unless ``allowed`` is true.
+    """Prevent ir-datasets from downloading files inside the ``with`` block, unless ``allowed`` is true.
 
-    Raises :class:`CorpusError` if the package tries to download the dataset.
+    Raises :class:`CorpusError` if ir-datasets tries to download a file and ``allowed`` is false.
     """
     from ir_datasets.util import download
 

@@ -1,8 +1,7 @@
-"""Split the bytes of a file into lines. All readers use this module, so line numbers agree everywhere.
+"""Split the bytes of a file into lines. All parsers use this module, so their line numbers agree.
 
 A line ends at ``\\n``, as in grep, sed and editors. A ``\\r`` before the ``\\n`` is dropped, and a line break
-at the end of the file does not start another line. An empty file has one empty line, which belongs to the
-file's section.
+at the end of the file does not start another line. An empty file has one line, which is empty.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import codecs
 
 
 def decode(content: bytes) -> tuple[str, tuple[str, ...]]:
-    """Decode the bytes of a file. Return the text, and notes on bytes that are not valid text.
+    """Decode the bytes of a file. Return the text, and notes about bytes that are not valid text.
 
     A file that is not UTF-8 is read as Latin-1, in which all bytes are valid. NUL bytes are read as spaces.
     """

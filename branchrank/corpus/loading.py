@@ -20,10 +20,10 @@ from branchrank.safe_open import read_beneath
 
 
 class Corpus(Record, frozen=True, kw_only=True):
-    """The documents below the folder ``root``, sorted by source.
+    """The documents below the folder ``root``, sorted by path.
 
-    ``digest`` is a hash of all sources and their bytes. ``notes`` lists the skipped files and the problems
-    that readers worked around. Every note starts with the source of the file.
+    ``digest`` is a hash of the paths and the bytes of all documents. ``notes`` describes the skipped files
+    and the problems that parsers worked around. Every note starts with the path of the file that it is about.
     """
 
     root: str
@@ -45,12 +45,12 @@ class CorpusOutline(Record, frozen=True, kw_only=True):
 
 
 def corpus_digest(digests: Iterable[tuple[str, str]]) -> str:
-    """Return the digest of a corpus, from pairs of a source and the SHA-256 of its bytes in any order."""
+    """Return the digest of a corpus from the pairs (path of a file, SHA-256 of its bytes) in any order."""
     return digest_of(sorted(digests))
 
 
 def digest_now(root: Path, exclude: Collection[str]) -> str:
-    """Return the digest of the corpus as it is now on the disk; empty if the corpus can't be read."""
+    """Return the digest of the corpus as it is now on the disk, or an empty string if it can't be read."""
     try:
         files = discover(root, exclude).files
         return corpus_digest(
@@ -61,9 +61,9 @@ def digest_now(root: Path, exclude: Collection[str]) -> str:
 
 
 def load_corpus(root: Path, exclude: Collection[str] = (), progress: Progress = no_progress) -> Corpus:
-    """Read every document below the folder ``root``. ``progress("read", done, total)`` counts files.
+    """Read every document below ``root``, and call ``progress("read", done, total)`` after each file.
 
-    Raises :class:`CorpusError` if the folder does not exist, or if no document in it can be read.
+    Raises :class:`CorpusError` if the folder ``root`` does not exist, or if no document in it can be read.
     """
     found = discover(root, exclude)
     documents: list[Document] = []

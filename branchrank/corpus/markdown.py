@@ -1,17 +1,17 @@
 """Parse Markdown and MDX files into documents.
 
-1. Front matter is removed. The ``title`` in the front matter becomes the title of the page, unless the page
-   has a single top heading. The ``description`` is kept as text.
-2. markdown-it splits the rest of the file into blocks with line numbers. Inline markup is read block by
-   block.
+1. Front matter is removed, except the value of ``description``, which is kept as text. The ``title`` in the
+   front matter becomes the title of the page, unless the page has a single top heading of level 1.
+2. markdown-it splits the rest of the file into blocks with line numbers. Inline markup is parsed separately
+   for each block.
 3. ATX and setext headings outside quotes and lists start sections. The labels of a heading are its
-   GitHub-style slug, its ``{#id}`` and the ``(label)=`` lines above the heading.
+   GitHub-style slug, the explicit id in ``{#id}`` and the labels of the ``(label)=`` lines above it.
 4. List items, paragraphs, table rows and code become blocks. The n-th line of a block's text is the readable
-   text of the block's n-th line in the file. The content of a fence is read as Markdown if the fence has a
-   ``{directive}`` for prose, such as ``{note}``.
-5. Lines that the parser skips (because they are nested too deep) become plain text, so no line is lost.
+   text of the block's n-th line in the file. The content of a code fence is read as Markdown if the fence is
+   a directive for prose, such as ``{note}``.
+5. Lines that markdown-it skips because they are nested too deep are kept as plain text.
 
-The time is linear in the size of the file.
+Parsing takes time linear in the size of the file.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PARSER_FAULTS = (IndexError, KeyError, RuntimeError, ValueError)
 
 
 def read_markdown(source: str, content: bytes) -> Document:
-    """Read a Markdown file, or an MDX file if the suffix is ``.mdx``. No content raises an exception."""
+    """Read a Markdown file, or an MDX file if the suffix is ``.mdx``. Never raises an exception."""
     text, notes = decode(content)
     lines = [line.replace("\r", " ") for line in split_lines(text)]
     front = _front_matter(lines)
@@ -85,7 +85,7 @@ def read_markdown(source: str, content: bytes) -> Document:
 
 
 class _FrontMatter(NamedTuple):
-    """The title in the front matter, the readable blocks, and the number of lines of the front matter."""
+    """The front matter's title, its description as blocks of text, and its number of lines."""
 
     title: str
     blocks: list[Block]
@@ -125,7 +125,7 @@ class _Reader:
         self._slugs: Counter[str] = Counter()
 
     def read(self, lines: list[str], *, first_line: int, nesting: int) -> None:
-        """Read ``lines``, which start at line ``first_line`` of the file, inside ``nesting`` directives."""
+        """Read ``lines``, which start at ``first_line`` of the file and are inside ``nesting`` directives."""
         parser = markdown_parser(self.mdx)
         tokens: list[Token] = []
         parser.block.parse("\n".join(lines) + "\n", parser, self._env, tokens)
@@ -149,7 +149,7 @@ class _Reader:
             )
 
     def add(self, text: str, kind: BlockKind, line: int) -> None:
-        """Add a block with a text that starts at ``line``, without blank lines at the start and the end."""
+        """Add a block for a text that starts at ``line``, after removing blank lines at its start and end."""
         lines = [each.rstrip() for each in text.split("\n")]
         filled = [number for number, each in enumerate(lines) if each]
         if filled:
@@ -164,11 +164,12 @@ class _Reader:
             )
 
     def inline(self, content: str, line: int) -> str:
-        """Return the readable text of inline Markdown at ``line``, and collect its references and labels."""
+        """Return the readable text of inline Markdown at ``line``, and store its references and labels."""
         text, references, labels = inline_text(content, line, self._env, self.mdx)
         if len(content) > MAX_INLINE:
             self.notes.append(
-                f"line {line}: inline markup was not read, because {len(content)} characters have no break"
+                f"line {line}: inline markup was not read, because the text has {len(content)} characters, "
+                f"more than {MAX_INLINE}"
             )
         self.references.extend(references)
         self.labels.extend(labels)
@@ -177,7 +178,7 @@ class _Reader:
     def add_heading(self, level: int, content: str, lines: range, targets: Sequence[Label]) -> None:
         """Add a heading.
 
-        ``lines`` are the lines of the heading, and ``targets`` the labels above the heading.
+        ``lines`` is the range of the heading's lines. ``targets`` are the labels directly above the heading.
         """
         content, explicit = _without_explicit_ids(content)
         title = " ".join(self.inline(content, lines.start).split())
@@ -196,7 +197,7 @@ class _Reader:
 
 
 class _Walk:
-    """Converts block tokens to blocks. Line 0 of the tokens is line ``first_line`` of the file."""
+    """Converts markdown-it's tokens to blocks. Line 0 of the tokens is line ``first_line`` of the file."""
 
     def __init__(self, reader: _Reader, first_line: int, nesting: int) -> None:
         self.reader = reader
@@ -294,7 +295,7 @@ class _Walk:
 
 
 def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
-    """Split ``{#id}`` and ``{/* #id */}`` off the end of a heading, and return the rest and the ids."""
+    """Remove all ``{#id}`` and ``{/* #id */}`` from a heading's end. Return the heading and the ids."""
     ids: list[str] = []
     kept = end = len(content)
     while True:
@@ -309,6 +310,6 @@ def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
 
 
 def _without_markers(line: str) -> str:
-    """Return the line without the quote and list markers at its start."""
+    """Return ``line`` without the quote and list markers at its start."""
     match = _CONTAINER_MARKERS.match(line)
     return line[match.end() :] if match else line

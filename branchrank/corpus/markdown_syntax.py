@@ -1,12 +1,12 @@
-"""The Markdown parser, for CommonMark and the extensions that most documentation generators support.
+"""A Markdown parser for CommonMark and the extensions that most documentation generators support.
 
 1. Tables, strikethrough, footnotes and ``!!! note`` admonitions are parsed by markdown-it and its plugins.
-2. A line with a ``:::`` fence (of an admonition or directive) or with a ``(label)=`` target becomes one token
-   of the type ``marker``. The text between two fences is parsed as Markdown.
+2. A ``:::`` line, which opens or closes an admonition or directive, becomes one token of the type ``marker``.
+   A ``(label)=`` line also becomes a marker token. The text between two ``:::`` lines is parsed as Markdown.
 3. In MDX, indented code and HTML blocks are turned off, so the text inside a component is parsed as Markdown.
-   ``import`` and ``export`` blocks, ``{/* comments */}`` and HTML comments become markers. In plain Markdown,
-   only components (``<CamelCase>``) are parsed as in MDX. A tag that fills several whole lines becomes a
-   marker.
+   ``import`` and ``export`` statements, ``{/* comments */}`` and HTML comments become marker tokens. In plain
+   Markdown, only component tags (``<CamelCase>``) are parsed as in MDX. A component tag that fills several
+   whole lines becomes a marker token.
 4. Line breaks in a code span are kept, so that the lines of the text match the lines of the file.
 """
 
@@ -43,7 +43,7 @@ _REST_OF_LINE = re.compile(r"[^\S\n]*+(?:\n|\Z)")
 
 @cache
 def markdown_parser(mdx: bool) -> MarkdownIt:
-    """Return a parser for Markdown or MDX. Callers run the parser's block and inline rules separately."""
+    """Return a markdown-it parser for MDX if ``mdx`` is true, otherwise for Markdown."""
     from markdown_it import MarkdownIt
     from markdown_it.rules_block.html_block import html_block
     from markdown_it.rules_inline.backticks import backtick
@@ -98,9 +98,9 @@ def _push_marker(state: StateBlock, start: int, end: int, kind: str, content: st
 
 
 def _colon_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse ``:::note Title`` with its option lines, or a closing ``:::``.
+    """Parse an opening line such as ``:::note Title`` with the option lines after it, or a closing ``:::``.
 
-    The content of the marker is the title or, for a toctree, the entries.
+    The content of the marker token is the title of the admonition or, for a toctree, the toctree's entries.
     """
     line = _line(state, start)
     if not line.startswith(":::") or state.is_code_block(start):
@@ -128,7 +128,7 @@ def _colon_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _target(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse a ``(label)=`` line. The content of the marker is the label."""
+    """Parse a ``(label)=`` line. The content of the marker token is the label."""
     match = _TARGET.fullmatch(_line(state, start))
     if match is None or state.is_code_block(start):
         return False
@@ -138,7 +138,7 @@ def _target(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _component(tag: re.Pattern[str], state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse a tag that spans several lines and is not followed by text. The last line may be just ``>``."""
+    """Parse a component tag that spans several lines and has no text after it on its last line."""
     position = state.bMarks[start] + state.tShift[start]
     if not state.src.startswith("<", position) or state.is_code_block(start):
         return False
@@ -154,7 +154,7 @@ def _component(tag: re.Pattern[str], state: StateBlock, start: int, end: int, si
 
 
 def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse an ``import`` or ``export`` at the left margin, up to the first blank line outside brackets."""
+    """Parse an ``import`` or ``export`` statement, which ends at the first blank line outside brackets."""
     if state.level or state.sCount[start] or not _ESM.match(_line(state, start)):
         return False
     depth, after, first_blank = 0, start, None
@@ -171,7 +171,7 @@ def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse an MDX or HTML comment that starts a line and is not followed by text."""
+    """Parse an MDX or HTML comment that starts a line and has no text after it on its last line."""
     opening = _line(state, start)[:4]
     closing = "-->" if opening == "<!--" else "*/}" if opening.startswith("{/*") else ""
     if not closing or silent:
@@ -180,7 +180,7 @@ def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     found: dict[tuple[str, str], tuple[int, bool]] = state.env.setdefault("comment ends", {})
     close, alone = found.get((closing, state.src), (0, False))
     if 0 <= close < position or (closing, state.src) not in found:
-        # Later comments reuse the result, because a search for each comment would take quadratic time.
+        # The end is stored for later comments, because one search per comment would take quadratic time.
         close = state.src.find(closing, position)
         alone = close >= 0 and _REST_OF_LINE.match(state.src, close + 3) is not None
         found[closing, state.src] = close, alone

@@ -1,11 +1,12 @@
 """Convert inline Markdown, HTML and JSX to readable text.
 
-1. Component tags are removed from the raw text, except inside code spans. Line breaks inside a tag are kept,
-   so that the lines of the text match the lines of the file.
-2. markdown-it parses the text without the component tags. The readable text includes code and the text of
-   links and images. Emphasis marks and HTML tags are removed. A tag that separates words (``<td>``, ``<br>``)
-   is replaced by a space.
-3. Very long texts are returned unchanged, because parsing them would take too long.
+1. Component tags are removed from the raw text, except inside code spans. Line breaks inside a removed tag
+   are kept, so that the lines of the readable text match the lines of the file.
+2. markdown-it parses the text without component tags. The readable text includes code, the text of links, and
+   the descriptions of images. Emphasis marks and HTML tags are removed. A tag that separates words, such as
+   ``<td>`` or ``<br>``, is replaced by a space.
+3. A text longer than :data:`MAX_INLINE` characters is returned unchanged, because parsing it would take too
+   long.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def html_text(content: str) -> str:
 
 
 def anchors(content: str, line: int) -> list[Label]:
-    """Return the ``id`` and ``name`` attributes of all tags in raw HTML that starts at ``line``."""
+    """Return the ``id`` and ``name`` attributes of all tags in HTML that starts at ``line``, as labels."""
     labels: list[Label] = []
     tags = TagFinder(content, HTML_TAG)
     counted = 0
@@ -148,7 +149,7 @@ def _without_components(text: str, mdx: bool) -> str:
 
 
 class _Rendering:
-    """The text parts collected so far, and the line number of the next part."""
+    """Converts inline tokens to readable text, and keeps track of the line number in the file."""
 
     def __init__(self, line: int) -> None:
         self.line = line
@@ -181,7 +182,7 @@ class _Rendering:
         self.line += text.count("\n")
 
     def _add_code(self, content: str) -> None:
-        """Add a code span or, after a ``{role}``, the readable text of the role."""
+        """Add the text of a code span or, if the code span follows a ``{role}``, the text of the role."""
         role = _ROLE.search(self.parts[-1]) if self.parts else None
         if role is None:
             self._add(content)

@@ -1,12 +1,12 @@
-"""Named corpora, which are downloaded once at a pinned version and then used like any other folder.
+"""Find and download named corpora, each of which is a folder of documents with a pinned version.
 
-1. ``named.toml`` pins the version of each corpus, by the SHA-256 of a source distribution or by the commit of
-   a repository.
-2. A download is unpacked into a temporary folder, which is renamed at the end. An interrupted download
-   therefore leaves no corpus. Only the regular files of the pinned folder are unpacked, and no file is
-   executed.
-3. :func:`locate_corpus` finds the folder of a corpus from the name or path that a user gives.
-4. ``ir:ID`` names a dataset of the package ir-datasets (:mod:`branchrank.corpus.ir_dataset`).
+1. ``named.toml`` pins the version of each corpus with the SHA-256 of a source distribution or with the commit
+   of a repository.
+2. A download is unpacked into a temporary folder, which is renamed at the end, so an interrupted download
+   leaves no incomplete corpus. Only the regular files of the folder given in ``named.toml`` are unpacked, and
+   no file is executed.
+3. :func:`locate_corpus` returns the folder of a corpus for a name or path given by the user.
+4. The name ``ir:ID`` refers to a dataset of the package ir-datasets (:mod:`branchrank.corpus.ir_dataset`).
 
 Named corpora are stored in ``$BRANCHRANK_CORPORA`` or, if the variable is not set, in the user's data folder.
 """
@@ -36,9 +36,11 @@ MAX_BYTES = 2**29
 
 
 class NamedCorpus(Record, frozen=True, kw_only=True):
-    """The pinned origin of a corpus, either ``filename`` of ``project`` or ``repository`` at ``commit``.
+    """The pinned origin of a corpus, which is either the file of a package or a Git commit.
 
-    ``size`` is the size of the file in bytes. ``folder`` is the folder of the origin that becomes the corpus.
+    The file of a package is given by ``project``, ``filename``, ``sha256`` and ``size`` (in bytes). A Git
+    commit is given by ``repository`` and ``commit``. ``folder`` is the folder inside the package or
+    repository that becomes the corpus.
     """
 
     description: str
@@ -52,13 +54,13 @@ class NamedCorpus(Record, frozen=True, kw_only=True):
 
 
 def known_corpora() -> dict[str, NamedCorpus]:
-    """Return every corpus that can be added, by name."""
+    """Return a dictionary from the name to the pinned origin of every corpus in ``named.toml``."""
     content = resources.files("branchrank.corpus").joinpath("named.toml").read_bytes()
     return msgspec.toml.decode(content, type=dict[str, NamedCorpus])
 
 
 class CorpusPlace(NamedTuple):
-    """A corpus that can be added; ``place`` is its folder, or ``None`` before the download."""
+    """A corpus that can be downloaded. ``place`` is its folder, or ``None`` before the download."""
 
     name: str
     description: str
@@ -66,7 +68,7 @@ class CorpusPlace(NamedTuple):
 
 
 def corpus_places() -> list[CorpusPlace]:
-    """Return every corpus that can be added, in the order of ``named.toml``."""
+    """Return every corpus that can be downloaded, in the order of ``named.toml``."""
     places = []
     for name, corpus in known_corpora().items():
         try:
@@ -87,14 +89,14 @@ def corpora_home() -> Path:
 
 
 def locate_corpus(name_or_path: str | Path) -> Path:
-    """Return the folder of a corpus, given its path or the name of a downloaded corpus.
+    """Return the folder of a corpus, given the folder's path or the name of a downloaded corpus.
 
-    If both a folder and a named corpus match, the folder is used. Raises :class:`CorpusError` if there is
-    neither a folder nor a downloaded corpus.
+    If a folder has the same name as a named corpus, the folder is returned. Raises :class:`CorpusError` if no
+    folder and no downloaded corpus has the given path or name.
     """
     name = str(name_or_path)
     path = Path(name_or_path).expanduser()
-    if name and path.is_dir():  # An empty name comes from an unset variable and is not the current folder.
+    if name and path.is_dir():  # An empty name, as from an unset variable, is not the current folder.
         return path
     if is_dataset(name):
         return dataset_folder(name, corpora_home())
@@ -112,7 +114,7 @@ def locate_corpus(name_or_path: str | Path) -> Path:
 
 
 def _meant(name: str) -> str:
-    """Return a suggestion with the corpus or folder of the most similar name, or an empty string."""
+    """Return a suggestion of the corpus or folder with the most similar name, or an empty string."""
     near = suggestion(name, known_corpora())
     return f"; {near}" if near else nearest_path(Path(name))
 
@@ -125,14 +127,14 @@ def add_corpus(
     corpus: NamedCorpus | None = None,
     configuration: IndexConfiguration | None = None,
 ) -> Path:
-    """Download a named corpus to ``destination`` and return that folder.
+    """Download a named corpus to the folder ``destination``, and return the folder.
 
-    If the folder already contains files, nothing is downloaded. ``destination`` defaults to the corpus's
-    folder in :func:`corpora_home`. ``corpus`` replaces the entry in ``named.toml``, and ``configuration``
-    replaces pip's configuration.
+    If the folder already contains files, nothing is downloaded. The default of ``destination`` is the folder
+    ``name`` in :func:`corpora_home`. If ``corpus`` is given, it is used instead of the entry in
+    ``named.toml``. If ``configuration`` is given, it is used instead of pip's configuration.
 
-    Raises :class:`CorpusError` if the name is unknown, if the download fails, or if the downloaded file does
-    not have the pinned SHA-256.
+    Raises :class:`CorpusError` if ``name`` is unknown, if the download fails, or if the SHA-256 of the
+    downloaded file differs from the pinned one.
     """
     if is_dataset(name):
         return dataset_folder(name, corpora_home(), download=True, progress=progress)
@@ -187,10 +189,10 @@ def _fetch(
 
 
 def unpack_folder(archive: Path, folder: str, target: Path) -> None:
-    """Unpack the regular files below ``<top>/<folder>/`` of a tar archive into ``target``.
+    """Unpack the regular files below ``<top folder>/<folder>/`` of a tar archive into ``target``.
 
     Links, devices, absolute paths and paths with ``..`` are skipped. Raises :class:`CorpusError` if the
-    archive is damaged, or contains more than MAX_FILES files or MAX_BYTES bytes.
+    archive is damaged, or if more than ``MAX_FILES`` files or ``MAX_BYTES`` bytes would be unpacked.
     """
     target.mkdir()
     try:
@@ -221,7 +223,7 @@ def _members(tar: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:
 
 
 def _clone(entry: NamedCorpus, target: Path, progress: Progress) -> None:
-    """Check out the files of one commit into ``target``, without history, hooks, filters or submodules."""
+    """Fetch the files of one Git commit into ``target``, without history, hooks, filters or submodules."""
     progress("clone", 0, 1)
     target.mkdir()
     _git(entry, target, "init", "--quiet", "--template=")

@@ -1,4 +1,4 @@
-"""Normalise texts, to find quotes despite differences in markup and layout."""
+"""Normalise texts, so that quotes are found despite differences in markup and layout."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MARKUP = str.maketrans("", "", "*_`~#|\\")
 
 
 def normalise(text: str) -> str:
-    r"""Return a normalised text, to compare texts despite differences of case, white space and markup.
+    r"""Normalise a text, so that differences in case, white space and markup are ignored in comparisons.
 
-    The result has the Unicode form NFKC, is in lower case, and has single spaces. The markup characters
-    ``* _ ` ~ # | \`` are deleted.
+    The text is converted to the Unicode form NFKC and to lower case. The markup characters ``* _ ` ~ # | \``
+    are deleted, and each run of white space becomes one space.
     """
     folded = unicodedata.normalize("NFKC", text).casefold().translate(_MARKUP)
     return " ".join(folded.split())
@@ -23,8 +23,8 @@ def normalise(text: str) -> str:
 class NormalisedLines(NamedTuple):
     """The normalised lines of a file, joined by spaces.
 
-    The line with the number ``numbers[i]`` starts at the offset ``starts[i]`` of ``text``. Lines that are
-    empty after normalising are skipped.
+    Line number ``numbers[i]`` of the file starts at the offset ``starts[i]`` of ``text``. Lines that are
+    empty after normalisation are skipped.
     """
 
     text: str
@@ -33,7 +33,7 @@ class NormalisedLines(NamedTuple):
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> NormalisedLines:
-        """Normalise the lines of a file. Line numbers start at 1."""
+        """Normalise the lines of a file, the first of which has line number 1."""
         words: list[str] = []
         starts: list[int] = []
         numbers: list[int] = []
@@ -47,7 +47,7 @@ class NormalisedLines(NamedTuple):
         return cls(" ".join(words), starts, numbers)
 
     def quoted(self, quote: str) -> list[tuple[int, int]]:
-        """Return the first and last line of every occurrence of ``quote``.
+        """Return the first and last line number of every occurrence of ``quote``.
 
         ``quote`` must be normalised and not empty.
         """

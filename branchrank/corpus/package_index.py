@@ -1,11 +1,13 @@
-"""Download a pinned file from the package index in pip's configuration, without running code of the package.
+"""Download a pinned file from the package index that pip is configured to use.
 
-1. pip reports the indexes, folders, certificates and proxy of its configuration (files, environment,
-   defaults), so this module contains no host names.
-2. The name of the file is searched on the project's page of each index (the simple API, in JSON or HTML).
-3. At most the pinned number of bytes is downloaded. A file with another SHA-256 is rejected.
+1. The package indexes, folders of packages, certificates and proxy are read from pip's configuration, so this
+   module contains no host names.
+2. The file is looked up by its name on the project's page of each index (the simple API, in JSON or HTML).
+3. At most the pinned number of bytes is downloaded. A file is rejected if its SHA-256 differs from the pinned
+   one.
 
-pip itself does not download the file, because pip would run the build backend of a source distribution.
+``pip download`` is not used, because it would run the build backend of a source distribution, which is code
+from the package.
 """
 
 from __future__ import annotations
@@ -45,10 +47,10 @@ _BLOCK = 2**18
 
 
 class IndexConfiguration(Record, frozen=True, kw_only=True):
-    """The places in which pip looks for packages.
+    """The package indexes and other sources of packages in pip's configuration.
 
-    ``indexes`` are URLs of package indexes, ``links`` are folders or pages with links to packages, and
-    ``timeout`` is in seconds.
+    ``indexes`` are the URLs of package indexes. ``links`` are folders of packages, or pages with links to
+    packages. ``timeout`` is in seconds.
     """
 
     indexes: tuple[str, ...]
@@ -83,8 +85,8 @@ def fetch_pinned(
 ) -> None:
     """Download the file ``filename`` of the package ``project`` to ``target``.
 
-    ``size`` is the pinned size in bytes. Raises :class:`CorpusError` if no index has the file, or if the file
-    does not match the pinned SHA-256 and size.
+    ``size`` is the pinned size in bytes. Raises :class:`CorpusError` if no index has the file, if the SHA-256
+    of the file differs from ``sha256``, or if the file is larger than ``size``.
     """
     configuration = configuration or configured_index()
     opener = _opener(configuration)
@@ -110,7 +112,7 @@ def fetch_pinned(
 def _candidates(
     base: str, project: str, filename: str, opener: urllib.request.OpenerDirector, timeout: float
 ) -> Iterator[str]:
-    """Yield the URLs of a file in a local folder of packages or on the project's page of an index."""
+    """Yield the URLs of the file ``filename`` in a local folder ``base`` or in a package index ``base``."""
     if "://" not in base:
         path = Path(base, filename)
         if path.is_file():
@@ -179,7 +181,7 @@ def _open(url: str, opener: urllib.request.OpenerDirector, timeout: float) -> Bi
 
 
 def _with_user(url: str, page_url: str) -> str:
-    """Return ``url`` with the user name and password of the page's URL, if both are on the same host."""
+    """Add the user name and password in ``page_url`` to ``url`` if the two URLs have the same origin."""
     parts, page = urlsplit(url), urlsplit(page_url)
     if page.username and not parts.username and (parts.scheme, parts.netloc) == _origin(page_url):
         return urlunsplit(parts._replace(netloc=page.netloc))
@@ -197,7 +199,10 @@ def _without_user(url: str) -> str:
 
 
 def _copy(stream: BinaryIO, target: Path, size: int, progress: Progress) -> str:
-    """Write at most ``size`` bytes of the stream to ``target``, and return the SHA-256 of these bytes."""
+    """Copy ``stream`` to the file ``target``, and return the SHA-256 of the file.
+
+    Raises ``ValueError`` if the stream has more than ``size`` bytes.
+    """
     digest = hashlib.sha256()
     done = 0
     with target.open("wb") as output:

@@ -1,15 +1,17 @@
 """Find the lines of a corpus from which another program extracted a text.
 
-1. A passage names its document by paths, which can be relative to the corpus, absolute, or with leading
-   folders that the corpus does not have. The first path that matches a document is used.
-2. If the passage has line numbers, they are used if the passage has no text or these lines contain the text
-   (after normalising both).
-3. Otherwise the text is searched in the document or, if no document is named, in the whole corpus, in which
-   the text must occur exactly once. If a document contains the text several times, the occurrence nearest to
-   the given lines is used. Without given lines, the search continues after the previous text of the document
-   and prefers an occurrence that no other text has, because programs split documents in order.
-4. If the text is not found, but the document has the given lines, these lines are used and marked as
-   unconfirmed.
+1. A passage can have several possible paths of its document. A path can be relative to the corpus folder,
+   absolute, or start with folders that do not exist in the corpus. The first path that matches a document is
+   used.
+2. If the passage has line numbers, and the lines of the document contain the normalised text of the passage,
+   these lines are used. If the passage has line numbers but no text, the lines with these numbers are used.
+3. In all other cases, the text of the passage is searched in the document. If no path matches a document, the
+   text is searched in the whole corpus and must occur exactly once. If a document contains the text several
+   times, the occurrence nearest to the passage's line numbers is used. If the passage has no line numbers, an
+   occurrence that was not used for an earlier passage is preferred, then an occurrence after the previous
+   passage of the document, because programs usually split a document from start to end.
+4. If the text is not found, but the passage's line numbers exist in the document, these lines are used and
+   marked as unconfirmed.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ from branchrank.safe_open import read_beneath
 
 _PATHS = ("file_path", "path", "source")
 _TEXTS = ("text", "page_content", "content", "document")
-#: How the lines of a text were determined (given and confirmed, found by a search, given but unconfirmed).
+#: Whether the lines of a text were given and confirmed, found by a search, or given but not confirmed.
 Evidence = Literal["lines", "anchored", "unconfirmed"]
 
 
 class Passage(Record, frozen=True, kw_only=True):
     """A text from another program, with its location according to that program.
 
-    ``paths`` are possible paths of the document, the most reliable first. ``lines`` are the first and the
-    last line.
+    ``paths`` are the possible paths of the passage's document, the most reliable first. ``lines`` contains
+    the first and the last line number.
     """
 
     text: str
@@ -46,14 +48,14 @@ class Passage(Record, frozen=True, kw_only=True):
 def opened_up(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an object together with the fields of its ``metadata``.
 
-    If both have a field of the same name, the object's own field is returned.
+    If the object and its ``metadata`` have a field of the same name, the object's field is returned.
     """
     metadata = fields.get("metadata")
     return {**(metadata if isinstance(metadata, Mapping) else {}), **fields}
 
 
 def passage_of(fields: Mapping[str, Any]) -> Passage:
-    """Return the passage in an object, which can use any of the common field names of text splitters."""
+    """Return the passage in a JSON object whose field names are those of a common text splitter."""
     first, last = (
         next((value for name in names if isinstance(value := fields.get(name), int)), None)
         for names in (("line_start", "start_line"), ("line_end", "end_line"))
@@ -66,7 +68,7 @@ def passage_of(fields: Mapping[str, Any]) -> Passage:
 
 
 def string_of(fields: Mapping[str, Any], name: str) -> str:
-    """Return the value of a string field; empty if the field is missing or is not a string."""
+    """Return the value of the field ``name``, or an empty string if it is missing or not a string."""
     value = fields.get(name)
     return value if isinstance(value, str) else ""
 
@@ -92,11 +94,11 @@ class Places:
         self._normalised = cache(lambda source: NormalisedLines.of(self._lines[source]))
 
     def source(self, paths: Sequence[str]) -> str:
-        """Return the first document that a path matches; empty if no path matches a document."""
+        """Return the first document that one of ``paths`` matches, or an empty string if there is none."""
         return next((source for path in paths if (source := self._source(path))), "")
 
     def place(self, passage: Passage) -> Place | str:
-        """Return the place of a passage, or a message with the reason why the place is unknown."""
+        """Return the lines of a passage, or a message that says why they can't be determined."""
         place = self._place(passage)
         if isinstance(place, Place):
             self._taken.add(place.span)

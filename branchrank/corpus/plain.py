@@ -1,4 +1,4 @@
-"""Read lines as plain text, one block per paragraph. Readers use this module if a parser fails."""
+"""Read lines as plain text, with one block per paragraph, for files whose markup can't be parsed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from branchrank.corpus.document import Block
 
 
 def plain_blocks(lines: list[str]) -> list[Block]:
-    """Return one block for each run of lines that are not blank. The first of ``lines`` is line 1."""
+    """Return one block for each run of non-blank lines. The first line has line number 1."""
     blocks: list[Block] = []
     run: list[str] = []
     for number, line in enumerate([*lines, ""], start=1):

@@ -1,4 +1,4 @@
-"""Parse the bytes of one file into a :class:`Document`, with the reader for the file's suffix."""
+"""Parse the bytes of one file into a :class:`Document`. The file's suffix determines the parser."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ SUFFIXES = (*RST_SUFFIXES, *MARKDOWN_SUFFIXES, ENTRY_SUFFIX)
 
 
 def is_document(source: str) -> bool:
-    """Return whether BranchRank has a reader for the suffix of ``source``."""
+    """Return whether BranchRank can parse files with the suffix of ``source``."""
     return source.lower().endswith(SUFFIXES)
 
 
 def read_document(source: str, content: bytes) -> Document:
-    """Parse ``content``, the bytes of the file ``source`` (a path relative to the corpus, with ``/``).
+    """Parse the bytes ``content`` of a file. ``source`` is the file's path relative to the corpus folder.
 
-    Malformed markup is read as plain text, with a note in the document, and never raises an exception. Raises
-    :class:`CorpusError` if there is no reader for the suffix of ``source``.
+    Malformed markup never raises an exception; it is read as plain text, and the document gets a note. Raises
+    :class:`CorpusError` if BranchRank can't parse files with the suffix of ``source``.
     """
     name = source.lower()
     if name.endswith(RST_SUFFIXES):

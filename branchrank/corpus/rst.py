@@ -1,4 +1,4 @@
-"""The reader of reStructuredText.
+"""Parse reStructuredText (RST) files into documents.
 
 1. The bytes of the file are decoded and split into lines.
 2. :mod:`branchrank.corpus.rst_scan` finds the headings and blocks with their exact lines. docutils reads
@@ -18,11 +18,11 @@ from branchrank.corpus.sections import finish_sections, limit_headings
 
 
 def read_rst(source: str, content: bytes) -> Document:
-    """Read an RST file. No content of the file raises an exception.
+    """Read an RST file. Malformed content raises no exception.
 
-    In the result, ``toctree`` contains the entries as they are written, including patterns; ``labels``
-    contains the internal targets with normalised names; ``references`` contains the cross references with
-    explicit text.
+    In the returned document, ``toctree`` contains the toctree entries as written, including patterns.
+    ``labels`` contains the internal targets with normalised names. ``references`` contains the cross
+    references for which the author wrote a link text.
     """
     text, notes = decode(content)
     lines = split_lines(text)

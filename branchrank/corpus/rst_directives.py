@@ -1,6 +1,6 @@
-"""Tables of RST directives, and the patterns of RST's explicit markup (lines that start with ``..``).
+"""Tables of RST directives, and functions that parse RST's explicit markup (lines that start with ``..``).
 
-Of a directive that is not in these tables, the argument and the body are read as prose with inline markup.
+If a directive is not in the tables, its argument and its body are read as prose with inline markup.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from branchrank.corpus.rst_inline import normalize_name
 
-#: Directives with a body of code, which is kept word for word.
+#: Directives whose body is code, which is kept unchanged.
 VERBATIM = frozenset(
     [
         "code",
@@ -42,7 +42,7 @@ VERBATIM = frozenset(
         "uml",
     ]
 )
-#: Directives with an argument and a body that are not visible on the page.
+#: Directives whose argument and body are not visible on the page.
 SILENT = frozenset(
     [
         "currentmodule",
@@ -59,7 +59,7 @@ SILENT = frozenset(
         "toctree",
     ]
 )
-#: Directives with an argument that is not visible text, but a language, a path or a class name.
+#: Directives whose argument is a language, a path or a class name, and not visible text.
 SILENT_ARGUMENT = frozenset(
     [
         "code",
@@ -81,19 +81,19 @@ SILENT_ARGUMENT = frozenset(
         "sourcecode",
     ]
 )
-#: Maps directives with a version as argument to the words that the page shows before the version.
+#: Maps each directive that has a version as its argument to the words that the page shows before the version.
 VERSIONS = {
     "versionadded": "New in version",
     "versionchanged": "Changed in version",
     "versionremoved": "Removed in version",
     "deprecated": "Deprecated since version",
 }
-#: Options with a value that is visible on the page.
+#: Directive options whose value is visible on the page.
 READABLE_OPTIONS = frozenset(["alt", "caption", "header", "subtitle", "synopsis", "title"])
 #: Names of fields at the top of a file that configure how the page is built.
 PAGE_FIELDS = frozenset(["nocomments", "no-search", "nosearch", "orphan", "tocdepth"])
 
-#: Matches the ``_name:`` of a target after ``.. ``. The groups are the quoted name and the plain name.
+#: Matches ``_name:`` in a target such as ``.. _name:``. The groups are a name in backquotes and a plain name.
 TARGET = re.compile(r"_(?:`([^`]+)`|((?![ _])(?:[^:\\]|\\.)+)|_):(?:\s+|$)")
 _SUBSTITUTION = re.compile(r"\|([^|]+)\|\s+([\w-]+)::\s*(.*)")
 _DIRECTIVE = re.compile(r"((?:[^\W_]|[-._+:](?=[^\W_]))+) ?::(?:\s+|$)")
@@ -101,38 +101,39 @@ _FIELD = re.compile(r":([^\s:`][^:`]*):(?:\s+|$)")
 
 
 def match_directive(text: str) -> tuple[str, str] | None:
-    """Return the directive that begins with ``text`` after the two dots, else ``None``.
+    """Return the name and the argument if ``text`` starts with a directive, else ``None``.
 
-    The result contains the directive's name in lower case and the first line of its argument.
+    ``text`` is a line without the two dots at its start. The name is in lower case. The argument is the text
+    after the two colons.
     """
     match = _DIRECTIVE.match(text)
     return (match[1].lower(), text[match.end() :].strip()) if match else None
 
 
 def match_field(text: str) -> tuple[str, str] | None:
-    """Return the name and the first body line of the field that ``text`` starts with, else ``None``."""
+    """Return the name and the first line of the body if ``text`` starts with a field, else ``None``."""
     match = _FIELD.match(text)
     return (match[1], text[match.end() :]) if match else None
 
 
 def match_option(line: str) -> tuple[str, str] | None:
-    """Return the name and the first value line if ``line`` is an option of a directive, else ``None``.
+    """Return the name and the first line of the value if ``line`` is a directive's option, else ``None``.
 
-    An option is a field with a name of one word.
+    An option is a field whose name is a single word.
     """
     field = match_field(line.strip())
     return field if field and " " not in field[0] else None
 
 
 def base_name(name: str) -> str:
-    """Return the name without its domain, for example ``directive`` for ``rst:directive``."""
+    """Return a directive's name without its domain, for example ``directive`` for ``rst:directive``."""
     return name.rpartition(":")[2]
 
 
 def definitions(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the texts of the ``|name| replace::`` definitions in a file and the URIs of its named targets.
+    """Return the texts of the ``|name| replace::`` definitions in a file, and the URIs of its named targets.
 
-    The two dictionaries have normalised names as keys.
+    The keys of both returned dictionaries are normalised names.
     """
     substitutions: dict[str, str] = {}
     targets: dict[str, str] = {}
@@ -156,7 +157,7 @@ def _explicit_contents(lines: list[str]) -> Iterator[str]:
 
 
 def split_entry(entry: str) -> tuple[str, str] | None:
-    """Return the title and the target of a toctree entry ``title <target>``; ``None`` for other entries."""
+    """Return title and target of a toctree entry ``title <target>``, or ``None`` for any other entry."""
     title, _, target = entry[:-1].rpartition("<") if entry.endswith(">") else ("", "", "")
     if not title.strip() or not target or ">" in target:
         return None

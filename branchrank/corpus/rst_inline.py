@@ -1,14 +1,14 @@
 """Convert inline RST to readable text with docutils' inline parser.
 
 1. A paragraph without markup characters is returned unchanged.
-2. In other paragraphs, docutils finds the markup. The readable text of a role is the title ``text`` if the
-   content is ``text <target>``, else the whole content. Unfinished markup is kept as it is written.
-3. Every line break of the source is kept, so that the n-th line of the text is the readable text of the
-   n-th line of the source.
+2. In all other paragraphs, docutils finds the markup. The readable text of a role is ``title`` if the role's
+   content has the form ``title <target>``, otherwise the whole content. Unfinished markup is kept as written.
+3. Every line break of the source is kept, so that the n-th line of the text is the readable text of the n-th
+   line of the source.
 
-The time of docutils is quadratic in the length of a paragraph, so long paragraphs are parsed in parts. The
-text that substitutions add to a file is limited by the size of the file. Past this limit, ``|name|`` is
-replaced by its name.
+The parsing time of docutils is quadratic in the length of a paragraph, so long paragraphs are parsed in
+parts. The number of characters that substitutions add to a file is limited by the size of the file. Beyond
+the limit, ``|name|`` is replaced by ``name`` instead of its definition.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from docutils.utils import new_document, unescape
 from branchrank.corpus.document import Reference
 
 _MARKUP = re.compile(r"[`*|\\]|_(?!\w)")
-#: Matches an escaped letter as docutils marks it, usually from a path or namespace with backslashes.
+#: Matches a letter after a backslash, as docutils stores it. These are usually paths with backslashes.
 _ESCAPED_WORD = re.compile(r"\x00(\w)")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
-#: Roles with code as content, in which ``a <b>`` is not read as a title and a target.
+#: Roles whose content is code, so that ``a <b>`` in the content is not a title and a target.
 _LITERAL_ROLES = frozenset(["code", "literal", "math", "samp", "kbd", "command", "regexp", "raw", "file"])
 _PART_CHARACTERS = 2000
 
@@ -44,15 +44,15 @@ _SETTINGS.warning_stream = False
 
 _BASE = Inliner()
 _BASE.init_customizations(_SETTINGS)
-_PATTERNS = _BASE.patterns  # docutils compiles the patterns from the attributes of this class only
+_PATTERNS = _BASE.patterns  # compiled from class attributes, so all instances can share them
 
 
 class InlineReader:
     """Reads the inline markup of one file and collects the cross references.
 
-    ``substitutions`` maps the names of ``|name|`` to their texts, and ``targets`` maps the names of
-    ```name`_`` to their URIs. The keys of both are normalised by :func:`normalize_name`. Substitutions add at
-    most ``growth`` characters to the file.
+    ``substitutions`` maps the name in ``|name|`` to its text, and ``targets`` maps the name in ```name`_`` to
+    its URI. The keys of ``substitutions`` and ``targets`` are normalised by :func:`normalize_name`.
+    Substitutions add at most ``growth`` characters to the file.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class InlineReader:
         self.references: list[Reference] = []
 
     def read(self, text: str, line: int) -> str:
-        """Return the readable text of ``text``, which starts at ``line``, with the same line breaks."""
+        """Return the readable text of the RST in ``text``, which starts at ``line``, with its line breaks."""
         if not _MARKUP.search(text):
             return text
         results: list[str] = []
@@ -133,7 +133,7 @@ class InlineReader:
 
 
 class _Inliner(Inliner):
-    """docutils' inline parser with generic roles, but without the search for URIs."""
+    """docutils' inline parser, changed to accept every role and not to search for standalone URIs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,14 +172,15 @@ class _Inliner(Inliner):
 
 
 def normalize_name(name: str) -> str:
-    """Return a reference name in lower case with single spaces, because RST compares names in this form."""
+    """Return a reference name in lower case with single spaces, which is how RST compares names."""
     return " ".join(name.lower().split())
 
 
 def _split_title(content: str) -> tuple[str, str]:
-    """Split ``title <target>`` into title and target.
+    """Split ``title <target>`` into the title and the target.
 
-    For other content, return the content without a leading ``~`` or ``!``, and an empty target.
+    For content without a title, return the content and an empty target, after removing angle brackets around
+    the content or a leading ``~`` or ``!``.
     """
     if content.endswith(">"):
         title, opened, target = content[:-1].rpartition("<")

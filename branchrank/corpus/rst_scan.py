@@ -1,16 +1,17 @@
 """Find the headings and blocks of an RST file in its raw lines, so that all line numbers are exact.
 
 1. The scanner makes one pass over the lines, without recursion. A line, its indentation and the lines next to
-   it determine the construct that starts there (a heading, a list item, a directive, a literal block, a
-   table, a paragraph, ...), as in docutils' specification. The bodies of directives and list items nest by
-   indentation, so the nesting depth is not limited. A construct that is never closed ends with its last line.
-2. Each construct produces blocks of readable text. The inline reader reads paragraphs, code is kept word for
-   word, and tables are read row by row. Comments, targets, options and other markup produce no text.
+   it determine the construct that starts on the line (such as a heading, a list item, a directive, a literal
+   block, a table or a paragraph), as in docutils' specification. The scanner keeps no stack of nested
+   directives and list items, so the nesting depth is not limited. A construct that is never closed ends with
+   the last line that can belong to it.
+2. Each construct produces blocks of readable text. Inline markup is removed from paragraphs, code is kept
+   unchanged, and tables are read row by row. Comments, targets, options and other markup produce no text.
 3. Internal targets and invisible markup directly above a heading belong to the heading. A directive above a
-   heading also belongs to the heading if it has no body and its argument is part of the title.
+   heading also belongs to the heading if the directive has no body and its argument occurs in the title.
 
 docutils' block parser is not used, because it drops malformed markup, loses line numbers in nested bodies,
-and is limited by Python's recursion depth. The tests compare the headings that the two parsers find.
+and is limited by Python's recursion depth. The tests compare the headings that the scanner and docutils find.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _SIMPLE_BORDER = re.compile(r"=[ =]*+$")
 _FOOTNOTE = re.compile(r"\[(?:\d+|#[\w.+:-]*|\*|[^\W_][\w.+:-]*)\](?:\s+|$)")
 #: The number of characters that substitutions may add to any file, even a very short file.
 _FREE_GROWTH = 10_000
-#: The largest number of anchors that can wait for the heading below them.
+#: The largest number of anchors that can belong to one heading.
 _MAX_PENDING = 100
 
 
@@ -58,19 +59,19 @@ def _block(kind: BlockKind, text: str, line_start: int, line_end: int) -> Block:
 
 
 class _Anchor(NamedTuple):
-    """A label, or the argument of a directive as a block, that may belong to the next heading."""
+    """A label or a directive's argument (in ``block``) that may belong to the next heading."""
 
     line: int
     label: str
     block: Block | None
 
     def foreign_to(self, title: str) -> bool:
-        """Return whether the anchor has text that does not occur in ``title``, which is in lower case."""
+        """Return whether the argument in ``block`` is missing from ``title``, which is in lower case."""
         return self.block is not None and self.block.text.lower() not in title
 
 
 class Scanner:
-    """Finds the headings and blocks of a file. :meth:`scan` fills the public lists in line order."""
+    """Finds the headings and blocks of an RST file. :meth:`scan` fills the public lists in line order."""
 
     def __init__(self, source: str, lines: list[str]) -> None:
         self.lines = [line.expandtabs(8).rstrip() if "\t" in line else line.rstrip() for line in lines]
@@ -97,7 +98,7 @@ class Scanner:
                 position += 1
         self._settle(len(self._pending))
 
-    # -- The constructs that can start at a line. Each method returns the position after the construct.
+    # -- Constructs that can start on a line. Each method returns the position after the construct.
 
     def _construct(self, at: int) -> int:
         line = self.lines[at]
@@ -126,7 +127,7 @@ class Scanner:
         return self._paragraph(at, marker + text, column, "list" if marker else "prose")
 
     def _list_marker(self, at: int, column: int) -> tuple[str, int]:
-        """Return the bullets and enumerators at the start of a line, and the column of the content."""
+        """Return the bullets and enumerators at the start of a line, and the column after them."""
         line = self.lines[at]
         start = column
         deepest = self._indent(at + 1) if self._line(at + 1) else len(line)
@@ -147,7 +148,7 @@ class Scanner:
         return self._item_begins
 
     def _heading(self, at: int) -> int:
-        """Read the heading at the line ``at``, and return the position after it; 0 if there is no heading."""
+        """Read the heading at line ``at``. Return the position after the heading, or 0 if there is none."""
         first, second, third = self.lines[at], self._line(at + 1), self._line(at + 2)
         if _RULE.match(first):
             title = second.strip()
@@ -180,7 +181,7 @@ class Scanner:
         return last + 1
 
     def _table(self, at: int, column: int) -> int:
-        """Read the table at the line ``at``, and return the position after it; 0 if there is no table."""
+        """Read the table at line ``at``. Return the position after the table, or 0 if there is none."""
         text = self.lines[at][column:]
         if _GRID_TOP.match(text):
             end = at + 1
@@ -213,7 +214,7 @@ class Scanner:
         return 0
 
     def _field(self, at: int, column: int, marker: str) -> int:
-        """Read the field at the line ``at``, and return the position after it; 0 if there is no field."""
+        """Read the field at line ``at``. Return the position after the field, or 0 if there is none."""
         field = match_field(self.lines[at][column:])
         if field is None:
             return 0
@@ -223,9 +224,9 @@ class Scanner:
         return self._paragraph(at, f"{marker}{name}: {body}", self._hanging(at, column), "prose")
 
     def _paragraph(self, at: int, first: str, column: int, kind: BlockKind, stop: int | None = None) -> int:
-        """Read a paragraph with the first line ``first``.
+        """Read the paragraph whose first line has the text ``first``.
 
-        The other lines of the paragraph begin at ``column``.
+        The second and later lines of the paragraph begin at ``column``.
         """
         end = at + 1
         limit = len(self.lines) if stop is None else stop
@@ -243,9 +244,9 @@ class Scanner:
         return self._literal(end, column) if literal else end
 
     def _literal(self, at: int, column: int) -> int:
-        """Read the literal block after ``::``, which consists of indented lines or of quoted lines.
+        """Read the literal block after ``::``, whose lines are either indented or quoted.
 
-        Quoted lines begin with the same punctuation character.
+        Quoted lines all begin with the same punctuation character.
         """
         start = self._skip_blank(at)
         if start == len(self.lines):
@@ -310,7 +311,7 @@ class Scanner:
         return self._options(options, head_end) if end == options else end
 
     def _options(self, position: int, end: int) -> int:
-        """Read the options of a directive between ``position`` and ``end``. Few options are visible text."""
+        """Read a directive's options from ``position`` to ``end``, and emit the text of visible options."""
         while position < end and (option := match_option(self.lines[position])):
             following = self._after_adjacent(position, self._indent(position))
             if option[0] in READABLE_OPTIONS:
@@ -321,7 +322,7 @@ class Scanner:
         return position
 
     def _read_toctree(self, at: int, end: int, options: int) -> None:
-        """Add the entries of a toctree directive to ``toctree``, and explicit titles of entries as text."""
+        """Add a toctree's entries to ``toctree``, and add its caption and the entries' titles as text."""
         in_options = options < end
         for position in range(at + 1, end):
             entry = self.lines[position].strip()
@@ -344,13 +345,13 @@ class Scanner:
             self.blocks.append(block)
 
     def _settle(self, count: int) -> None:
-        """Emit the first ``count`` pending anchors as ordinary text, because no heading follows them."""
+        """Add the first ``count`` pending anchors as ordinary text, because they belong to no heading."""
         count = max(0, count)
         self.blocks.extend(anchor.block for anchor in self._pending[:count] if anchor.block)
         del self._pending[:count]
 
     def _is_anchor(self, at: int, column: int) -> bool:
-        """Return whether a directive that ends before the line ``at`` starts at column 0 and has no body."""
+        """Return whether the directive that ends before line ``at`` starts at column 0 and has no body."""
         following = self._line(self._skip_blank(at))
         return column == 0 and not following.startswith(" ")
 
@@ -384,14 +385,14 @@ class Scanner:
         return max(self._indent(at + 1), column + 1) if self._line(at + 1) else column + 1
 
     def _after_adjacent(self, at: int, column: int) -> int:
-        """Return the position after the lines that directly follow ``at`` and start beyond ``column``."""
+        """Return the position after the non-blank lines below ``at`` that are indented beyond ``column``."""
         end = at + 1
         while self._line(end) and self._indent(end) > column:
             end += 1
         return end
 
     def _after_indented(self, at: int, column: int) -> int:
-        """Return the position after the lines from ``at`` that are blank or start beyond ``column``."""
+        """Return the position after the last line, from ``at`` on, that is indented beyond ``column``."""
         end = at
         for position in range(at, len(self.lines)):
             line = self.lines[position]

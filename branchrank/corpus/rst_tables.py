@@ -1,9 +1,10 @@
 """Read grid and simple tables of RST row by row, with docutils' table parsers.
 
-1. docutils splits the table into cells. A row of the table covers the lines of its cells; rows that share a
-   cell are read as one row. The text of a row is one line with its cells in order, separated by `` | ``.
+1. docutils splits the table into cells. A row covers the lines of its cells; rows that share a cell are read
+   as one row. The text of a row is one line that contains the texts of its cells in order, separated by `` |
+   ``.
 2. A malformed or very large table is read line by line, without its borders. Lines that docutils skips (rows
-   of a simple table with an empty first cell) are read in the same way.
+   of a simple table with an empty first cell) are also read line by line.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ _GRID_BORDER = re.compile(r"\+[-=+]*$")
 _SIMPLE_BORDER = re.compile(r"[=-][ =-]*+$")
 _COLUMN_GAP = re.compile(r"\s{2,}|\s+\|\s+")
 _PARSED_LINES = 2000
-#: Tables with more columns are not parsed, because docutils' time per row grows with width times columns.
+#: Tables with more columns are not parsed, because the time per row grows with line width times columns.
 _PARSED_COLUMNS = 50
 
 
 def read_table(lines: list[str], line_start: int, read: ReadInline) -> list[Block]:
     """Return one block for each row of the table in ``lines``.
 
-    ``lines`` are dedented and include the borders. The table starts at line ``line_start`` of the file.
+    ``lines`` must include the borders and have no common indentation. The table starts at line ``line_start``
+    of the file. ``read`` converts inline RST to readable text.
     """
     blocks = list(_rows(_parse(lines), line_start, read))
     border = _GRID_BORDER if lines[0].startswith("+") else _SIMPLE_BORDER
@@ -45,7 +47,7 @@ def read_table(lines: list[str], line_start: int, read: ReadInline) -> list[Bloc
 
 
 def _parse(lines: list[str]) -> list[Any]:
-    """Return the rows of cells that docutils finds; an empty list if the table is malformed or very large."""
+    """Return docutils' rows of cells, or an empty list if the table is malformed or very large."""
     is_grid = lines[0].startswith("+")
     columns = max(line.count("+") - 1 for line in lines) if is_grid else len(lines[0].split())
     if len(lines) > _PARSED_LINES or columns > _PARSED_COLUMNS:
@@ -80,7 +82,7 @@ def _rows(rows: list[Any], line_start: int, read: ReadInline) -> Iterator[Block]
 
 
 def _cell(cell: tuple[int, int, int, Any], line_start: int, read: ReadInline) -> tuple[str, int, int]:
-    """Return the text of a cell (empty for an empty cell), and the cell's first and last line."""
+    """Return the text, the first line and the last line of a cell, or ``("", 0, 0)`` for an empty cell."""
     _, _, offset, content = cell
     lines = [line.replace("\x00", "").strip() for line in content]
     filled = [index for index, line in enumerate(lines) if line]

@@ -2,16 +2,19 @@
 
 1. The parent of a heading is the nearest earlier heading of a smaller level, so skipped levels (``#`` then
    ``###``) do not matter.
-2. A single top heading is the title of the page. A heading of this kind and its labels become part of the
-   file's section.
+2. If the file has a single top heading, this heading is the title of the page. The heading and its labels
+   become part of the section that represents the whole file.
 3. The own span of a section runs from the first line of the section's heading to the line before the next
-   heading. The own span of the file starts at line 1. (If the first of several top headings is on line 1, the
-   file's own span is empty, and ``own_line_end`` is 0.) Every line of the file is in exactly one own span.
-4. The id of a section is the source and the slugs of the headings from the top to the section. A sibling that
-   repeats a slug gets ``~2``, ``~3``, ...
-5. Each block is added to the section that contains the block's lines. Headings become separate blocks.
-6. The number of bytes that sections add to the index (ids, breadcrumbs, records) is limited by the size of
-   the file. Headings past this limit are read as text.
+   heading. The own span of the whole file's section starts at line 1. (If the first of several top headings
+   is on line 1, this own span is empty, and ``own_line_end`` is 0.) Every line of the file is in exactly one
+   own span.
+4. The id of a section consists of the file's path and the slugs of all headings from the top heading to the
+   section. If siblings have the same slug, the second one gets the suffix ``~2``, the third one ``~3``, and
+   so on.
+5. Each block is added to the section whose own span contains the block's lines. Each heading becomes a
+   separate block.
+6. The bytes that sections add to the index (ids, breadcrumbs, records) are limited to a multiple of the
+   file's size. Headings beyond the limit are read as text.
 """
 
 from __future__ import annotations
@@ -27,20 +30,20 @@ from branchrank.corpus.document import Block, Document, Section
 from branchrank.records import BREADCRUMB_SEPARATOR
 
 _MAX_SLUG = 80
-#: Limits of the bytes that sections add to nodes and chunks, per byte of the file and for any file.
+#: The sections of a file of n bytes may add at most ``_MAX_GROWTH * n + _FREE_GROWTH`` bytes to the index.
 _MAX_GROWTH = 64
 _FREE_GROWTH = 16_384
-#: The bytes that a section adds for keys and numbers, besides its id and its breadcrumb.
+#: The number of bytes that each section adds to the index besides its id and its breadcrumb.
 _SECTION_BYTES = 500
 _IDS_PER_SECTION = 6
 
 
 class Heading(NamedTuple):
-    """A heading in a file, before the sections are known.
+    """A heading that a parser found in a file, before the file is split into sections.
 
-    ``level`` is 1 for a top heading and larger for the headings below. ``line_start`` is the first line of
-    the heading, including labels and an overline above the title, and ``line_end`` is the last line,
-    including an underline. ``title`` is readable text.
+    ``level`` is 1 for a top heading and larger for lower headings. ``line_start`` is the first line of the
+    heading, including labels and an overline above the title. ``line_end`` is the last line of the heading,
+    including an underline. ``title`` is the heading's text without markup.
     """
 
     level: int
@@ -60,10 +63,10 @@ def slug(title: str) -> str:
 
 
 def title_from_source(source: str) -> str:
-    """Return a title for a file without a title.
+    """Derive a title from the path of a file that has no title.
 
-    The title is the file's name without its suffix or, for a page named ``index`` or ``README``, the name of
-    the folder.
+    The derived title is the file's name without its suffix. For a file named ``index`` or ``README`` in a
+    folder, the title is the name of the folder.
     """
     path = PurePosixPath(source)
     name = path.name.split(".")[0] or path.name
@@ -73,7 +76,7 @@ def title_from_source(source: str) -> str:
 def _named(
     source: str, headings: Sequence[Heading], parent_of: Sequence[int | None]
 ) -> tuple[list[str], list[int]]:
-    """Return the ids and the levels of all sections. A repeated id gets ``~2``, ``~3``, and so on."""
+    """Return the ids and the levels of all sections. Repeated ids get a suffix such as ``~2``."""
     ids, levels = [source], [0]
     used: Counter[tuple[int, str]] = Counter()
     for position, heading in enumerate(headings, start=1):
@@ -91,11 +94,12 @@ def _named(
 def limit_headings(
     source: str, headings: Sequence[Heading], size: int
 ) -> tuple[Sequence[Heading], list[Block], tuple[str, ...]]:
-    """Return the headings that start sections, the other headings as blocks of text, and a note about them.
+    """Return the headings that start sections, all further headings as blocks of text, and notes.
 
     ``size`` is the size of the file in bytes. Each section repeats the titles of all headings above it, so
-    the sections of a small file could take hundreds of times the size of the file. Headings are read as text
-    once the ids, breadcrumbs and records of the sections take more than 64 times ``size`` plus 16 KiB.
+    the sections of a small file could take hundreds of times the size of the file. If the ids, breadcrumbs
+    and records of the sections take more than 64 times ``size`` plus 16 KiB, all further headings are
+    returned as blocks of text.
     """
     room = _MAX_GROWTH * size + _FREE_GROWTH
     lengths: list[tuple[int, int]] = []
@@ -127,12 +131,12 @@ def finish_sections(
     line_count: int,
     title: str = "",
 ) -> tuple[Section, ...]:
-    """Return the sections of a document in line order; the first section is the file's.
+    """Return the sections of a document in line order. The first section represents the whole file.
 
-    ``headings`` are in line order and start on distinct lines. ``blocks`` are in line order. Blocks do not
-    overlap each other or a heading, and no block crosses a heading. ``title`` is the title in the front
-    matter, or empty. If ``title`` is not empty, a single top heading becomes part of the file's section only
-    if the level of the heading is 1.
+    ``headings`` and ``blocks`` must be in line order. No two headings start on the same line. Blocks must not
+    overlap each other or a heading. ``title`` is the title in the file's front matter, or an empty string. If
+    ``title`` is not empty, a single top heading becomes part of the whole file's section only if the level of
+    the heading is 1.
     """
     parents = _parents(headings)
     tops = [index for index, parent in enumerate(parents) if parent is None]
@@ -175,7 +179,7 @@ def finish_sections(
 
 
 def breadcrumbs(document: Document) -> tuple[str, ...]:
-    """Return the breadcrumb of each section, which joins all titles from the document's to the section's."""
+    """Return the breadcrumb of each section, with all titles from the document's to the section's title."""
     crumbs: list[str] = []
     for section in document.sections:
         above = "" if section.parent is None else crumbs[section.parent] + BREADCRUMB_SEPARATOR

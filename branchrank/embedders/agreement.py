@@ -1,8 +1,8 @@
-"""Check whether vectors that another program stored come from a given model.
+"""Check whether the vectors in another program's database were computed with a given model.
 
-A seeded sample of the texts is embedded again, and each new vector is compared with the stored vector. Stored
-vectors can have any length. The check tries several forms of the embedded text, such as with and without a
-breadcrumb.
+A random sample (with a fixed seed) of the texts is embedded again, and each new vector is compared with the
+stored vector of the text. Stored vectors need not have unit length. The other program may have embedded each
+text with or without additions such as a breadcrumb, so the check tries several forms of the texts.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ LEAST_COSINE = 0.999
 
 
 class Agreement(NamedTuple):
-    """The result of a check.
+    """The result of a successful check.
 
-    ``form`` is the form of the texts that were embedded, ``sampled`` is the number of checked texts, and
-    ``least`` is the smallest cosine similarity between a new vector and a stored vector.
+    ``form`` is the form of the texts for which the vectors agree. ``sampled`` is the number of texts that
+    were embedded again. ``least`` is the smallest cosine similarity between the new vector and the stored
+    vector of a text.
     """
 
     form: str
@@ -34,18 +35,18 @@ class Agreement(NamedTuple):
 
 
 def sampled(count: int) -> list[int]:
-    """Return a sample of the row numbers from 0 to ``count - 1``, in ascending order."""
+    """Return at most ``SAMPLE`` random numbers from 0 to ``count - 1``, in ascending order."""
     return sorted(Random(SEED).sample(range(count), min(SAMPLE, count)))  # noqa: S311 - no secret
 
 
 def check_agreement(
     embedder: Embedder, vectors: Vectors, forms: Mapping[str, Sequence[str]], *, place: str, remedy: str
 ) -> Agreement:
-    """Return the form of the texts for which ``embedder`` reproduces every sampled row of ``vectors``.
+    """Return the first form of the texts for which ``embedder`` reproduces all sampled rows of ``vectors``.
 
-    ``vectors`` has the shape ``(n, d)``, and ``forms`` maps the name of each form to the n texts. ``place``
-    describes the origin of ``vectors`` in messages. Raises :class:`ArtifactError` if no form matches; the
-    message quotes the text with the smallest cosine similarity in the best form.
+    ``vectors`` has the shape ``(n, d)``. ``forms`` maps the name of each form to the n texts in this form.
+    ``place`` describes the origin of ``vectors`` in error messages. Raises :class:`ArtifactError` if no form
+    matches. The message quotes the text whose new and stored vectors differ most in the best form.
     """
     identity = embedder.identity
     model = f"{identity.name} {identity.model}".strip()

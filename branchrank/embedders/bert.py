@@ -1,6 +1,7 @@
-"""A BERT encoder with mean pooling as an ONNX graph (:mod:`branchrank.embedders.onnx_encoder`).
+"""Build an ONNX graph for a BERT encoder with mean pooling (:mod:`branchrank.embedders.onnx_encoder`).
 
-Mean pooling returns the mean over all tokens, including ``[CLS]`` and ``[SEP]``, as in all-MiniLM-L6-v2.
+Mean pooling computes the vector of a text as the mean of the vectors of all tokens, including ``[CLS]`` and
+``[SEP]``. The model all-MiniLM-L6-v2 uses mean pooling.
 """
 
 from __future__ import annotations
@@ -69,12 +70,12 @@ class BertShape(Record, frozen=True, kw_only=True):
 
 
 def read_shape(config: Path) -> BertShape:
-    """Read the file ``config``. Raises ``msgspec.ValidationError`` if the file does not describe a BERT."""
+    """Read the file ``config``. Raises ``msgspec.ValidationError`` if it does not describe a BERT model."""
     return msgspec.json.decode(config.read_bytes(), type=BertShape)
 
 
 def bert_graph(shape: BertShape) -> Graph:
-    """Return the graph of a BERT model with this shape. ``shape.num_hidden_layers`` must be at least 1."""
+    """Return the ONNX graph of a BERT encoder. ``shape.num_hidden_layers`` must be at least 1."""
     last = shape.num_hidden_layers - 1
     layers = (
         _LAYER.format(

@@ -1,8 +1,9 @@
-"""The embedding cache, which stores the vectors of texts, so that unchanged texts are not embedded again.
+"""An embedding cache, which stores the vectors of texts, so that unchanged texts are not embedded again.
 
-1. The key of a vector is the SHA-256 of the embedder's identity and the exact text, including the prefix.
-2. Texts that are not in the cache are embedded in batches, each text once. A batch is written as soon as it
-   is complete, so an interrupted build loses at most one batch.
+1. The key of a vector is a SHA-256 hash of the embedder's identity, the prefix and the exact text.
+2. Texts that are not in the cache are embedded in batches, and repeated texts are embedded only once. The
+   vectors of a batch are written to the cache as soon as the batch is complete, so an interrupted build loses
+   at most one batch.
 3. A cached vector with another dimension is a cache miss and is overwritten.
 """
 
@@ -41,7 +42,7 @@ class EmbeddingCache(Protocol):
     """Stores vectors by key. A failed read is a cache miss, and a failed write is ignored."""
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the vectors that are in the cache by key, each float32 with the shape ``(dimension,)``."""
+        """Return the vectors of those ``keys`` that are in the cache, as float32 ``(dimension,)``."""
 
     def put_many(self, vectors: Mapping[str, Vectors]) -> None:
         """Store vectors under their keys, and replace existing vectors."""
@@ -51,7 +52,7 @@ class EmbeddingCache(Protocol):
 
 
 def cache_keys(identity: EmbedderIdentity, prefix: str, texts: Sequence[str]) -> list[str]:
-    """Return the key of each text, 64 hexadecimal digits, for an embedder and a prefix."""
+    """Return the cache key of each text, a string of 64 hexadecimal digits."""
     space = hashlib.sha256(digest_of(identity).encode("ascii"))
     keys = []
     for text in texts:
@@ -70,9 +71,9 @@ def cached_documents(
 ) -> Vectors:
     """Return the unit vectors of documents, float32 ``(len(texts), dimension)``.
 
-    Only texts that are not in the cache are embedded. ``embed_batches`` converts batches of texts to their
-    rows, in order; by default ``embedder`` does this. ``progress("embed", done, total)`` counts texts; texts
-    from the cache are counted at the start.
+    Only texts that are not in the cache are embedded. ``embed_batches`` is a function from batches of texts
+    to the vectors of each batch, in order; the default calls ``embedder`` for each batch. ``progress("embed",
+    done, total)`` counts texts, and counts texts in the cache at the start.
     """
     if cache is None:
         return embedder.embed_documents(texts, progress)
@@ -82,7 +83,7 @@ def cached_documents(
         block = texts[start : start + _BLOCK]
         keys[start : start + len(block)] = cache_keys(identity, identity.document_prefix, block)
     _, first, place = np.unique(keys, return_index=True, return_inverse=True)
-    #: For each row, the row of the first text with the same key.
+    #: For each text, the position of the first text with the same key.
     original = first[place]
     rows = np.sort(first)
     result = np.empty((len(texts), identity.dimension), dtype=np.float32)
@@ -111,7 +112,7 @@ def cached_documents(
 
 
 class _Batches(Sequence[list[str]]):
-    """Batches of the texts in some rows. The texts of a batch are read only when the batch is used."""
+    """Batches of texts. ``rows`` contains the positions in ``texts`` of the texts of each batch."""
 
     def __init__(self, texts: Sequence[str], rows: Sequence[list[int]]) -> None:
         self._texts = texts
@@ -133,14 +134,14 @@ class _Batches(Sequence[list[str]]):
 
 
 def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) -> Vectors:
-    """Return the vector of a query, which has unit length, float32 ``(dimension,)``.
+    """Return the vector of the query ``text``, of unit length, float32 ``(dimension,)``.
 
-    Without a cache (``None``), the query is always embedded.
+    If the query is not in the cache, or if ``cache`` is ``None``, the query is embedded.
     """
     if cache is None:
         return embedder.embed_query(text)
     identity = embedder.identity
-    # With the leading NUL, the key differs from the key of a document with the same text and prefix.
+    # The NUL makes the key different from the key of a document with the same text and prefix.
     (key,) = cache_keys(identity, f"\0{identity.query_prefix}", [text])
     known = cache.get_many([key], identity.dimension)
     if key not in known:
@@ -152,9 +153,9 @@ def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) ->
 def open_cache(
     path: Path, *, root: Path | None = None, redis_url: str = "", notify: Notify | None = None
 ) -> EmbeddingCache:
-    """Open the cache in Redis at ``redis_url`` or, without a URL, in the SQLite file ``path``.
+    """Open the cache in Redis at ``redis_url`` or, if the URL is empty, in the SQLite file ``path``.
 
-    ``root`` is the folder of the workspace. Links below ``root`` are not followed.
+    ``root`` is the folder of the workspace. Symbolic links in ``path`` below ``root`` are not followed.
     """
     if not redis_url:
         return SqliteEmbeddingCache(path, root=root, notify=notify)
@@ -170,7 +171,7 @@ class SqliteEmbeddingCache:
         self._blobs = SqliteBlobs(path, _LAYOUT, root=root, notify=notify)
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the intact vectors in the cache by key, each float32 with the shape ``(dimension,)``."""
+        """Return the intact vectors of those ``keys`` that are in the cache, as float32 ``(dimension,)``."""
         return {
             key: np.frombuffer(vector, dtype="<f4")
             for key, vector in self._blobs.get_many(keys).items()

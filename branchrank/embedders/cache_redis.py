@@ -1,7 +1,8 @@
-"""An embedding cache in Redis, which several machines can share.
+"""An embedding cache in Redis, so that several machines can share the cache.
 
-A value in Redis consists of a checksum of 16 bytes and the float32 bytes of the vector. Pickle is not used. A
-value with a wrong type, length or checksum is a cache miss and is overwritten.
+Each value in Redis consists of a checksum of 16 bytes, followed by the bytes of the vector's float32 numbers.
+Pickle is not used. A value with a wrong type, length or checksum is treated as a cache miss and is
+overwritten.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _CHECKSUM_BYTES = 16
 
 
 class RedisEmbeddingCache:
-    """An embedding cache on the Redis server at ``url``, with the keys ``branchrank:embedding:<key>``.
+    """An embedding cache on the Redis server at ``url``. Keys start with ``branchrank:embedding:``.
 
-    The constructor raises the same errors as :class:`RedisConnection`. Later failures are cache misses, and
-    ``notify`` is called for the first failure.
+    The constructor raises the same errors as :class:`RedisConnection`. If Redis fails later, all vectors are
+    cache misses, and ``notify`` is called once.
     """
 
     def __init__(self, url: str, *, expiry: int = EXPIRY, notify: Notify | None = None) -> None:
@@ -32,7 +33,7 @@ class RedisEmbeddingCache:
         self._expiry = expiry
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the intact vectors in the cache by key, each float32 with the shape ``(dimension,)``."""
+        """Return the intact vectors of those ``keys`` that are in the cache, as float32 ``(dimension,)``."""
         found: dict[str, Vectors] = {}
         for start in range(0, len(keys), _KEYS_PER_CALL):
             part = keys[start : start + _KEYS_PER_CALL]
@@ -69,7 +70,7 @@ def _name(key: str) -> str:
 
 
 def _vector(key: str, value: Any, dimension: int) -> Vectors | None:
-    """Return the vector in a value, or ``None`` if the value is damaged."""
+    """Return the vector that ``value`` contains, or ``None`` if ``value`` is missing or damaged."""
     if not isinstance(value, bytes) or len(value) != _CHECKSUM_BYTES + 4 * dimension:
         return None
     checksum, content = value[:_CHECKSUM_BYTES], value[_CHECKSUM_BYTES:]

@@ -1,16 +1,17 @@
 """Run ColBERT checkpoints, which compute projected token vectors for late interaction.
 
-1. Three formats of checkpoints are supported. Stanford's format has the architecture ``HF_ColBERT``, the
-   projection ``linear.weight`` in the same file as the encoder's weights, and markers and lengths in
-   ``artifact.metadata``. PyLate's format is a sentence-transformers folder with a module
-   ``pylate.models.Dense.Dense``. sentence-transformers loads this module without importing PyLate. The third
-   format is the folder in which sentence-transformers saves ColBERT models.
-2. The checkpoint defines the markers, the lengths, the ``[MASK]`` tokens that extend a query and the
-   punctuation that is removed from documents. Token vectors here are all vectors that ColBERT compares,
-   including the vectors of special tokens and markers.
+1. Checkpoints in three formats are supported. A checkpoint in Stanford's format has the architecture
+   ``HF_ColBERT``, the weights ``linear.weight`` of the projection in the same file as the encoder's weights,
+   and the markers and maximum lengths in ``artifact.metadata``. A checkpoint in PyLate's format is a
+   sentence-transformers folder with a module ``pylate.models.Dense.Dense``, which sentence-transformers loads
+   without importing PyLate. A folder in which sentence-transformers saved a ColBERT model is the third
+   supported format.
+2. The checkpoint defines the markers, the maximum lengths of queries and documents, the ``[MASK]`` tokens
+   that extend a query, and the punctuation that is removed from documents. The token vectors of a text are
+   all vectors that ColBERT compares, including those of special tokens and markers.
 3. A ColBERT model is not trained to compute one vector per text. The vector of a text is therefore the mean
-   of its token vectors, scaled to unit length. The dot product of two of these means is proportional to the
-   mean cosine over all pairs of tokens, but MaxSim uses only the best match of each query token. The mean
+   of its token vectors, scaled to unit length. The dot product of two mean vectors is proportional to the
+   mean cosine over all pairs of tokens, whereas MaxSim uses only the best match of each query token. The mean
    vectors are therefore used only for the first stage of a search.
 4. Texts are encoded one at a time, as in :mod:`branchrank.embedders.sentence_transformers`.
 """
@@ -41,13 +42,13 @@ from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
-#: The name of the file with the markers and lengths in Stanford's format.
+#: The name of the file with the markers and maximum lengths in Stanford's format.
 METADATA = "artifact.metadata"
 _MODEL_TYPES = ("ColBERT", "MultiVectorEncoder")
 
 
 class _Config(Record, frozen=True, kw_only=True):
-    """The fields of a model's JSON files that identify a ColBERT model."""
+    """The fields of a model's JSON files that show whether the model is a ColBERT model."""
 
     architectures: tuple[str, ...] | None = None
     model_type: str | None = None
@@ -56,7 +57,7 @@ class _Config(Record, frozen=True, kw_only=True):
 def is_colbert(folder: Path) -> bool:
     """Return whether ``folder`` contains a ColBERT checkpoint.
 
-    Raises :class:`ModelError` if a file of the model can't be read.
+    Raises :class:`ModelError` if a JSON file of the model can't be read.
     """
     saved = read_json(folder / "config_sentence_transformers.json", _Config, default=_Config())
     return (
@@ -69,7 +70,8 @@ def is_colbert(folder: Path) -> bool:
 class ColbertEmbedder:
     """The ColBERT checkpoint ``model`` at ``revision``, run by sentence-transformers 6.2 or later.
 
-    Raises :class:`ModelError` if the model is not available, is pickled, or needs its own code.
+    Raises :class:`ModelError` if the model is not available, if its weights are pickled, or if it contains
+    code that would have to run.
     """
 
     def __init__(self, model: str, revision: str = "", *, notify: Notify | None = None) -> None:
@@ -106,9 +108,9 @@ class ColbertEmbedder:
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """Return the unit vectors of each text's tokens, without the tokens that the model removes.
+        """Return the vector of each text, and the unit vectors of the tokens that the model keeps.
 
-        The vector of each text is the mean of these token vectors, scaled to unit length.
+        The vector of each text is the mean of its token vectors, scaled to unit length.
         """
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens = []
@@ -126,7 +128,7 @@ class ColbertEmbedder:
         return DocumentVectors(self._unit(vectors), tokens)
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """Return the unit vectors of a query's tokens, including the checkpoint's ``[MASK]`` tokens."""
+        """Return the unit vectors of a query's tokens, including ``[MASK]`` tokens that extend the query."""
         return self._unit(self._query_rows(text, self.identity.query_prefix))
 
     def _query_rows(self, text: str, prefix: str) -> Vectors:
@@ -147,9 +149,9 @@ def _is_stanford(folder: Path) -> bool:
 
 
 def _check_format(folder: Path) -> None:
-    """Raise :class:`ModelError` if a file with the markers or the projection is missing.
+    """Raise :class:`ModelError` if the file that describes the markers or the projection is missing.
 
-    Without these files, the library would use default markers or a random projection.
+    If the file were missing, sentence-transformers would use default markers or a random projection.
     """
     if not _is_stanford(folder):
         if not modules_of(folder):
@@ -163,6 +165,6 @@ def _check_format(folder: Path) -> None:
 
 
 def _digest(folder: Path) -> str:
-    """Return a SHA-256 over the names and digests of the weights and of the configuration files."""
+    """Return a SHA-256 hash of the names and contents of the weights and the configuration files."""
     files = [path for pattern in ("*.safetensors", "*.json", METADATA) for path in folder.rglob(pattern)]
     return digest_of({path.relative_to(folder).as_posix(): digest_file(path) for path in sorted(files)})

@@ -1,10 +1,13 @@
-"""A deterministic substitute for an embedding model, without a download. Texts with common words are similar.
+"""A deterministic substitute for an embedding model, which needs no download.
 
-1. The text is split into lower-case words, and each word is reduced to its stem.
-2. The weight of a stem is ``1 + ln(frequency)``, and the weight of each character trigram of the stem is one
-   quarter of it.
-3. The hash of each stem or trigram determines a coordinate and a sign. (The method is feature hashing,
-   Weinberger and others, ICML 2009.) The sum of all signed weights is scaled to unit length.
+Texts that share words get similar vectors.
+
+1. A text is split into lower-case words, and each word is reduced to its stem.
+2. The weight of a stem is 1 plus the natural logarithm of the number of its occurrences in the text. The
+   weight of each character trigram of a stem is one quarter of the weight of the stem.
+3. The hash of each stem or trigram determines the coordinate of the vector to which its weight is added, and
+   the sign of the weight. The sum of all weights is scaled to unit length. The method is called feature
+   hashing (Weinberger et al., ICML 2009).
 """
 
 from __future__ import annotations
@@ -32,8 +35,8 @@ WORD = re.compile(r"[^\W_]+")
 class FakeEmbedder:
     """An embedder for tests and demonstrations that hashes stems and trigrams.
 
-    ``dimension`` is 2 or more. Texts are not truncated. Raises :class:`~branchrank.errors.UsageError` if
-    ``dimension`` is less than 2.
+    Long texts are not truncated. Raises :class:`~branchrank.errors.UsageError` if ``dimension`` is less than
+    2.
     """
 
     def __init__(self, dimension: int = DEFAULT_DIMENSION) -> None:
@@ -55,16 +58,16 @@ class FakeEmbedder:
         return unit_rows(rows, origin="the fake embedder")
 
     def embed_query(self, text: str) -> Vectors:
-        """Return the vector of a query, which is also the vector of a document with the same text."""
+        """Return the vector of a query, which equals the vector of a document with the same text."""
         row: Vectors = self.embed_documents([text])[0]
         return row
 
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """Return the unit vectors of each text and of its words.
+        """Return the unit vectors of each text and of each of its words.
 
-        A text without words has one token, with the vector ``[1, 0, 0, ...]``.
+        A text without words gets one token vector, ``[1, 0, 0, ...]``.
         """
         found = []
         for number, text in enumerate(texts):
@@ -78,7 +81,7 @@ class FakeEmbedder:
         return self.embed_documents(WORD.findall(text.lower()))
 
     def _raw(self, text: str) -> Vectors:
-        """Return the sum of the signed weights, or ``[1, 0, 0, ...]`` if the sum is zero."""
+        """Return the vector of a text before scaling, or ``[1, 0, 0, ...]`` if all coordinates are zero."""
         row = np.zeros(self.identity.dimension, dtype=np.float64)
         for stem, frequency in Counter(_stems(text)).items():
             weight = 1.0 + math.log(frequency)

@@ -1,7 +1,7 @@
 """An embedder that runs an ONNX graph.
 
-Each text is tokenised, truncated and encoded separately. Several threads share the texts and start with the
-longest texts. The results are in the order of the texts.
+Each text is tokenised, truncated and encoded separately. Several threads encode texts at the same time, the
+longest texts first. The returned vectors are in the order of the texts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Made = TypeVar("Made")
 
 
 class GraphEmbedder:
-    """An embedder that runs ``tokenizer`` and ``encoder`` on ``threads`` threads.
+    """An embedder that tokenises and encodes texts on ``threads`` threads.
 
     ``tokenizer`` must truncate long texts and must not pad short texts.
     """
@@ -48,14 +48,14 @@ class GraphEmbedder:
         return self._unit(rows)
 
     def embed_query(self, text: str) -> Vectors:
-        """Return the vector of a query, which has unit length."""
+        """Return the vector of a query, scaled to unit length."""
         row: Vectors = self._unit(self._pooled(self.identity.query_prefix + text)[np.newaxis])[0]
         return row
 
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """Return the unit vectors of each text and of its tokens, including special tokens and the prefix."""
+        """Return the unit vectors of each text and of its tokens, even of special tokens and the prefix."""
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens: list[Vectors] = [np.empty(0, dtype=np.float32)] * len(texts)
         for number, (row, rows) in self._each(self._pooled_and_rows, self._documents(texts), progress):
@@ -82,7 +82,7 @@ class GraphEmbedder:
     def _each(
         self, work: Callable[[str], Made], texts: Sequence[str], progress: Progress
     ) -> Iterator[tuple[int, Made]]:
-        """Yield the number of each text and the result of ``work`` for the text, the longest texts first."""
+        """Yield the position of each text and the result of ``work`` for it, the longest texts first."""
         longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
         with ThreadPoolExecutor(self._threads, thread_name_prefix="embed") as pool:
             results = pool.map(lambda number: work(texts[number]), longest_first)
@@ -104,9 +104,10 @@ class GraphEmbedder:
 
 
 def read_tokenizer(folder: Path, max_tokens: int, *, model: str, remedy: str) -> Tokenizer:
-    """Return the tokenizer of ``model`` in ``folder``, which truncates texts to ``max_tokens`` tokens.
+    """Load the tokenizer in ``folder``, and make it truncate texts to ``max_tokens`` tokens.
 
-    Raises :class:`ModelError` if the tokenizer can't be read.
+    ``model`` is the name of the model in error messages. Raises :class:`ModelError` if the tokenizer can't be
+    read.
     """
     from tokenizers import Tokenizer
 

@@ -1,13 +1,15 @@
-"""Embeddings from a server, with one request per batch of texts.
+"""Request embeddings from a server, with one request per batch of texts.
 
 1. Requests go only to the configured host. Redirects are errors.
-2. A request is retried at most twice, after "too many requests", an overloaded server or a lost connection.
-3. A response must contain one vector per text. The vectors must have the same dimension, and must be finite
-   and not zero. A response that breaks these rules is an error that names the endpoint.
+2. A request is retried at most twice if the connection is lost or the server responds with the status 429,
+   502, 503 or 504.
+3. A response must contain one vector per text. All vectors must have the same dimension, and must be finite
+   and not zero. Any other response is an error, and the error message contains the URL of the server.
 
-``BRANCHRANK_EMBEDDING_KEY`` is sent only to the host in ``BRANCHRANK_EMBEDDING_KEY_HOST`` or
-``BRANCHRANK_INDEX_EMBEDDING_URL``, and ``OPENAI_API_KEY`` only to api.openai.com over HTTPS. A URL in a
-workspace's configuration file therefore can't redirect a key to another host. No message contains a key.
+The API key in ``BRANCHRANK_EMBEDDING_KEY`` is sent only to the host in ``BRANCHRANK_EMBEDDING_KEY_HOST`` or
+``BRANCHRANK_INDEX_EMBEDDING_URL``. The key in ``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS. A
+URL in a workspace's configuration file therefore can't send an API key to another host. No message contains
+an API key.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from branchrank.redactor import Redactor, split_url, url_to_show
 T = TypeVar("T")
 
 BATCH = 32
-#: The seconds to wait before each retry if the response has no ``Retry-After`` header.
+#: The seconds to wait before the first and the second retry, if there is no ``Retry-After`` header.
 RETRY_WAITS = (0.5, 2.0)
 _LONGEST_WAIT = 10.0
 _RETRIED = (429, 502, 503, 504)
@@ -49,7 +51,7 @@ _PROBE = "dimension"
 
 
 class Endpoint:
-    """The base URL of an embedding server, and the key for it.
+    """The base URL of an embedding server, and the API key for this server.
 
     Raises :class:`UsageError` if ``url`` is not an HTTP URL.
     """
@@ -76,14 +78,15 @@ class Endpoint:
 
     @property
     def has_key(self) -> bool:
-        """Whether requests contain a key or a password."""
+        """Whether requests contain an API key or a password."""
         return "Authorization" in self._headers
 
     def ask(self, path: str, body: object, answer: type[T], *, remedies: Mapping[int, str]) -> T:
-        """Send ``body`` to ``path`` with POST, or send a GET request if ``body`` is ``None``.
+        """Send a request to ``path``, and return the response decoded as ``answer``.
 
-        Return the response decoded as ``answer``. ``remedies`` maps an HTTP status to the fix in the error
-        message. Raises :class:`ModelError` if the request fails or the response can't be decoded.
+        The request is a POST request with ``body`` as JSON, or a GET request if ``body`` is ``None``.
+        ``remedies`` maps HTTP status codes to the fix in the error message. Raises :class:`ModelError` if the
+        request fails or the response can't be decoded.
         """
         url = f"{self.url}{path}"
         content = self._content(url, None if body is None else msgspec.json.encode(body), remedies)
@@ -127,17 +130,17 @@ class Endpoint:
         )
 
     def _readable(self, error: StatusError) -> str:
-        """Return the server's error message without keys and control characters, at most 300 characters."""
+        """Return at most 300 characters of the server's message, without keys and control characters."""
         text = error.body.decode("utf-8", "replace")
         text = Redactor((self._key, self._password))(text)
-        for secret in (self._key, self._password):  # The redactor skips very short keys.
+        for secret in (self._key, self._password):  # The redactor ignores very short keys.
             text = text.replace(secret, "[key]") if secret else text
         shown = "".join(letter if letter.isprintable() else " " for letter in text)
         return shown.strip()[:300] or error.reason
 
 
 class HttpEmbedder(ABC):
-    """The base class of embedders on a server. The first use requests the identity from the server."""
+    """The base class of embedders on a server. The server is first contacted when ``identity`` is used."""
 
     route = ""
 
@@ -153,7 +156,7 @@ class HttpEmbedder(ABC):
 
     @cached_property
     def identity(self) -> EmbedderIdentity:
-        """The identity of the model on the server.
+        """Everything that determines the vectors of the model on the server.
 
         Raises :class:`ModelError` if the server does not answer.
         """
@@ -169,7 +172,7 @@ class HttpEmbedder(ABC):
         )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """Return one row of unit length per text, with requests of at most 32 texts."""
+        """Return one row of unit length per text. Each request contains at most 32 texts."""
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         for start in range(0, len(texts), BATCH):
             batch = texts[start : start + BATCH]
@@ -180,17 +183,17 @@ class HttpEmbedder(ABC):
         return rows
 
     def embed_query(self, text: str) -> Vectors:
-        """Return the vector of a query, which has unit length."""
+        """Return the vector of a query, scaled to unit length."""
         row: Vectors = self._checked([f"{self.prefixes.query}{text}"])[0]
         return row
 
     @abstractmethod
     def describe(self) -> tuple[str, int]:
-        """Return the revision of the model (empty if unknown) and the model's limit in tokens."""
+        """Return the model's revision (empty if unknown), and the maximum number of tokens of a text."""
 
     @abstractmethod
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return the vectors from the server in the order of ``texts``."""
+        """Request the vectors of ``texts`` from the server, and return them in the order of ``texts``."""
 
     def _checked(self, texts: Sequence[str]) -> Vectors:
         dimension = self.identity.dimension
@@ -224,11 +227,11 @@ _REMEDIES = {
     404: "check the model's name and --embedding-url",
     413: "use a smaller --chunk-tokens",
     429: "wait, then run the command again; finished embeddings are kept",
-} | dict.fromkeys((301, 302, 303, 307, 308), "give the final address with --embedding-url")
+} | dict.fromkeys((301, 302, 303, 307, 308), "pass the final URL with --embedding-url")
 
 
 def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
-    """Return the key for the host ``host``; empty if no key may be sent to it."""
+    """Return the API key for the host ``host``, or an empty string if no key may be sent to it."""
     key = environment.get("BRANCHRANK_EMBEDDING_KEY", "")
     own_host = environment.get("BRANCHRANK_EMBEDDING_KEY_HOST", "").lower()
     named = split_url(environment.get("BRANCHRANK_INDEX_EMBEDDING_URL", "")).hostname
@@ -238,5 +241,5 @@ def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
 
 
 def _retry_after(header: str | None, otherwise: float) -> float:
-    """Return the seconds to wait before the next attempt, which are at most ten if the server sets them."""
+    """Return the seconds in a ``Retry-After`` header (at most ten), or ``otherwise`` if it has no number."""
     return min(float(header), _LONGEST_WAIT) if header and header.isdecimal() else otherwise

@@ -1,10 +1,10 @@
 """Find the files of a model in a folder or in the hub's local cache, or download them from the hub.
 
 1. If the name of the model is an existing folder, this folder is used.
-2. Otherwise the local cache of the hub is searched, without a network connection.
-3. If the model is not in the cache, it is downloaded. The hub is tried once with a short timeout, so a
-   missing model fails within seconds. Only configuration, vocabulary and safetensors files are downloaded,
-   but no code and no pickles.
+2. If the name is not a folder, the model is looked up in the hub's local cache, without a network connection.
+3. If the model is not in the cache, it is downloaded. The hub is contacted once with a short timeout, so the
+   command fails within seconds if the model does not exist. Only configuration, vocabulary and safetensors
+   files are downloaded, never code or pickles.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from branchrank.errors import ModelError
 from branchrank.progress import Notify
 
-#: The seconds to wait for a response of the hub.
+#: The number of seconds to wait for a response from the hub.
 TIMEOUT = 5.0
 _FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors", "artifact.metadata"]
 _REMEDY = (
@@ -23,7 +23,7 @@ _REMEDY = (
 
 
 def model_folder(model: str, revision: str, notify: Notify) -> Path:
-    """Return the folder of the model ``model`` (a path or a hub name) at ``revision``.
+    """Return the folder with the files of ``model`` (a path or a hub name) at ``revision``.
 
     If ``revision`` is empty, the default revision on the hub is used. ``notify`` is called before a download.
     Raises :class:`ModelError` if the model is not available.
@@ -53,7 +53,7 @@ def _cached(model: str, revision: str) -> Path | None:
         ) from None
     except OSError:
         return None
-    # An interrupted download leaves an incomplete folder.
+    # After an interrupted download, the folder is incomplete.
     complete = (folder / "config.json").is_file() and any(folder.rglob("*.safetensors"))
     return folder if complete else None
 
@@ -67,7 +67,7 @@ def _download(model: str, revision: str, notify: Notify) -> Path:
         found = HfApi().model_info(model, revision=revision or None, timeout=TIMEOUT)
         names = [sibling.rfilename for sibling in found.siblings or ()]
         if any(name.endswith(".safetensors") for name in names):
-            # Download by the revision's name, not by its hash, because the cache is searched by name.
+            # Download by the name of the revision, not by its hash, because the cache is searched by name.
             return Path(
                 snapshot_download(
                     model, revision=revision or None, allow_patterns=_FETCHED, etag_timeout=TIMEOUT
@@ -76,7 +76,7 @@ def _download(model: str, revision: str, notify: Notify) -> Path:
     except (RepositoryNotFoundError, RevisionNotFoundError):
         at = f" at revision {revision!r}" if revision else ""
         raise ModelError(f"the hub has no public model {model!r}{at}", remedy=_REMEDY) from None
-    except Exception as error:  # The library raises errors of several HTTP libraries.
+    except Exception as error:  # The hub's client raises errors of several HTTP libraries.
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ModelError(f"the model {model!r} can't be downloaded: {reason}", remedy=_REMEDY) from error
     raise ModelError(

@@ -1,8 +1,9 @@
 """Embedders provided by installed packages.
 
-A package registers its embedder in the entry-point group ``branchrank.embedders``. The name of the entry
-point is ``NAME`` in ``--embedder NAME`` or ``--embedder NAME:MODEL``. The value of the entry point is a
-callable with the arguments ``model`` and ``notify`` that returns an :class:`Embedder`.
+A package registers its embedder as an entry point in the group ``branchrank.embedders``. To use an embedder
+whose entry point has the name ``NAME``, pass ``--embedder NAME`` or ``--embedder NAME:MODEL``. The value of
+the entry point must be a callable with the arguments ``model`` and ``notify`` that returns an
+:class:`Embedder`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ ENTRY_POINTS = "branchrank.embedders"
 
 
 class OpensEmbedder(Protocol):
-    """The callable of an entry point. ``model`` is the part of ``--embedder`` after the colon, or empty."""
+    """The callable of an entry point. ``model`` is the text after the colon in ``--embedder``, or empty."""
 
     def __call__(self, model: str, notify: Notify | None) -> Embedder:
-        """Open the embedder. ``notify`` must be called with one line before a download."""
+        """Open the embedder. Before a download, call ``notify`` with one line of text."""
         ...
 
 

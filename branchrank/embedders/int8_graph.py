@@ -1,13 +1,13 @@
-"""Replace the linear layers of an ONNX model by products of 8-bit integers.
+"""Quantise the linear layers of an ONNX model to 8-bit integers.
 
-1. The weights of each output channel are rounded to integers from -127 to 127 times a scale. The scale is the
-   largest magnitude in the channel, divided by 127.
-2. The inputs of a layer are rounded during the computation (dynamic quantisation), with one scale for the
+1. The weights of each output channel are divided by a scale and rounded to integers from -127 to 127. The
+   scale is the largest absolute weight of the channel, divided by 127.
+2. The inputs of a layer are quantised while the model runs (dynamic quantisation), with one scale for the
    whole text.
-3. Embeddings, attention scores, norms and activations stay float32.
+3. Embeddings, attention scores, normalisation layers and activation functions stay float32.
 
-With all-MiniLM-L6-v2, the cosine similarity to the float32 vector is 0.995 on average (see
-``docs/embedders.md``).
+For all-MiniLM-L6-v2, the mean cosine similarity between the quantised and the float32 vector of a text is
+0.995 (see ``docs/embedders.md``).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _DOMAIN = "com.microsoft"
 
 
 def quantized(model: Any) -> Any:
-    """Return ``model`` with 8-bit weights in every ``Gemm`` whose weights are stored in the model.
+    """Replace the weights of every ``Gemm`` node of ``model`` by 8-bit integers, and return ``model``.
 
-    The shape of the weights of a ``Gemm`` is ``(outputs, inputs)``.
+    The weights must be stored in the model, with the shape ``(outputs, inputs)``; other nodes are unchanged.
     """
     from onnx import helper, numpy_helper
 

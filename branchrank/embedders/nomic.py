@@ -1,12 +1,12 @@
 """Run CodeRankEmbed and other published NomicBert models in ONNX Runtime, without PyTorch.
 
-1. A supported model is a NomicBert in the published format (:mod:`branchrank.embedders.nomic_bert`) with
-   float32 weights in one file. The modules of the model must be a transformer, a pooling (first token or
-   mean) and optionally a normalisation. Other models are run by
+1. A model is supported if it is a NomicBert in the published format (:mod:`branchrank.embedders.nomic_bert`)
+   with float32 weights in one file. Its sentence-transformers modules must be a transformer, a pooling (first
+   token or mean) and optionally a normalisation. Other models are run by
    :mod:`branchrank.embedders.sentence_transformers`.
-2. The vectors equal the vectors of sentence-transformers up to the rounding of float32 (1e-6 in tests), and
-   the identities are equal. An index that was built with one of the two embedders can therefore be searched
-   with the other embedder.
+2. The vectors are the same as those that sentence-transformers computes, except for rounding errors (1e-6 in
+   tests), and the two embedders have the same identity. An index that was built with this embedder can
+   therefore be searched with sentence-transformers, and vice versa.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MODULES = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 
 
 class _Pooling(Record, frozen=True, kw_only=True):
-    """The fields of ``1_Pooling/config.json``. Supported models have exactly one mode."""
+    """The fields of ``1_Pooling/config.json``. In supported models, exactly one mode is true."""
 
     pooling_mode_cls_token: bool = False
     pooling_mode_mean_tokens: bool = False
@@ -67,7 +67,8 @@ class _Reading(Record, frozen=True, kw_only=True):
 class NomicEmbedder(GraphEmbedder):
     """The model ``model`` at ``revision`` with the files in ``folder``.
 
-    :func:`is_nomic` must be true for ``folder``. Raises :class:`ModelError` if the files can't be read.
+    :func:`is_nomic` must have returned true for ``folder``. Raises :class:`ModelError` if the files can't be
+    read.
     """
 
     def __init__(
@@ -113,7 +114,8 @@ class NomicEmbedder(GraphEmbedder):
 def is_nomic(folder: Path) -> bool:
     """Return whether :class:`NomicEmbedder` can run the model in ``folder``.
 
-    Raises :class:`ModelError` for a published NomicBert with unsupported settings or weights.
+    Raises :class:`ModelError` if the model is a NomicBert in the published format with unsupported settings
+    or weights.
     """
     if not native_config(folder):
         return False
@@ -139,7 +141,7 @@ def _is_float32(path: Path) -> bool:
 
 
 def _pooling(folder: Path) -> Pooling | None:
-    """Return the pooling in a model's second module, or ``None`` if it is not supported."""
+    """Return the pooling method in a model's second module, or ``None`` if it is not supported."""
     path = folder / modules_of(folder)[1].path / "config.json"
     found = read_json(path, _Pooling, default=_Pooling())
     first, mean = _Pooling(pooling_mode_cls_token=True), _Pooling(pooling_mode_mean_tokens=True)
@@ -147,7 +149,7 @@ def _pooling(folder: Path) -> Pooling | None:
 
 
 def _max_tokens(folder: Path) -> int | None:
-    """Return the length in tokens at which texts are truncated, or ``None`` if it is not configured."""
+    """Return the number of tokens to which texts are truncated, or ``None`` for unsupported settings."""
     reading = read_json(folder / "sentence_bert_config.json", _Reading, default=_Reading())
     if reading.do_lower_case or reading.max_seq_length is None or reading.max_seq_length < 3:
         return None

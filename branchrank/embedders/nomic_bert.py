@@ -1,16 +1,16 @@
-"""Translate published NomicBert checkpoints for the NomicBert that is built into transformers.
+"""Convert the configuration of published NomicBert checkpoints to the format of transformers.
 
-The published ``config.json`` (``nomic-ai/nomic-bert-2048``, CodeRankEmbed, nomic-embed-text) has the field
-names of GPT-2, and settings for variants of the architecture. The configuration in transformers has the field
-names of BERT and supports one variant.
+The published ``config.json`` (of ``nomic-ai/nomic-bert-2048``, CodeRankEmbed and nomic-embed-text) uses the
+field names of GPT-2, and has fields for variants of the NomicBert architecture. The NomicBert class in
+transformers uses the field names of BERT, and supports only the variant of the published models.
 
-1. Every published field that affects the computation is mapped to its name in transformers. A missing field
-   gets the default of the published configuration class, not the default of transformers.
-2. As in the published code, the size of the vocabulary is rounded up to a multiple of
+1. Every published field that affects the vectors is mapped to its name in transformers. A missing field gets
+   the default of the published configuration class, not the default of transformers.
+2. As in the published model code, the size of the vocabulary is rounded up to a multiple of
    ``pad_vocab_size_multiple``, and the width of the gated MLP is rounded up to a multiple of 256.
-3. If transformers does not support the value of a field, the error names the field.
-4. The checkpoint must contain exactly the weights of the architecture, because transformers would fill a
-   missing weight with random numbers.
+3. If transformers does not support the value of a field, an error with the name of the field is raised.
+4. The checkpoint must contain exactly the weights of the NomicBert architecture, because transformers would
+   fill a missing weight with random numbers.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _EMBEDDING_WEIGHTS = (
     "emb_ln.weight",
     "emb_ln.bias",
 )
-#: The prefixes of the weights of model heads, which an embedding model does not use.
+#: The prefixes of the names of weights that an embedding model does not use.
 _UNUSED = ("pooler.", "cls.")
 
 
 class PublishedConfig(Record, frozen=True, kw_only=True):
-    """The fields of a published ``config.json`` that affect the computation, with the published defaults."""
+    """The fields of a published ``config.json`` that affect the vectors, with the published defaults."""
 
     n_embd: int = 768
     n_layer: int = 12
@@ -81,7 +81,7 @@ class PublishedConfig(Record, frozen=True, kw_only=True):
     num_experts: int = 0
 
 
-#: The supported values of fields that have no equivalent in the configuration of transformers.
+#: The supported values of fields that have no equivalent in transformers.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "rotary_emb_fraction": (1.0,),
     "rotary_emb_interleaved": (False,),
@@ -101,9 +101,9 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 
 
 def native_config(folder: Path) -> dict[str, Any]:
-    """Return the configuration in transformers for a published checkpoint; empty for other models.
+    """Return a published NomicBert's configuration for transformers, or ``{}`` for any other model.
 
-    Raises :class:`ModelError`, which names the field, if the value of a field is not supported.
+    Raises :class:`ModelError` with the name of the field if the value of a field is not supported.
     """
     path = folder / "config.json"
     try:

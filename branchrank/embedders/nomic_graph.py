@@ -1,11 +1,12 @@
-"""A NomicBert encoder as an ONNX graph (:mod:`branchrank.embedders.onnx_encoder`).
+"""Build an ONNX graph for a NomicBert encoder (:mod:`branchrank.embedders.onnx_encoder`).
 
-1. Each block consists of attention, a norm, a gated MLP and a second norm (post-norm). Attention and MLP have
-   a residual connection. Linear layers have no bias.
-2. The position embeddings are rotary (RoFormer, 2021), without interleaving. Coordinate ``i`` of a head's
-   first half and coordinate ``i`` of its second half are rotated by an angle that grows with the position.
-   Queries and keys are rotated together. The tables of cosines and sines include the factor ``head ** -0.5``
-   of attention.
+1. Each transformer block consists of attention, layer normalisation, a gated MLP and a second layer
+   normalisation (post-norm). The attention and the MLP each have a residual connection. Linear layers have no
+   bias.
+2. The position embeddings are rotary (RoFormer, 2021), without interleaving. Coordinate ``i`` of the first
+   half of an attention head and coordinate ``i`` of its second half are rotated by an angle that grows with
+   the position of the token. Queries and keys are rotated in one operation. The tables of cosines and sines
+   include the factor of attention, which is 1 divided by the square root of the head's size.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _LAYER = """
   {next} = LayerNormalization<epsilon = {epsilon}>(ns{n}, {w}_norm2_weight, {w}_norm2_bias)
 """
 
-#: The gate functions of the MLP, by their names in transformers.
+#: Maps the name of each gate function in transformers to the ONNX operations of the function.
 _GATES = {
     "silu": """
   share{n} = Sigmoid(gate{n})
@@ -81,7 +82,7 @@ _POOLING = {
 
 
 def nomic_graph(config: Mapping[str, Any], pooling: Pooling, max_tokens: int) -> Graph:
-    """Return the graph for texts of at most ``max_tokens`` tokens.
+    """Return the ONNX graph of a NomicBert encoder for texts of at most ``max_tokens`` tokens.
 
     ``config`` is the configuration from :func:`branchrank.embedders.nomic_bert.native_config`.
     """
@@ -100,7 +101,7 @@ def nomic_graph(config: Mapping[str, Any], pooling: Pooling, max_tokens: int) ->
     )
     frequencies = config["rope_parameters"]["rope_theta"] ** -(np.arange(0, head, 2) / head)
     angles = np.outer(np.arange(max_tokens), frequencies)[:, np.newaxis]
-    scale = head**-0.25  # The product of the query's and the key's factor is ``head ** -0.5``.
+    scale = head**-0.25  # The query and the key each have this factor, so their product has ``head ** -0.5``.
     return Graph(
         _HEAD.format(epsilon=epsilon) + "".join(layers) + _POOLING[pooling] + "\n}",
         {

@@ -1,7 +1,7 @@
 """The embedder ``none``, for an index that supports only keyword search.
 
 Every chunk gets the same vector with one dimension, so that all indexes have the same layout. Queries can't
-be embedded. Systems that search vectors are rejected before any query
+be embedded, and systems that search vectors are rejected before the first query
 (:func:`branchrank.systems.checks.check_embedder`).
 """
 

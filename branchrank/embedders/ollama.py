@@ -1,6 +1,7 @@
 """The embedder for a model on an Ollama server.
 
-The vectors come from ``/api/embed``, and the identity of the model from ``/api/show`` and ``/api/tags``.
+The endpoint ``/api/embed`` of the server returns vectors. The endpoints ``/api/show`` and ``/api/tags``
+return the length of the model's context and the digest of the model's files.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class _Tags(Record, frozen=True, kw_only=True):
 class OllamaEmbedder(HttpEmbedder):
     """The model ``model`` on the Ollama server at ``url``.
 
-    The server truncates texts longer than the context.
+    The server truncates texts that are longer than the model's context.
     """
 
     route = "ollama"

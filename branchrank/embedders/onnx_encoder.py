@@ -1,14 +1,14 @@
-"""Run an encoder that is written as an ONNX graph over the weights of a checkpoint.
+"""Run an encoder that consists of an ONNX graph and the weights of a checkpoint.
 
-1. A graph is written in ONNX's textual syntax with standard operators. A graph takes a few kilobytes and
-   refers to the memory-mapped weights of the checkpoint. No converted model is written to the disk.
-2. Each text gets a separate forward pass without padding or mask. A vector therefore depends only on its
-   text, not on the batch, the order or the number of threads.
-3. ``float32`` and ``int8`` run in ONNX Runtime. ``bfloat16`` runs in OpenVINO, because ONNX Runtime can't
-   multiply bfloat16 matrices on the CPU.
+1. The graph is written in ONNX's textual syntax with standard operators, and takes a few kilobytes. The graph
+   refers to the memory-mapped weights of the checkpoint, so no converted model is written to the disk.
+2. Each text is encoded in a separate forward pass without padding or mask. The vector of a text therefore
+   does not depend on other texts, on their order or on the number of threads.
+3. With the precisions ``float32`` and ``int8``, the encoder runs in ONNX Runtime. With ``bfloat16``, the
+   encoder runs in OpenVINO, because ONNX Runtime can't multiply bfloat16 matrices on the CPU.
 
-Only the basic optimisations of ONNX Runtime are enabled, because the fused operators of ONNX Runtime were not
-faster on the CPU, and the fused skip-layer-norm was about 10% slower.
+Only the basic graph optimisations of ONNX Runtime are enabled, because the fused operators of ONNX Runtime
+were not faster on the CPU, and its fused skip-layer-norm was about 10% slower.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ IDS, POOLED, ROWS = "ids", "pooled", "rows"
 
 
 class Graph(NamedTuple):
-    """An encoder in ONNX's textual syntax, with its constants and the names of its weights.
+    """An encoder as a graph in ONNX's textual syntax, and the constants of the graph.
 
-    The input of the graph is ``ids``, int64 ``(tokens,)``. The output ``pooled`` is the vector of the text,
-    float32 ``(size,)``, not normalised. The output ``rows`` is the last layer, float32 ``(tokens, size)``.
-    The names of weights are the names in the checkpoint, with ``_`` instead of ``.``.
+    The input ``ids`` of the graph contains the token ids, int64 ``(number of tokens,)``. The output
+    ``pooled`` is the vector of the text, float32 ``(size,)``, not scaled to unit length. The output ``rows``
+    contains the vectors of the last layer, float32 ``(number of tokens, size)``. The graph refers to the
+    weights by their names in the checkpoint, with ``_`` instead of ``.``.
     """
 
     text: str
@@ -44,10 +45,10 @@ class Graph(NamedTuple):
 
 
 class Session(Protocol):
-    """Runs a model. Several threads can use a session at the same time."""
+    """A model that is ready to run. Several threads can use a session at the same time."""
 
     def run(self, outputs: list[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
-        """Return the arrays of the outputs with the names ``outputs``, in this order."""
+        """Run the model on ``inputs``, and return the outputs with the names ``outputs``, in this order."""
 
 
 class _Tensor(Record, frozen=True, kw_only=True):
@@ -90,7 +91,7 @@ class OnnxEncoder:
         precision: Precision = "float32",
         threads: int = 1,
     ) -> None:
-        used = set(re.findall(r"\w+", graph.text))  # The weights of heads are not used.
+        used = set(re.findall(r"\w+", graph.text))  # The graph does not use all weights of the checkpoint.
         renamed = {name.replace(".", "_"): array for name, array in weights.items()}
         named = {name: array for name, array in renamed.items() if name in used}
         self._session: Session
@@ -106,20 +107,21 @@ class OnnxEncoder:
             self._session = _Onnxruntime(_model(graph, named, inline=False), named)
 
     def pooled(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the vector of one text from its token ids, float32 ``(size,)``, not normalised."""
+        """Return the vector of a text from its token ids, float32 ``(size,)``, not scaled to unit length."""
         return self._session.run([POOLED], {IDS: ids})[0]
 
     def pooled_and_rows(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the vector of one text and the rows of the last layer, from one forward pass.
 
-        The vector is the same as from :meth:`pooled`. The rows are float32 ``(len(ids), size)``.
+        The vector is the same as the one that :meth:`pooled` returns. The rows are float32 ``(len(ids),
+        size)``.
         """
         pooled, rows = self._session.run([POOLED, ROWS], {IDS: ids})
         return pooled, rows
 
 
 class _Onnxruntime:
-    """A session of ONNX Runtime. ``external`` contains the weights that are not stored in the model."""
+    """A session of ONNX Runtime. ``external`` contains all weights that are not stored in ``model``."""
 
     def __init__(self, model: Any, external: Mapping[str, NDArray[np.float32]]) -> None:
         onnxruntime = _onnxruntime()
@@ -141,7 +143,7 @@ class _Onnxruntime:
 
 
 def _onnxruntime() -> Any:
-    """Import ONNX Runtime with telemetry turned off.
+    """Import ONNX Runtime with its telemetry turned off.
 
     Without the variable ``ORT_DISABLE_TELEMETRY``, version 1.31 and later versions report usage to the
     vendor, and store a device id and a database in the user's cache. ONNX Runtime reads the variable once,
@@ -156,7 +158,7 @@ def _onnxruntime() -> Any:
 
 
 def _model(graph: Graph, weights: Mapping[str, NDArray[np.float32]], *, inline: bool) -> Any:
-    """Return the graph as an ONNX model.
+    """Parse the graph, and return it as an ONNX model.
 
     If ``inline`` is true, the model contains ``weights``, else the model refers to them by name.
     """

@@ -9,7 +9,7 @@ from branchrank.errors import ModelError
 from branchrank.records import Record
 
 DEFAULT_URL = "https://api.openai.com/v1"
-#: The limit in tokens of OpenAI's models. For other models, a smaller limit is assumed.
+#: The maximum number of tokens of a text for OpenAI's models. For other models, a smaller limit is assumed.
 _OPENAI_TOKENS = 8191
 _LEAST_TOKENS = 512
 
@@ -26,7 +26,7 @@ class _Answer(Record, frozen=True, kw_only=True):
 class OpenAIEmbedder(HttpEmbedder):
     """The embedding model ``model`` at the base URL ``url``, such as ``http://127.0.0.1:8080/v1``.
 
-    If ``url`` is empty, the model runs on OpenAI's server.
+    If ``url`` is empty, requests go to OpenAI's server.
     """
 
     route = "openai"
@@ -42,11 +42,11 @@ class OpenAIEmbedder(HttpEmbedder):
         self._path = "/embeddings" if endpoint.has_path else "/v1/embeddings"
 
     def describe(self) -> tuple[str, int]:
-        """Return an empty revision, and the limit in tokens that belongs to the name of the model."""
+        """Return an empty revision, and the limit in tokens, which depends on the name of the model."""
         return "", _OPENAI_TOKENS if self.model.startswith("text-embedding-") else _LEAST_TOKENS
 
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return the vectors, sorted by the field ``index`` of the response."""
+        """Request the vectors of ``texts`` from the server, and return them in the order of ``texts``."""
         body = {"model": self.model, "input": texts, "encoding_format": "float"}
         data = self.endpoint.ask(self._path, body, _Answer, remedies={}).data
         data.sort(key=lambda item: item.index)

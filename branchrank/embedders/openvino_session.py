@@ -15,7 +15,7 @@ _REMEDY = "use --embedder-precision float32"
 
 
 class OpenVinoSession:
-    """``model`` compiled for the CPU. At most ``threads`` texts are encoded at a time, with one thread each.
+    """An ONNX model compiled for the CPU. At most ``threads`` calls run at a time, with one thread each.
 
     Raises :class:`MissingDependencyError` if OpenVINO is not installed, and :class:`ModelError` if the CPU
     has no bfloat16 instructions.
@@ -42,9 +42,9 @@ class OpenVinoSession:
         self._own = local()
 
     def run(self, outputs: list[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
-        """Return the arrays of the outputs with the names ``outputs``.
+        """Run the model on ``inputs``, and return the outputs with the names ``outputs``, in this order.
 
-        Each thread uses a separate request.
+        Each thread uses its own inference request of OpenVINO.
         """
         request = getattr(self._own, "request", None)
         if request is None:

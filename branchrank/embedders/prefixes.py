@@ -1,8 +1,8 @@
-"""The prefixes with which embedding models were trained, for queries and for documents.
+"""The prefixes for queries and documents with which embedding models were trained.
 
-The prompts in a model's configuration are preferred to the prefixes in this module. The prefixes here were
-published for families of models. Published prefixes are used for models without prompts, and for models on a
-server, because a server does not return the prompts.
+If a model's configuration contains prompts, the prompts are used as prefixes. For models without prompts, the
+prefixes in this module are used, which the authors of the models have published. The published prefixes are
+also used for models on a server, because a server does not return the prompts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Prefixes(NamedTuple):
-    """The texts that are put before a query and before a document, including separators."""
+    """The text to put before each query and the text to put before each document, with separators."""
 
     query: str = ""
     document: str = ""
@@ -30,9 +30,9 @@ _CONVENTIONS = (
 
 
 def conventional_prefixes(model: str) -> Prefixes:
-    """Return the published prefixes for a model, which are empty for an unknown model.
+    """Return the published prefixes for a model, or empty prefixes for an unknown model.
 
-    The owner and the tag in ``model`` (``owner/name:tag``) are ignored.
+    If ``model`` has the form ``owner/name:tag``, the owner and the tag are ignored.
     """
     name = model.rstrip("/").rpartition("/")[2].partition(":")[0].lower()
     for pattern, prefixes in _CONVENTIONS:

@@ -1,14 +1,14 @@
-"""The interface of every embedder, and the identity of an embedder.
+"""The interface of all embedders, and the identity of an embedder.
 
-Vectors can be compared only if their embedders have equal identities.
+Two vectors can be compared only if the identities of their embedders are equal.
 
 1. A document is embedded as ``document_prefix + text``, and a query as ``query_prefix + text``.
 2. A text with more than ``max_tokens`` tokens of the model's tokenizer is truncated at the end.
 3. Every vector is float32 and has unit length, so the dot product of two vectors is their cosine similarity.
-4. A model that runs in this process can also compute a vector for each token of a text. Token vectors are the
-   rows of the model's last layer before pooling. The token vectors of a document include all tokens.
-   The token vectors of a query exclude special tokens and the prefix. A document's vector comes from the same
-   forward pass, and has the same bytes with and without token vectors.
+4. A model that runs in this process can also compute a vector for each token of a text. The token vectors are
+   the rows of the model's last layer before pooling. The token vectors of a document include those of special
+   tokens and the prefix, and the token vectors of a query exclude them. Computing token vectors does not
+   change the vector of a document.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Vectors = NDArray[np.float32]
 class EmbedderIdentity(Record, frozen=True, kw_only=True):
     """Everything that determines the vector of a text. Equal identities and equal texts give equal vectors.
 
-    ``name`` is the route (``minilm``, ``sentence-transformers``, ``openai``, ``ollama``, ``fake``), and
+    ``name`` is the kind of embedder (such as ``minilm``, ``sentence-transformers`` or ``openai``), and
     ``model`` is the requested model. ``revision`` and ``weights_digest`` are empty if they are unknown.
     """
 
@@ -55,17 +55,18 @@ class Embedder(Protocol):
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         """Return one row of unit length per text, in order, float32 ``(len(texts), dimension)``.
 
-        ``progress("embed", done, total)`` counts texts.
+        ``progress("embed", done, total)`` is called with the number of embedded texts and of all texts.
         """
 
     def embed_query(self, text: str) -> Vectors:
-        """Return the vector of a query, which has unit length, float32 ``(dimension,)``."""
+        """Return the vector of a query, float32 ``(dimension,)``, scaled to unit length."""
 
 
 class DocumentVectors(NamedTuple):
-    """The vectors of n texts and of their tokens. All rows have unit length.
+    """The vectors of n texts and of their tokens. All vectors have unit length.
 
-    ``vectors`` is float32 ``(n, dimension)``. ``tokens`` contains one float32 array ``(tokens, d)`` per text.
+    ``vectors`` is float32 ``(n, dimension)``. ``tokens`` contains one float32 array ``(number of tokens, d)``
+    per text.
     """
 
     vectors: Vectors
@@ -78,17 +79,17 @@ class TokenEmbedder(Embedder, Protocol):
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """Return the vector of each text, as from ``embed_documents``, and the vectors of its tokens.
+        """Return the vector of each text, as ``embed_documents`` does, and the vectors of the text's tokens.
 
-        ``progress("embed", done, total)`` counts texts.
+        ``progress("embed", done, total)`` is called with the number of embedded texts and of all texts.
         """
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """Return the unit vectors of a query's tokens, float32 ``(tokens, d)``. A query can have 0 tokens."""
+        """Return the unit vectors of a query's tokens, float32 ``(number of tokens, d)``."""
 
 
 def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
-    """Divide each row of an ``(n, d)`` array by the row's length.
+    """Scale each row of an ``(n, d)`` array to unit length.
 
     Raises :class:`ModelError` if a row is zero or not finite. ``origin`` names the model in the message.
     """
@@ -104,5 +105,5 @@ def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
 
 
 def vector_checksum(key: str, vector: bytes) -> bytes:
-    """Return a checksum of 16 bytes over the key and the bytes of a vector."""
+    """Return a checksum of 16 bytes for the key and the bytes of a vector."""
     return hashlib.blake2b(vector, key=key.encode("ascii", "replace")[:64], digest_size=16).digest()

@@ -1,16 +1,16 @@
 """Run any sentence-transformers model, by hub name or local folder.
 
-1. The folder of the model is checked before loading. Pickled weights are rejected, and so are modules and
-   architectures that need their own code. Code from a model is never run.
-2. The model is loaded in float32 on the device that the library chooses. If this fails on a GPU, the model is
-   loaded on the CPU.
-3. The configuration of a NomicBert in the published format is translated
+1. The folder of the model is checked before loading. Models with pickled weights are rejected, and so are
+   models that need code from their folder or from the hub. Code from a model is never run.
+2. The model is loaded in float32 on the device that the library chooses. If loading fails on a GPU, the model
+   is loaded on the CPU.
+3. The configuration of a NomicBert in the published format is converted to the format of transformers
    (:mod:`branchrank.embedders.nomic_bert`).
-4. On the CPU, texts are encoded one at a time by default, because in a padded batch the last digits of a
-   vector depend on the other texts. On a GPU, texts are encoded in batches by default, because single texts
+4. On the CPU, texts are encoded one at a time by default, because the last digits of a vector depend on the
+   other texts of a padded batch. On a GPU, texts are encoded in batches by default, because a single text
    would leave most of the GPU idle.
-5. The prefixes are the prompts in the model's configuration. For a model without prompts, the published
-   prefixes are used, such as CodeRankEmbed's query prefix.
+5. The prompts in the model's configuration are used as prefixes. For a model without prompts, the prefixes
+   that the model's authors published are used, such as CodeRankEmbed's query prefix.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ from branchrank.records import Record
 _STEP = 16
 #: The number of texts that a GPU encodes together.
 _GPU_BATCH = 64
-#: The limit in tokens for a model without a limit in its configuration or its tokenizer.
+#: The maximum number of tokens for a model without a limit in its configuration or its tokenizer.
 LEAST_TOKENS = 512
 REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no hub"
 #: The class name of PyLate's projection, which sentence-transformers loads without PyLate.
 PYLATE_DENSE = "pylate.models.Dense.Dense"
-#: The device files of NVIDIA's driver, of AMD's driver and of the Windows Subsystem for Linux.
+#: The device files of GPUs with NVIDIA's driver, with AMD's driver and in the Windows Subsystem for Linux.
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
 class _Config(Record, frozen=True, kw_only=True):
-    """The fields of ``config.json`` that show whether transformers contains the model's architecture."""
+    """The fields of ``config.json`` that show whether the model needs code that transformers lacks."""
 
     model_type: str = ""
     auto_map: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Module(Record, frozen=True, kw_only=True):
-    """One entry of ``modules.json``."""
+    """One entry of a model's ``modules.json``."""
 
     type: str
     path: str = ""
@@ -70,7 +70,8 @@ class Module(Record, frozen=True, kw_only=True):
 class SentenceTransformersEmbedder:
     """The model ``model`` at ``revision``, run by the package sentence-transformers.
 
-    Raises :class:`ModelError` if the model is not available, is pickled, or needs its own code.
+    Raises :class:`ModelError` if the model is not available, if its weights are pickled, or if it contains
+    code that would have to run.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class SentenceTransformersEmbedder:
         return unit_rows(rows, origin=identity.model)
 
     def embed_query(self, text: str) -> Vectors:
-        """Return the vector of a query, which has unit length."""
+        """Return the vector of a query, scaled to unit length."""
         identity = self.identity
         with self._lock:
             rows = self._model.encode_query(
@@ -133,7 +134,7 @@ class SentenceTransformersEmbedder:
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """Return the unit vectors of each text and of its tokens, including special tokens and the prefix."""
+        """Return the unit vectors of each text and of its tokens, even of special tokens and the prefix."""
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens = []
         for number, text in enumerate(texts, start=1):
@@ -168,7 +169,7 @@ class SentenceTransformersEmbedder:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise :class:`ModelError` if loading ``folder`` would need a pickle or the model's own code."""
+    """Raise :class:`ModelError` if loading the model in ``folder`` would unpickle a file or run its code."""
     modules = modules_of(folder)
     foreign = [
         module.type
@@ -208,7 +209,7 @@ def _check_architecture(path: Path) -> None:
 
 
 def modules_of(folder: Path) -> tuple[Module, ...]:
-    """Return the modules of a model, in order; empty for a plain transformer.
+    """Return the sentence-transformers modules of a model, or an empty tuple for a plain transformer.
 
     Raises :class:`ModelError` if ``modules.json`` can't be read.
     """
@@ -217,12 +218,12 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
 
 
 def folder_revision(folder: Path, asked: str) -> str:
-    """Return the commit of a folder in the hub's cache, or ``asked`` for any other folder."""
+    """Return the commit of the model if ``folder`` is in the hub's cache, otherwise ``asked``."""
     return folder.name if folder.parent.name == "snapshots" else asked
 
 
 def read_json(path: Path, record_type: type[Any], *, default: Any) -> Any:
-    """Read a record from a file of a model. If the file does not exist, return ``default``.
+    """Decode a JSON file of a model as ``record_type``. Return ``default`` if the file does not exist.
 
     Raises :class:`ModelError` if the file can't be read or decoded.
     """
@@ -267,7 +268,7 @@ def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector
                 model_kwargs={"use_safetensors": True, "dtype": "float32"},
                 config_kwargs=config or None,
             )
-    except Exception as error:  # Damaged files can make the library raise any exception.
+    except Exception as error:  # The library can raise any exception if a file is damaged.
         if device is None and has_accelerator():
             notify(f"the model {folder.name} can't be loaded on the GPU and runs on the CPU: {error}")
             return load_model(folder, "cpu", notify, multi_vector=multi_vector)
@@ -299,13 +300,16 @@ def _quiet_loading() -> Iterator[None]:
 
 
 def _matters(record: LogRecord) -> bool:
-    """Return whether a log line is shown. Reports of only unused weights are not shown."""
+    """Return whether to show a log line. Reports that list only unused weights are not shown."""
     text = record.getMessage()
     return "LOAD REPORT" not in text or any(word in text for word in ("MISSING", "MISMATCH", "CONVERSION"))
 
 
 def has_accelerator() -> bool:
-    """Return whether PyTorch has a GPU. PyTorch is imported only on machines that may have a GPU."""
+    """Return whether PyTorch can use a GPU.
+
+    On Linux, PyTorch is imported only if the machine has the device file of a GPU.
+    """
     if sys.platform == "linux" and not any(Path(device).exists() for device in _GPU_DEVICES):
         return False
     from sentence_transformers.util import get_device_name
@@ -314,13 +318,13 @@ def has_accelerator() -> bool:
 
 
 def prefixes_of(prompts: Mapping[str, str | None], model: str) -> Prefixes:
-    """Return the model's prompts for queries and documents, or the published prefixes if it has none."""
+    """Return a model's prompts for queries and documents, or published prefixes if it has no prompts."""
     document = next((text for name in ("document", "passage", "corpus") if (text := prompts.get(name))), "")
     own = Prefixes(prompts.get("query") or "", document)
     return own if any(own) else conventional_prefixes(model)
 
 
 def weights_digest(folder: Path) -> str:
-    """Return a SHA-256 over the names and digests of all safetensors files in ``folder``."""
+    """Return a SHA-256 hash of the names and contents of all safetensors files in ``folder``."""
     files = sorted(folder.rglob("*.safetensors"))
     return digest_of({path.relative_to(folder).as_posix(): digest_file(path) for path in files})

@@ -1,4 +1,4 @@
-"""Embedding as a task for workers. A shard is a batch of texts, and all workers compute the same vectors."""
+"""Tasks with which workers embed texts. One shard of a task is one batch of texts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ Texts = Sequence[str]
 
 
 class EmbeddingTask:
-    """Embeds batches of texts. The result for a batch is float32 ``(len(texts), dimension)`` with unit rows.
+    """Embeds batches of texts. Each result is float32 ``(len(texts), dimension)`` with rows of unit length.
 
-    The process that created the task uses the open ``embedder``. A worker opens the embedder in ``settings``,
-    and raises :class:`WorkerError` if the identity of its embedder is different.
+    The process that creates the task uses ``embedder``. Every other worker opens the embedder that
+    ``settings`` describe, and raises :class:`WorkerError` if its identity differs from the identity of
+    ``embedder``.
     """
 
-    #: No files are sent to workers, because every node has its own copy of the model.
+    #: No files are sent to workers, because every machine has its own copy of the model.
     needs: tuple[Path, ...] = ()
 
     def __init__(self, settings: IndexSettings, embedder: Embedder) -> None:
@@ -34,7 +35,7 @@ class EmbeddingTask:
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Texts], Iterator[Vectors]]]:
-        """Yield a function from a batch of texts to their vectors."""
+        """Yield a function that computes the vectors of a batch of texts."""
         embedder = self._opened()
 
         def work(texts: Texts) -> Iterator[Vectors]:
@@ -47,11 +48,11 @@ class EmbeddingTask:
 
 
 class TokenTask(EmbeddingTask):
-    """Embeds batches of texts and their tokens. The result for a batch is one ``DocumentVectors``."""
+    """Embeds batches of texts and their tokens. Each result is a :class:`DocumentVectors`."""
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Texts], Iterator[DocumentVectors]]]:  # type: ignore[override]
-        """Yield a function from a batch of texts to the vectors of the texts and of their tokens."""
+        """Yield a function that computes the vectors of a batch of texts and of their tokens."""
         embedder = token_embedder(self._opened(), self._settings.embedder)
 
         def work(texts: Texts) -> Iterator[DocumentVectors]:

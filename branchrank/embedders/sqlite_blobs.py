@@ -1,10 +1,10 @@
-"""A key-value store of bytes in one SQLite file, used by the caches of vectors.
+"""A key-value store of bytes in one SQLite file, in which caches store vectors.
 
-1. Each row has a checksum of its key and bytes. A row that does not match its checksum is a cache miss and is
-   overwritten.
-2. A damaged file, or a file that is not a cache of BranchRank, is renamed, and a new cache is created. If the
-   disk can't be written, no cache is used. Problems with the file are reported once, and never stop a
-   command.
+1. Each row has a checksum of its key and its bytes. A row that does not match its checksum is treated as a
+   cache miss and is overwritten.
+2. If the file is damaged or is not a cache of BranchRank, it is renamed, and a new cache is created. If the
+   file can't be written, the command continues without the cache. A problem with the file is reported once,
+   and never stops a command.
 3. If the file has a size limit, the oldest rows are deleted to make room.
 """
 
@@ -31,11 +31,11 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class BlobLayout(NamedTuple):
-    """A kind of cache file.
+    """The table, the application id and the size limit of one kind of cache file.
 
     ``what`` describes the contents in messages. ``schema`` is the SQL statement that creates the table
-    ``embeddings``. ``limit_bytes`` is the maximum size of the file, and 0 means no limit. A limit needs a
-    table with row ids.
+    ``embeddings``. ``limit_bytes`` is the maximum size of the file, or 0 if the size is not limited. If the
+    size is limited, the table must have row ids.
     """
 
     what: str
@@ -45,10 +45,10 @@ class BlobLayout(NamedTuple):
 
 
 class SqliteBlobs:
-    """Bytes by key in the file ``path``. Several threads and processes can use the file at the same time.
+    """An open key-value store. Several threads and processes can use the file at the same time.
 
-    Links below the folder ``root`` (by default the file's folder) are not followed. ``notify`` is called with
-    one line if the file was renamed or can't be used.
+    Symbolic links in ``path`` below the folder ``root`` (by default the file's folder) are not followed.
+    ``notify`` is called with one line of text if the file was renamed or can't be used.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SqliteBlobs:
         self._guarded(lambda connection: None)
 
     def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """Return the bytes of the keys that are in the file and intact."""
+        """Return the intact bytes of those ``keys`` that are in the file, by key."""
 
         def select(connection: sqlite3.Connection) -> list[tuple[object, object, object]]:
             return connection.execute(
@@ -96,7 +96,7 @@ class SqliteBlobs:
             self._off = True
 
     def _make_room(self, connection: sqlite3.Connection, coming: int) -> None:
-        """Delete the oldest rows, one eighth of all rows at a time, until ``coming`` more bytes fit."""
+        """Delete the oldest rows, one eighth at a time, until the file has room for ``coming`` more bytes."""
         limit = self._layout.limit_bytes
         while limit and _used(connection) + coming > limit:
             count = connection.execute("SELECT count(*) FROM embeddings").fetchone()[0]
@@ -129,7 +129,7 @@ class SqliteBlobs:
         return None
 
     def _set_aside(self, error: Exception) -> bool:
-        """Rename the file, so that a new file can be created. Return whether the rename succeeded."""
+        """Rename the file to make room for a new file. Return whether the rename succeeded."""
         number = 1
         while (aside := self._path.with_name(f"{self._path.name}.set-aside-{number}")).exists():
             number += 1
@@ -159,7 +159,7 @@ class SqliteBlobs:
 
 
 class _ForeignFileError(sqlite3.DatabaseError):
-    """The file is the database of another program, or has another version."""
+    """The file is the database of another program, or has another version of the schema."""
 
 
 def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
@@ -171,7 +171,7 @@ def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
     relative = path.relative_to(root).as_posix()
     create_beneath(root, relative)
     connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
-    # A damaged key must not raise an error. It does not match any requested key.
+    # A damaged key must not raise an error; after this decoding, it matches no requested key.
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
         check_opened(root, relative)
@@ -198,7 +198,7 @@ def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
 
 
 def _used(connection: sqlite3.Connection) -> int:
-    """Return how many bytes of the file are in use."""
+    """Return how many bytes of the SQLite file are in use."""
     size, pages, free = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("page_size", "page_count", "freelist_count")
@@ -207,6 +207,6 @@ def _used(connection: sqlite3.Connection) -> int:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether an error comes from the content of the file, not from the disk or another process."""
+    """Return whether the cause of an error is the content of the file, not the disk or another process."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return isinstance(error, _ForeignFileError | UnicodeDecodeError) or code in _DAMAGE

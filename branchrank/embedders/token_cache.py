@@ -1,9 +1,9 @@
 """A cache of token vectors, for candidates whose token vectors are not stored in the index.
 
-1. A key is a hash of the embedder's identity and the exact text with prefix, as in the embedding cache.
-2. The vectors are stored as int8 (:func:`branchrank.ranking.maxsim.quantise`). The vectors of 256 tokens
-   with 384 dimensions take about 100 kB.
-3. The file stays smaller than :data:`LIMIT_BYTES`, because the oldest vectors are deleted to make room.
+1. As in the embedding cache, a key is a hash of the embedder's identity, the prefix and the exact text.
+2. The token vectors are quantised to int8 (:func:`branchrank.ranking.maxsim.quantise`). A text with 256
+   tokens takes about 100 kB if the vectors have 384 dimensions.
+3. The file does not grow beyond :data:`LIMIT_BYTES`, because the oldest vectors are deleted to make room.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from branchrank.embedders.sqlite_blobs import BlobLayout, SqliteBlobs
 from branchrank.progress import Notify
 from branchrank.ranking.maxsim import TokenVectors, quantise
 
-#: The largest size of the file, enough for about 10,000 chunks of 256 tokens with 384 dimensions.
+#: The maximum size of the file, enough for about 10,000 chunks of 256 tokens with 384 dimensions.
 LIMIT_BYTES = 1 << 30
 
 
 def layout(limit_bytes: int = LIMIT_BYTES) -> BlobLayout:
-    """Return the layout of the cache file. A limit of 0 bytes means no limit."""
+    """Return the layout of the cache file. If ``limit_bytes`` is 0, the size is not limited."""
     return BlobLayout(
         what="token vectors",
         schema="CREATE TABLE embeddings (key TEXT PRIMARY KEY, vector BLOB NOT NULL, checksum BLOB NOT NULL)",
@@ -34,7 +34,7 @@ def layout(limit_bytes: int = LIMIT_BYTES) -> BlobLayout:
 
 
 class TokenCache:
-    """A cache of int8 token vectors in one SQLite file. A failed read is a miss, not an exception."""
+    """A cache of int8 token vectors in one SQLite file. If reading fails, all texts are cache misses."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class TokenCache:
         self._blobs = SqliteBlobs(path, layout(limit_bytes), root=root, notify=notify)
 
     def document_tokens(self, embedder: TokenEmbedder, texts: Sequence[str]) -> list[TokenVectors]:
-        """Return the token vectors of each document, and embed texts that are not in the cache."""
+        """Return the token vectors of each document. Documents that are not in the cache are embedded."""
         return self._cached(
             cache_keys(embedder.identity, embedder.identity.document_prefix, texts),
             texts,
@@ -73,16 +73,16 @@ class TokenCache:
 
 
 def _packed(vectors: TokenVectors) -> bytes:
-    """Return the bytes of an entry in little-endian order.
+    """Return the token vectors of one text as bytes in little-endian order.
 
-    An entry consists of the number of tokens and the dimension (4 bytes each), the scales and the rows.
+    The bytes contain the number of tokens and the dimension (4 bytes each), the scales and the vectors.
     """
     shape = np.array(vectors.values.shape, dtype="<u4").tobytes()
     return shape + vectors.scales.astype("<f4").tobytes() + vectors.values.tobytes()
 
 
 def _unpacked(blob: bytes) -> TokenVectors | None:
-    """Return the vectors in the bytes of an entry, or ``None`` if the bytes have another layout."""
+    """Return the token vectors in the bytes ``blob``, or ``None`` if ``blob`` has the wrong length."""
     if len(blob) < 8:
         return None
     tokens, dimension = np.frombuffer(blob, dtype="<u4", count=2).tolist()

@@ -6,8 +6,9 @@
    JSON object without a schema and, if that is rejected too, plain text. The first format that the server
    accepts is used for all later calls.
 3. A call is retried after a lost connection and after the statuses 408, 409, 425, 429, 500, 502, 503, 504 and
-   529. The client waits for the time in ``Retry-After``, or else twice as long as before the last retry. The
-   number of retries is limited per call and per run, and by the deadline.
+   529. Before a retry, the client waits for the time in the header ``Retry-After`` or, without this header,
+        twice as long as before the previous retry. The number of retries is limited per call and per run, and
+        by the deadline.
 4. Only the headers in ``_HEADERS_SENT`` and the ``Authorization`` header are sent, and redirects are not
    followed. Keys are removed from every text that the server returns.
 5. A call fails if the body of a completion or of a list of models is larger than 8 MiB. The body of an error

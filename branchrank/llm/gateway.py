@@ -3,7 +3,7 @@
 1. Search for the call in the cassette, then in the decision cache.
 2. If neither the cassette nor the decision cache has the call, send the call to the server. If two equal
    calls are made at the same time, the second call waits for the first.
-3. Parse the reply. If parsing fails, the call has failed and is not stored in the decision cache.
+3. Parse the reply. If parsing fails, the call counts as failed and is not stored in the decision cache.
 4. Add a row to the ledger, with the same usage and latency for a call to a server and for its replay.
 
 A failed call does not raise an exception. The answer to a failed call has the reason of the failure instead

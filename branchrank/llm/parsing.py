@@ -36,12 +36,12 @@ def read_json(text: str) -> Any:
 
 
 def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = False) -> list[str]:
-    """Return the known labels in a reply, in the reply's order and without repeats.
+    """Return the labels of the prompt that a reply contains, in the reply's order and without repeats.
 
     Labels are read from the JSON in the reply or, if there is no JSON, from the words of the reply. Raises
-    :class:`ReplyError` with the reason ``"malformed reply"`` if the reply has neither JSON nor a known label.
-    Raises :class:`ReplyError` with the reason ``"no known id"`` if the JSON has no known label. If
-    ``may_be_empty`` is true, the JSON may be an empty list.
+    :class:`ReplyError` with the reason ``"malformed reply"`` if the reply has neither JSON nor a label of the
+    prompt. Raises :class:`ReplyError` with the reason ``"no known id"`` if the JSON has no label of the
+    prompt. If ``may_be_empty`` is true, the JSON may be an empty list.
     """
     known = {label.lower(): label for label in labels}
     try:

@@ -1,6 +1,6 @@
 """API keys of LLM endpoints, the hosts to which they are sent, and their removal from logs and messages.
 
-1. Credentials in the user part or the query of an endpoint's URL are sent with each request. Messages show
+1. The user name, password and query parameters in an endpoint's URL are sent with each request. Messages show
    URLs without credentials.
 2. ``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS. ``BRANCHRANK_LLM_KEY`` is sent only to the
    host ``BRANCHRANK_LLM_KEY_HOST``. If ``BRANCHRANK_LLM_KEY_HOST`` is not set, ``BRANCHRANK_LLM_KEY`` is sent
@@ -67,7 +67,7 @@ class Endpoint:
 
     @property
     def authorization(self) -> str | None:
-        """The ``Authorization`` header, or ``None`` without credentials.
+        """The ``Authorization`` header, or ``None`` if there are no credentials.
 
         A user name or password in the URL takes precedence over the API key.
         """

@@ -114,9 +114,9 @@ def files_of(settings: Resolved) -> tuple[Path, ...]:
 
 
 def with_relative_files(settings: Resolved) -> Resolved:
-    """Return settings in which the paths of the files are relative to the working directory.
+    """Return settings in which the paths of the cassette and the price table are relative.
 
-    Every worker runs in the same working directory, or in a copy of it.
+    The paths are relative to the working directory, since every worker runs in the same directory or a copy.
     """
     llm = settings.part(LLMSettings)
     files = {"replay": llm.replay, "price_table": llm.price_table}

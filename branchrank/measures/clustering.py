@@ -3,22 +3,25 @@
 Questions about one page (a cluster) tend to succeed or fail together, so n of them have as much information
 as a smaller number of independent questions.
 
-1. The clustered variance of the mean is computed from the deviations u of the pages' totals, as the sum of
-   u_c**2 / (1 - n_c / n) over the pages, divided by n**2 (CR2, Bell and McCaffrey 2002). The design effect
-   (Kish 1965) is this variance divided by the variance of n independent questions, here at least 1.
-2. The clustered variance has few degrees of freedom (Satterthwaite) if there are few pages. The smaller of
-   two estimates is used. The estimate of Bell and McCaffrey (2002) is for pages of these sizes with the
-   estimated correlation. The estimate of Pan and Wall (2002) uses the spread of the u**2, and is low if most
-   of the variance comes from one page.
-3. The number of effective questions is n / design effect * (z / t)**2. With this number, a normal interval is
-   as wide as Student's interval with the clustered variance (Korn and Graubard 1998). The number of effective
-   questions is at least the effective number of pages.
-4. A sample with one differing question is too small to estimate a design effect or degrees of freedom.
-   Therefore steps 1 and 2 include a few added questions (:class:`Padding`) on pages of these sizes, with an
-   assumed correlation. The more questions differ in the sample, the smaller is the effect of this padding.
+1. The clustered variance of the mean of n questions is the sum of u_c**2 / (1 - n_c / n) over the pages c,
+   divided by n**2, where n_c is the number of questions on page c and u_c is the page's total minus n_c times
+   the mean (CR2, Bell and McCaffrey 2002). The design effect (Kish 1965) is the clustered variance divided by
+   the variance for n independent questions; a value below 1 is replaced by 1.
+2. A clustered variance that is estimated from few pages has few degrees of freedom (Satterthwaite). Bell and
+   McCaffrey (2002) estimate the degrees of freedom from the page sizes and the intraclass correlation. Pan
+   and Wall (2002) estimate the degrees of freedom from the spread of u_c**2 over the pages c, which gives few
+   degrees of freedom if most of the variance comes from one page. Intervals of rates and means use the
+   smaller estimate of the two papers, and intervals of differences use the estimate of Bell and McCaffrey.
+3. The effective number of questions is n / design effect * (z / t)**2, where z and t are the quantiles of the
+   normal and of Student's t distribution at the confidence level. A normal interval computed with the
+   effective number of questions is as wide as Student's interval with the clustered variance (Korn and
+   Graubard 1998). The effective number of questions is at least its value for an intraclass correlation of 1.
+4. A design effect can't be estimated from a sample in which almost all values are the same. Therefore steps 1
+   and 2 include a few added questions with an assumed intraclass correlation (:class:`Padding`). The more the
+   values of a sample vary, the less the added questions change the result.
 
-All functions have page totals of shape (..., pages) as input and work along the last axis, so that a
-simulation can compute thousands of samples at once.
+The input arrays have the shape (..., pages), with one entry per page along the last axis, and the results
+have the shape (...). A simulation can therefore compute thousands of samples at once.
 """
 
 from __future__ import annotations
@@ -30,14 +33,15 @@ import numpy as np
 
 from branchrank.measures.significance import ROUNDING, Floats, cluster_sums
 
-#: The minimum number of effective pages, n**2 / sum(n_c**2), for an interval.
+#: The minimum of :func:`effective_pages` for which an interval is computed.
 LEAST_PAGES = 5
 
 
 class Padding(NamedTuple):
-    """The number of effective ``questions`` to add to a sample, each with ``variance`` (...).
+    """Questions that are added to a sample, with an assumed variance and an assumed correlation.
 
-    ``icc`` is the intraclass correlation assumed for the added questions.
+    ``questions`` is the effective number of added questions, ``variance`` (...) is the variance of each, and
+    ``icc`` is their intraclass correlation on a page.
     """
 
     questions: float
@@ -45,24 +49,24 @@ class Padding(NamedTuple):
     icc: float
 
     def total(self, sizes: Floats) -> float | Floats:
-        """Return the variance of the added questions' total, assuming that they are independent."""
+        """Return the variance that the sum of the added questions would have if they were independent."""
         return self.questions * self.effect(sizes) * self.variance
 
     def effect(self, sizes: Floats) -> float:
-        """Return the design effect of the added questions on pages of these ``sizes`` (pages,)."""
+        """Return the design effect of the added questions, where page c has ``sizes[c]`` questions."""
         return kish_effect(typical_size(sizes), self.icc)
 
 
-#: No added questions; if all values are the same, each page counts as one observation.
+#: A padding that adds no questions. If all values are the same, each page counts as one observation.
 NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 
 
 class PageTotals(NamedTuple):
-    """The totals of values by page.
+    """The sum of the values on each page, and totals over all pages.
 
-    ``sums`` (..., pages) are the sums of the values, and ``sizes`` (pages,) the numbers of questions of the
-    pages. Over all pages, ``squares`` (...) is the sum of squared values and ``non_zero`` (...) the number of
-    values other than 0.
+    ``sums`` (..., pages) has the sum of the values on each page, and ``sizes`` (pages,) has the number of
+    questions on each page. ``squares`` (...) is the sum of the squares of all values, and ``non_zero`` (...)
+    is the number of values that are not 0.
     """
 
     sums: Floats
@@ -77,12 +81,12 @@ class PageTotals(NamedTuple):
 
     @property
     def mean(self) -> Floats:
-        """The mean value (...)."""
+        """The mean of the values."""
         return np.asarray(self.sums.sum(-1) / self.n)
 
     @property
     def variance(self) -> Floats:
-        """The variance (...) of the values about their mean (divided by n); a rounding error counts as 0."""
+        """The variance of the values (with divisor n); a value below 1e-18 is replaced by 0."""
         found = np.asarray(self.squares / self.n - self.mean**2)
         return np.where(found < ROUNDING**2, 0.0, found)
 
@@ -93,7 +97,7 @@ class PageTotals(NamedTuple):
 
 
 def page_totals(values: Sequence[float] | Floats, pages: Sequence[str]) -> PageTotals:
-    """Return the totals of ``values`` (n,) by page, if the gold of question i is on ``pages[i]``."""
+    """Return the sum of ``values`` (n,) for each page, where the gold of question i is on ``pages[i]``."""
     found = np.asarray(values, dtype=np.float64)
     return PageTotals(
         sums=cluster_sums(found, pages),
@@ -104,7 +108,7 @@ def page_totals(values: Sequence[float] | Floats, pages: Sequence[str]) -> PageT
 
 
 def effective_pages(sizes: Floats) -> float:
-    """Return the number of equal-sized pages equivalent to pages of these ``sizes``: n**2 / sum(n_c**2).
+    """Return the effective number of pages with ``sizes`` questions, sum(sizes)**2 / sum(sizes**2).
 
     >>> effective_pages(np.array([2.0, 2.0, 2.0]))
     3.0
@@ -113,11 +117,10 @@ def effective_pages(sizes: Floats) -> float:
 
 
 def intraclass_correlation(totals: PageTotals) -> Floats:
-    """Return the intraclass correlation (...), from 0 (values on a page are independent) to 1 (all are
-    equal).
+    """Return the intraclass correlation, from 0 (values on a page are independent) to 1 (they are equal).
 
-    The estimator is from the analysis of variance (Donner 1986), cut at 0. The result is 0 if no questions
-    share a page, or if all values are the same.
+    The correlation is estimated with an analysis of variance (Donner 1986), and negative estimates become 0.
+    The result is 0 if no questions share a page, or if all values are the same.
     """
     sums, squares, sizes = totals.sums, totals.squares, totals.sizes
     n, pages = totals.n, len(sizes)
@@ -133,15 +136,17 @@ def intraclass_correlation(totals: PageTotals) -> Floats:
 
 
 def typical_size(sizes: Floats) -> float:
-    """Return the expected size of the page of a random question, sum(n_c**2) / n, for ``sizes`` (pages,)."""
+    """Return sum(sizes**2) / sum(sizes), the expected size of the page that a random question is on."""
     return float((sizes**2).sum() / sizes.sum())
 
 
 def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
-    """Return the variance of the mean (...) divided by that of n independent questions, at least 1.
+    """Return the design effect of the sample, or 1 if it is below 1.
 
-    Both variances include the ``padding`` with its assumed design effect. If all values are the same, the
-    sample has no information and the result is the assumed design effect.
+    The design effect is the clustered variance of the mean divided by the variance for independent questions.
+    The added questions of ``padding``, with their assumed design effect, are included in the clustered
+    variance and in the variance for independent questions. If all values are the same, the result is the
+    assumed design effect of the added questions.
     """
     sizes, n = totals.sizes, totals.n
     if not totals.shared or len(sizes) == 1:
@@ -154,26 +159,26 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
 
 
 def _squared_deviations(totals: PageTotals) -> Floats:
-    """Return u_c**2 / (1 - n_c / n) of each page (..., pages), where u_c is the deviation of its total."""
+    """Return u**2 / (1 - size / n) for each page, where u is the page's sum minus size * mean."""
     sizes = totals.sizes
     return np.asarray((totals.sums - totals.mean[..., None] * sizes) ** 2 / (1 - sizes / totals.n))
 
 
 def kish_effect(page_size: float, icc: float) -> float:
-    """Return the design effect 1 + (m - 1) * icc (Kish 1965), at least 1, for pages of size m."""
+    """Return the design effect 1 + (page_size - 1) * icc (Kish 1965), or 1 if it is below 1."""
     return max(1.0, 1 + (page_size - 1) * icc)
 
 
 def working_degrees(sizes: Floats, icc: Floats) -> Floats:
-    """Return the degrees of freedom (...) of the CR2 variance of a mean, for values with correlation ``icc``
-    (...).
+    """Return the degrees of freedom of the CR2 variance of a mean, for an intraclass correlation ``icc``.
 
-    The source is Bell and McCaffrey (2002); see also Imbens and Kolesár (2016).
+    The formula is from Bell and McCaffrey (2002); see also Imbens and Kolesár (2016).
 
-    If every question has its own page, the result is n - 1. The variance is a quadratic form of the
-    deviations. Their covariance is diag(v) - h v' - v h' + s h h' for the variances v of the pages' totals,
-    the sum s of v and the shares h. The code computes the trace and the sum of squares of the form without a
-    matrix.
+    If every question has its own page, the result is the number of questions minus 1. The CR2 variance is a
+    quadratic form of the deviations of the pages' totals. The covariance matrix of the deviations is diag(v)
+    - h v' - v h' + s h h', where v is the vector of the variances of the pages' totals, s is the sum of v,
+    and h is the vector of the pages' shares of the questions. The code computes the trace of the weighted
+    covariance matrix, and the sum of its squared entries, without storing the matrix.
     """
     share = sizes / sizes.sum()
     weight = 1 / (1 - share)
@@ -187,12 +192,12 @@ def working_degrees(sizes: Floats, icc: Floats) -> Floats:
 
 
 def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
-    """Return the degrees of freedom (...) from the spread of the squared deviations (Pan and Wall 2002).
+    """Estimate the degrees of freedom from the pages' squared deviations (Pan and Wall 2002).
 
-    The result is twice the squared variance divided by the variance of that variance, or infinite if all
-    pages deviate by the same amount.
+    The result is 2 * V**2 / var(V), where V is the clustered variance and var(V) is its estimated variance.
+    The result is infinite if the squared deviations of all pages are equal.
 
-    ``padding`` increases the variance but not its spread.
+    The added questions of ``padding`` increase the clustered variance V, but not var(V).
     """
     sizes, pages = totals.sizes, len(totals.sizes)
     squared = _squared_deviations(totals)
@@ -206,13 +211,13 @@ def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Float
 def effective_questions(
     totals: PageTotals, level: float, padding: Padding = NO_PADDING, *, spread: bool = True
 ) -> Floats | None:
-    """Return the number (...) of independent questions with the same information at confidence ``level``.
+    """Return how many independent questions give an equally wide interval at confidence ``level``.
 
-    If ``spread`` is true, the spread of the pages can lower the degrees of freedom
-    (:func:`observed_degrees`).
+    If ``spread`` is true, the degrees of freedom are at most those of :func:`observed_degrees`.
 
-    Returns n if no two questions share a page. Returns ``None`` if questions share pages and there are fewer
-    than five effective pages, since no method that we tried gives correct intervals there.
+    Returns the number of questions if no two questions share a page. Returns ``None`` if questions share
+    pages and there are fewer than five effective pages, since none of the methods that we tried gives correct
+    intervals for so few pages.
     """
     n, sizes = totals.n, totals.sizes
     if not totals.shared:
@@ -229,7 +234,7 @@ def effective_questions(
 
 
 def t_penalty(level: float, degrees: Floats) -> Floats:
-    """Return (z / t)**2 for a two-sided ``level``, by which few degrees of freedom reduce the questions."""
+    """Return (z / t)**2, where z and t are the normal and Student's t quantiles for a two-sided ``level``."""
     from scipy.special import ndtri, stdtrit
 
     quantile = (1 + level) / 2

@@ -1,8 +1,8 @@
 """Effect sizes of a paired comparison, which do not depend on the number of questions.
 
-1. The effect size of hits is the matched odds ratio, wins / losses (Agresti 2013, section 11.1). Its interval
-   is computed for the share of wins p among the differing questions, clustered by page, and converted into
-   odds with p / (1 - p).
+1. The effect size of hits is the matched odds ratio, wins / losses (Agresti 2013, section 11.1). The interval
+   of the odds ratio is the interval of p, the share of wins among the differing questions (clustered by
+   page), with each bound of p converted into odds, p / (1 - p).
 2. The effect size of other measures is Cohen's d_z, the mean difference divided by the standard deviation of
    the differences (Cohen 1988, section 2.3.5; Lakens 2013, equation 7).
 """
@@ -20,7 +20,7 @@ from branchrank.records import Record
 
 
 class Odds(Record, frozen=True, kw_only=True):
-    """A matched odds ratio from 0 to infinity (no losses), with its interval.
+    """A matched odds ratio (from 0 to infinity, which means no losses) with its confidence interval.
 
     The bounds are ``None`` if the differing questions are on too few pages.
     """
@@ -37,10 +37,10 @@ def matched_odds(
     level: float = LEVEL,
     rejected: bool = False,
 ) -> Odds | None:
-    """Return wins / losses of ``differences`` (n,), with an interval clustered by ``pages`` (n,).
+    """Return the matched odds ratio of ``differences`` (n,), with an interval clustered by ``pages`` (n,).
 
-    The interval excludes 1 exactly if the test ``rejected`` equality. Returns ``None`` if no question
-    differs.
+    If the test ``rejected`` equality, the interval excludes 1 or ends at 1; otherwise the interval includes
+    1. Returns ``None`` if all differences are 0.
 
     >>> found = matched_odds([1.0] * 12 + [-1.0] * 6, [str(n) for n in range(18)])
     >>> found.ratio, round(found.low, 2), round(found.high, 2)

@@ -1,14 +1,16 @@
 """The Pareto frontier of pipelines over quality, latency and cost, and the cheapest non-inferior pipeline.
 
-1. The frontier consists of the pipelines that no other pipeline dominates. A pipeline dominates another if it
-   is not worse in quality, p95 and cost, and better in at least one of them.
-2. Choosing the cheapest non-inferior pipeline starts with the pipeline of the highest quality, "the best".
-   Among the pipelines whose interval of the difference from the best excludes a loss of delta or more, the
-   lowest cost wins, then the lowest p95, then the highest quality. The observed quality of the best is on
-   average too high, so the choice is biased towards quality.
-3. If several pipelines share the highest quality, the preferred pipeline is the best. Reports prefer the
-   baseline, since there is no reason to replace it. Without a preferred pipeline, the best is the cheapest,
-   then the fastest, then the first by name.
+1. The frontier consists of the pipelines that no other pipeline dominates. A pipeline dominates another one
+   if it is not worse in quality, p95 latency and cost, and is better in at least one of the three.
+2. The best pipeline is the one with the highest quality. A pipeline is non-inferior if the confidence
+   interval of its difference from the best pipeline excludes a loss of delta or more. The cheapest
+   non-inferior pipeline is the one with the lowest cost; ties are decided by the lowest p95 latency, then by
+   the highest quality. The observed quality of the best pipeline is on average too high, so the choice is
+   biased towards quality.
+3. If several pipelines share the highest quality, the one that is passed as ``preferred`` counts as the best.
+   Reports pass the baseline as ``preferred``, since there is no reason to replace the baseline with an equal
+   pipeline. If none of them is passed as ``preferred``, the pipeline with the highest quality and the lowest
+   cost counts as the best; ties are decided by the lowest p95 latency, then by name.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from branchrank.records import Record
 
 
 class Standing(Record, frozen=True, kw_only=True):
-    """The mean quality, the p95 in ms and the cost per query of one pipeline.
+    """The mean quality, the p95 latency in ms and the cost per query of one pipeline.
 
     The cost is in LLM tokens, calls or money; all compared pipelines must use the same unit.
     """
@@ -43,7 +45,7 @@ def _dominates(a: Standing, b: Standing) -> bool:
 
 
 class Choice(Record, frozen=True, kw_only=True):
-    """The cheapest pipeline that is not worse than ``best`` by ``delta``, and all that qualified."""
+    """The ``cheapest`` pipeline of those not worse than ``best`` by ``delta`` or more (``not_inferior``)."""
 
     best: str
     cheapest: Standing
@@ -61,9 +63,10 @@ def cheapest_not_inferior(
     seed: int = 0,
     preferred: str = "",
 ) -> Choice:
-    """Return the cheapest pipeline that is not worse than the best; ``scores`` maps names to question scores.
+    """Return the cheapest pipeline that is not worse than the best one by ``delta`` or more.
 
-    If several pipelines share the highest quality, ``preferred`` counts as the best of them.
+    ``scores`` maps pipeline -> question id -> score. If several pipelines share the highest quality,
+    ``preferred`` counts as the best.
     """
     best = min(
         standings,
@@ -77,7 +80,7 @@ def cheapest_not_inferior(
         delta=delta,
         seed=seed,
     )
-    # The verdict is not used here, since a few questions without a difference don't show equivalence.
+    # The interval must exclude a loss of delta, which the absence of a significant difference can't show.
     passing = {best} | {
         each.candidate for each in compared if each.ci_low is not None and each.ci_low > -delta
     }

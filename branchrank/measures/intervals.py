@@ -1,26 +1,31 @@
 """Confidence intervals for rates, means and paired differences, over questions that share pages.
 
-All of these are textbook intervals for independent questions, computed with the effective number of questions
-(:mod:`branchrank.measures.clustering`), which is n if every question has its own page.
+Each interval is a textbook interval for n independent questions, with n replaced by the effective number of
+questions (:mod:`branchrank.measures.clustering`). The effective number of questions is n if every question
+has its own page.
 
-1. A rate has Wilson's score interval (Wilson 1927), with the effective number of questions as in Korn and
-   Graubard (1998) and Franco, Little, Louis and Slud (2019).
-2. A mean that is not a rate has the normal interval after adding z**2 / 2 questions with value 0 and as many
-   with value 1. For a rate, this would be the interval of Agresti and Coull (1998).
-3. A difference of hits (all values are -1, 0 or 1) has Tango's score interval (Tango 1998), which contains
-   the differences that the score test of paired proportions doesn't reject. If no question differs, the
-   interval ends at the upper bound of Wilson's interval for 0 hits in n.
-4. Any other difference has Student's t interval. The variance includes z**2 * (share of ties) added
-   questions, whose differences are as large as those of the differing questions. The share of ties and the
-   size of these differences are computed with one more tie and one more difference of 1. If all questions
-   differ, almost nothing is added. If no question differs, the interval is about as wide as the interval for
-   hits.
+1. The interval of a rate is Wilson's score interval (Wilson 1927), with the effective number of questions as
+   in Korn and Graubard (1998) and Franco, Little, Louis and Slud (2019).
+2. The interval of a mean that is not a rate is a normal interval, computed after adding z**2 / 2 questions
+   with value 0 and z**2 / 2 questions with value 1, where z is the normal quantile (1.96 for 95%). For a
+   rate, this method would give the interval of Agresti and Coull (1998).
+3. The interval of a difference in hit rate (each question's difference is -1, 0 or 1) is Tango's score
+   interval (Tango 1998), which contains the differences that the score test of paired proportions doesn't
+   reject. If the difference is 0 on every question, the interval is from -b to b, where b is the upper bound
+   of Wilson's interval for 0 hits in n questions.
+4. The interval of any other difference is Student's t interval. The variance for Student's interval includes
+   z**2 * s added questions, where s is the share of questions with a difference of 0. The added questions
+   have the same mean squared difference as the questions whose difference is not 0. The share s is computed
+   with one more difference of 0, and the mean squared difference with one more difference of 1. If no
+   difference is 0, almost no questions are added. If all differences are 0, the interval is about as wide as
+   the interval for hits.
 
-If few questions fail or differ, a sample can't show how strongly questions of one page correlate. The
-estimate therefore includes added questions with an assumed correlation within pages. Rates and means add z**2
-questions with a correlation of 0.4, and differences add half as many with 0.2. Without the added questions,
-the interval with one differing question would be much wider than the interval without any.
-``benchmarks/interval_coverage.py`` simulates how often each interval contains the true value.
+If almost all questions have the same value, a sample can't show how strongly questions of one page correlate.
+The estimated design effect therefore includes added questions with an assumed intraclass correlation. For
+rates and means, z**2 questions with a correlation of 0.4 are added, and for differences, z**2 / 2 questions
+with a correlation of 0.2. Without the added questions, the interval of a sample with one differing question
+would be much wider than that of a sample without any. ``benchmarks/interval_coverage.py`` simulates how often
+each interval contains the true value.
 """
 
 from __future__ import annotations
@@ -40,11 +45,11 @@ from branchrank.measures.significance import Floats
 from branchrank.records import Record
 
 LEVEL = 0.95
-#: The assumed correlation of one predictor's values on one page.
+#: The intraclass correlation that is assumed for one predictor's values on a page.
 ASSUMED_ICC = 0.4
-#: The assumed correlation of differences on one page, lower since most of a page's difficulty cancels.
+#: The intraclass correlation assumed for differences; a page's difficulty mostly cancels in a difference.
 ASSUMED_ICC_OF_DIFFERENCES = 0.2
-#: The number of bisection steps that find a bound of Tango's interval to the last digit.
+#: The number of bisection steps, enough to compute a bound of Tango's interval in double precision.
 HALVINGS = 55
 
 
@@ -59,10 +64,10 @@ class Interval(Record, frozen=True, kw_only=True):
 def mean_interval(
     values: Sequence[float] | Floats, pages: Sequence[str], *, level: float = LEVEL
 ) -> Interval | None:
-    """Return the interval of the mean of ``values`` (n,), each in 0..1 (Wilson's if all are 0 or 1).
+    """Return the confidence interval of the mean of ``values`` (n,) in 0..1; Wilson's if all are 0 or 1.
 
-    ``pages`` (n,) are the sources of the questions' gold. Returns ``None`` if there are no questions, or too
-    few pages (:func:`~branchrank.measures.clustering.effective_questions`).
+    ``pages[i]`` is the source of the gold of question i. Returns ``None`` if there are no questions, or if
+    they are on too few pages (:func:`~branchrank.measures.clustering.effective_questions`).
 
     >>> found = mean_interval([1.0] * 14 + [0.0] * 6, [str(n) for n in range(20)])
     >>> round(found.low, 3), round(found.high, 3)
@@ -77,7 +82,7 @@ def mean_interval(
 def difference_interval(
     differences: Sequence[float] | Floats, pages: Sequence[str], *, level: float = LEVEL
 ) -> Interval | None:
-    """Return the interval of the mean of paired ``differences`` (n,), each in -1..1.
+    """Return the confidence interval of the mean of paired ``differences`` (n,), each in -1..1.
 
     Returns ``None`` under the same conditions as :func:`mean_interval`.
 
@@ -97,12 +102,12 @@ def difference_interval(
 def compatible(
     interval: Interval | None, found: float, *, rejected: bool, null: float = 0.0
 ) -> Interval | None:
-    """Adjust the interval of the estimate ``found`` so that it agrees with the test of ``null``.
+    """Adjust the interval of the estimate ``found`` so that it agrees with a test of the value ``null``.
 
-    If the test ``rejected`` the null value, the interval ends at the null at the latest. If the test did not
-    reject the null, the interval is extended to include it. The interval therefore misses a true null exactly
-    as often as the test rejects a true null. Holm's test has simultaneous bounds of this kind (Strassburger
-    and Bretz 2008).
+    If the test ``rejected`` the null value, the part of the interval beyond the null value is cut off. If the
+    test did not reject the null value, the interval is extended to include it. The adjusted interval
+    therefore excludes a true null value exactly as often as the test rejects a true null value. Strassburger
+    and Bretz (2008) describe simultaneous confidence bounds that agree with Holm's test.
 
     >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
     0.0
@@ -124,7 +129,7 @@ def _interval(bounds: tuple[Floats, Floats] | None, level: float) -> Interval | 
 
 
 def mean_bounds(totals: PageTotals, level: float = LEVEL, *, rate: bool) -> tuple[Floats, Floats] | None:
-    """Return the bounds (...) of means in 0..1; ``rate`` is true if all values are 0 or 1."""
+    """Return the confidence bounds of means in 0..1; ``rate`` is true if all values are 0 or 1."""
     n = effective_questions(totals, level, mean_padding(level))
     if n is None:
         return None
@@ -136,7 +141,7 @@ def mean_bounds(totals: PageTotals, level: float = LEVEL, *, rate: bool) -> tupl
 def difference_bounds(
     totals: PageTotals, level: float = LEVEL, *, hits: bool
 ) -> tuple[Floats, Floats] | None:
-    """Return the bounds (...) of mean differences in -1..1; ``hits`` is true if all are -1, 0 or 1."""
+    """Return confidence bounds of mean differences; ``hits`` says whether all differences are -1, 0 or 1."""
     scale = (totals.squares + 1) / (totals.non_zero + 1)  # the mean square of the differences that aren't 0
     padding = Padding(questions=_z(level) ** 2 / 2, variance=scale, icc=ASSUMED_ICC_OF_DIFFERENCES)
     n = effective_questions(totals, level, padding, spread=False)
@@ -148,7 +153,7 @@ def difference_bounds(
 
 
 def mean_padding(level: float) -> Padding:
-    """Return the z**2 added questions of the interval of a mean in 0..1 (half with value 0, half with 1)."""
+    """Return a padding of z**2 questions, half with value 0 and half with 1, for a mean in 0..1."""
     return Padding(questions=_z(level) ** 2, variance=0.25, icc=ASSUMED_ICC)
 
 
@@ -164,7 +169,7 @@ def wilson_bounds(rate: Floats | float, n: Floats | float, level: float = LEVEL)
     rate, n = np.asarray(rate), np.asarray(n)
     centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
     half = np.sqrt(z2 * np.maximum(rate * (1 - rate), 0.0) / n + (z2 / (2 * n)) ** 2) / (1 + z2 / n)
-    # A rate of 0 or 1 is also the bound; the formula gives it with a rounding error.
+    # If the rate is 0 or 1, one bound is equal to the rate, but the formula returns it with a rounding error.
     return (
         np.where(rate <= 0, 0.0, np.maximum(centre - half, 0.0)),
         np.where(rate >= 1, 1.0, np.minimum(centre + half, 1.0)),
@@ -172,7 +177,7 @@ def wilson_bounds(rate: Floats | float, n: Floats | float, level: float = LEVEL)
 
 
 def padded_bounds(totals: PageTotals, n: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return the normal interval after adding z**2 / 2 questions at 0 and as many at 1 to ``n`` questions."""
+    """Return the normal interval after adding z**2 / 2 zeros and z**2 / 2 ones to ``n`` questions."""
     z2 = _z(level) ** 2
     mean = totals.mean
     centre = (n * mean + z2 / 2) / (n + z2)
@@ -184,9 +189,10 @@ def padded_bounds(totals: PageTotals, n: Floats, level: float) -> tuple[Floats, 
 def score_bounds(
     difference: Floats, differing: Floats, n: Floats, level: float = LEVEL
 ) -> tuple[Floats, Floats]:
-    """Return Tango's score interval (1998) of a ``difference`` (...) of paired hits in ``n`` questions (...).
+    """Return Tango's score interval (1998) of a ``difference`` in hit rate on ``n`` questions.
 
-    ``n`` can be fractional. ``differing`` (...) is the share of the questions that differ.
+    The arguments are arrays of one shape, and ``n`` can be fractional. ``differing`` is the share of
+    questions that only one system answers correctly.
 
     >>> low, high = score_bounds(np.array(-6 / 21), np.array(8 / 21), np.array(21.0))  # Fagerland et al. 2014
     >>> round(float(low), 3), round(float(high), 3)
@@ -196,7 +202,7 @@ def score_bounds(
     difference, lost = np.asarray(difference), np.asarray((differing - difference) / 2)
 
     def held(true: Floats) -> Floats:
-        """Return where the score test doesn't reject the ``true`` difference."""
+        """Return, as booleans, which of the differences ``true`` the score test does not reject."""
         b = (2 - difference) * true - differing
         likeliest = (np.sqrt(np.maximum(b**2 + 8 * lost * true * (1 - true), 0.0)) - b) / 4
         variance = np.maximum(2 * likeliest + true * (1 - true), 0.0)

@@ -1,21 +1,21 @@
 """Matching hits with the gold of a question, strictly or relaxed.
 
-1. Hits inside one of the question's ``excluded_spans`` are dropped before the hits get ranks.
+1. Hits inside one of the question's ``excluded_spans`` are removed before the remaining hits are ranked.
 2. A hit's source is compared with the source of the gold. A source in ``source_aliases`` counts as the source
    of the question's first gold item, with the same line numbers.
-3. A hit is strict if its source matches and the spans overlap, or if its source matches and its text contains
-   the normalised ``answer_quote``. File-level gold (``gold_level`` is ``file``, or the item has neither lines
-   nor a quote) does not name lines, so a hit from the file is strict.
-4. A hit is half or full if its source matches and the hit alone contains at least half, or all, of the item's
-   lines. If an item has no lines, a strict hit is half and full as well.
-5. A hit is relaxed if its source matches.
+3. A hit is strict if its source matches and its lines overlap the gold lines, or if its source matches and
+   its text contains the normalised ``answer_quote``. File-level gold (``gold_level`` is ``file``, or the item
+   has neither lines nor a quote) does not name lines, so any hit from the file is strict.
+4. A hit is half (or full) if its source matches and the hit alone contains at least half (or all) of the gold
+   item's lines. If an item has no lines, a strict hit is half and full as well.
+5. A hit is relaxed if its source is the source of a gold item.
 6. Each gold item is credited once, to the first hit that covers it. Each gold page (source) is also credited
    once, so that measures never count an answer twice.
 
-Gains are graded. A hit credited with a gold item has a gain of 2 (or the item's ``relevance``), the first
-other hit on a gold page has a gain of 1, and all other hits have 0. On a page with only file-level gold every
-hit is strict, so a gain of 1 is not possible. Measures are computed from a
-:class:`~branchrank.measures.measures.Ranking`, which :meth:`Judged.ranking` makes for each mode.
+Each hit has a gain of 0 or more. A hit credited with a gold item has a gain of 2 (or the item's
+``relevance``), the first other hit on a gold page has a gain of 1, and all other hits have a gain of 0. On a
+page with only file-level gold every hit is strict, so a gain of 1 is not possible. Measures are computed from
+a :class:`~branchrank.measures.measures.Ranking`, which :meth:`Judged.ranking` returns for each mode.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RELAXED_GAIN = 1
 
 
 def without_excluded(hits: Sequence[Hit], question: Question) -> tuple[Hit, ...]:
-    """Return the hits that are not completely inside one excluded span, in their order."""
+    """Return the hits that are not completely inside an excluded span, in the same order."""
     return tuple(hit for hit in hits if not _excluded(hit.span, question.excluded_spans))
 
 
@@ -49,7 +49,7 @@ def _excluded(span: Span, excluded: Sequence[Span]) -> bool:
 
 
 def resolve_source(source: str, question: Question) -> str:
-    """Resolve an alias to the source of the first gold item; other sources stay as they are."""
+    """Return the source of the first gold item if ``source`` is one of its aliases, else ``source``."""
     if question.gold and source in question.source_aliases:
         return question.gold[0].source_file
     return source
@@ -77,7 +77,7 @@ def is_relaxed(hit: Hit, item: GoldItem, question: Question) -> bool:
 
 
 def is_strict(hit: Hit, item: GoldItem, question: Question) -> bool:
-    """Return whether the hit has the item's source, and overlaps its lines or contains its quote."""
+    """Return whether the hit is from the item's source and overlaps its lines or contains its quote."""
     return is_relaxed(hit, item, question) and (
         is_file_level(item, question) or _overlaps(hit, item) or _quotes(hit, item)
     )
@@ -96,10 +96,11 @@ def _quotes(hit: Hit, item: GoldItem) -> bool:
 class JudgedHit(Record, frozen=True, kw_only=True):
     """The judgement of one hit.
 
-    ``gain`` is the hit's gain in the graded view. ``gold`` is the index (in ``Question.gold``) of the gold
+    ``gain`` is the hit's gain in ``graded`` mode. ``gold`` is the index (in ``Question.gold``) of the gold
     item credited to the hit, or of the first item if several are credited to the hit. ``page`` is the index
-    (in ``Judged.pages``) of the hit's gold page, credited or not. ``half`` and ``full`` are true for the
-    first hit that contains at least half, or all, of the lines of a gold item.
+    (in ``Judged.pages``) of the hit's gold page, whether the page is credited to the hit or not. ``half`` is
+    true for the first hit that contains at least half of a gold item's lines, and ``full`` is true for the
+    first hit that contains all of them.
     """
 
     gain: int
@@ -114,10 +115,11 @@ class JudgedHit(Record, frozen=True, kw_only=True):
 
 
 class Judged(Record, frozen=True, kw_only=True):
-    """The judged hits of one question, best first, and all the gold that hits could find.
+    """The judged hits of one question, best first, and the gold items and pages of the question.
 
-    ``pages`` are the distinct gold sources in order. ``weak_pages`` has true for each page that can give a
-    relaxed gain in the graded view. ``gold_gains`` are the graded gains of the gold items.
+    ``pages`` are the distinct gold sources in order. ``weak_pages`` is true for each page on which a hit can
+    have the relaxed gain of 1 in ``graded`` mode. ``gold_gains`` are the gains of the gold items in
+    ``graded`` mode.
     """
 
     hits: tuple[JudgedHit, ...]
@@ -128,10 +130,11 @@ class Judged(Record, frozen=True, kw_only=True):
     def ranking(self, mode: Mode) -> Ranking:
         """Return the ranking from which the measures of ``mode`` are computed.
 
-        The modes ``strict``, ``half`` and ``full`` count gold items with gain 2. An item is credited to the
-        first hit that overlaps its lines, or contains half or all of them. The mode ``relaxed`` counts gold
-        pages with gain 1, credited to the first hit on the page. The mode ``graded`` counts both, as in
-        exported TREC files; there ``Success(rel=2)@1`` is strict hit@1 and ``Success@1`` is relaxed hit@1.
+        The modes ``strict``, ``half`` and ``full`` count gold items with gain 2. A gold item is credited to
+        the first hit that overlaps its lines (``strict``), contains at least half of them (``half``) or
+        contains all of them (``full``). The mode ``relaxed`` counts gold pages with gain 1, credited to the
+        first hit on the page. The mode ``graded`` counts gold items and gold pages, as in exported TREC
+        files; in this mode, ``Success(rel=2)@1`` is strict hit@1 and ``Success@1`` is relaxed hit@1.
         """
         ranked = enumerate(self.hits, start=1)
         if mode in ("strict", "half", "full"):
@@ -151,17 +154,17 @@ class Judged(Record, frozen=True, kw_only=True):
 
 
 def gold_gain(item: GoldItem) -> int:
-    """Return the gain of a gold item in the graded view."""
+    """Return the gain of a gold item in ``graded`` mode."""
     return item.relevance or STRICT_GAIN
 
 
 def gold_gains(question: Question) -> tuple[int, ...]:
-    """Return the gain of each gold item in the graded view."""
+    """Return the gain of each gold item in ``graded`` mode."""
     return tuple(map(gold_gain, question.gold))
 
 
 def gold_pages(question: Question) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """Return the distinct gold sources in order, and for each whether an item has lines or a quote."""
+    """Return the distinct gold sources, and for each source whether one of its items has lines or a quote."""
     weak: dict[str, bool] = {}
     for item in question.gold:
         weak[item.source_file] = weak.get(item.source_file, False) or not is_file_level(item, question)
@@ -182,9 +185,9 @@ def with_depths(
 def _first_to_hold(
     share: float, judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
 ) -> set[int]:
-    """Return the indexes of the first hit for each gold item that contains this share of the item's lines.
+    """For each gold item, find the first hit with at least this share of its lines; return the hits' indexes.
 
-    For an item without lines, this is the hit that was credited with the item.
+    For an item without lines, the hit that was credited with the item is used.
     """
     held: set[int] = set()
     places = set()
@@ -209,10 +212,10 @@ def _holds(hit: Hit, item: GoldItem, question: Question, share: float) -> bool:
 
 
 def judge(hits: Sequence[Hit], question: Question) -> Judged:
-    """Judge the hits of one question, best first, after :func:`without_excluded`.
+    """Judge the hits of one question (best first), without hits in excluded spans.
 
-    A failed query has an empty list of hits. If a question has no gold (``answerable`` is false), its hits
-    are not credited.
+    Pass an empty list of hits for a failed query. If a question has no gold (``answerable`` is false), its
+    hits are not credited.
     """
     pages, weak_pages = gold_pages(question)
     covered: set[int] = set()
@@ -242,9 +245,9 @@ def judge(hits: Sequence[Hit], question: Question) -> Judged:
 def source_cluster(question: Question) -> str:
     """Return the question's cluster for all tests, which is the source of its first gold item.
 
-    A question is a cluster by itself if it has no gold, or if its gold are documents judged for relevance
-    (:attr:`~branchrank.records.GoldItem.relevance`), as for TREC and BEIR. Queries of TREC and BEIR are not
-    made from a document, and often share some of their many gold documents.
+    A question is a cluster by itself if it has no gold, or if its gold consists of documents judged for
+    relevance (:attr:`~branchrank.records.GoldItem.relevance`), as in TREC and BEIR datasets. Queries of TREC
+    and BEIR are not made from a document, and often share some of their many gold documents.
     """
     if question.gold and not is_judged(question):
         return question.gold[0].source_file
@@ -252,5 +255,5 @@ def source_cluster(question: Question) -> str:
 
 
 def is_judged(question: Question) -> bool:
-    """Return whether the gold consists of documents judged for relevance, as for TREC and BEIR."""
+    """Return whether the gold consists of documents judged for relevance, as in TREC and BEIR datasets."""
     return question.gold_level == "file" and bool(question.gold) and question.gold[0].relevance is not None

@@ -1,4 +1,4 @@
-"""The measures of ranked lists, each with name, parameters, description, formula, source and function.
+"""The definitions of measures of ranked lists, with names, parameters, formulas, sources and functions.
 
 Names and values agree with ir-measures and trec_eval (averages are over all questions, as with trec_eval's
 ``-c``). A measure is computed from a :class:`Ranking`, which has the ranks and gains of one question's judged
@@ -18,10 +18,11 @@ from branchrank.records import Record
 
 
 class Ranking(Record, frozen=True, kw_only=True):
-    """The part of one question's ranked list that measures need.
+    """The data of one question's ranked list from which measures are computed.
 
-    ``gains`` has ``(rank, gain)`` of the judged hits in rank order (ranks start at 1; a gain of 0 means
-    judged and not relevant). ``returned`` counts all hits. ``gold`` has the gains of all gold.
+    ``gains`` has a pair ``(rank, gain)`` for each judged hit, in rank order (ranks start at 1; a gain of 0
+    means judged and not relevant). ``returned`` is the number of all hits. ``gold`` has the gains of all gold
+    items and pages.
     """
 
     gains: tuple[tuple[int, int], ...]
@@ -52,7 +53,7 @@ def reciprocal_rank(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return discounted gain divided by that of the ideal order (linear gain, discount log2(rank + 1))."""
+    """Return DCG / DCG of the ideal order, where DCG is the sum of gain / log2(rank + 1) over the hits."""
     ideal = sorted((gain for gain in ranking.gold if gain > 0), reverse=True)[:cutoff]
     if not ideal:
         return 0.0
@@ -65,7 +66,7 @@ def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def average_precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return the mean precision at the ranks of all relevant gold, with 0 for gold that was not found."""
+    """Return the mean of the precisions at the ranks of the relevant gold, with 0 for gold not found."""
     gold = ranking.relevant_gold(rel)
     ranks = ranking.relevant_ranks(rel, cutoff)
     return fsum(found / rank for found, rank in enumerate(ranks, start=1)) / gold if gold else 0.0
@@ -78,7 +79,7 @@ def recall(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return the relevant hits among the first ``cutoff``, divided by ``cutoff`` (not by all hits)."""
+    """Return the number of relevant hits among the first ``cutoff`` hits, divided by ``cutoff``."""
     return len(ranking.relevant_ranks(rel, cutoff)) / cutoff if cutoff else 0.0
 
 
@@ -89,7 +90,7 @@ def judged(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def binary_preference(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return Bpref, the share of relevant gold found, reduced by the non-relevant hits ranked above it.
+    """Return Bpref, a recall in which a relevant hit counts less if non-relevant hits rank above it.
 
     Unjudged hits are ignored. If no hit was judged non-relevant, Bpref equals the recall.
     """
@@ -111,15 +112,16 @@ def rank_biased_precision(ranking: Ranking, cutoff: int | None, rel: int, p: flo
     return (1 - p) * fsum(p ** (rank - 1) for rank in ranking.relevant_ranks(rel, cutoff))
 
 
-#: The default persistence of RBP, as in ir-measures.
+#: The default of RBP's persistence p, as in ir-measures.
 PERSISTENCE = 0.8
 
 
 class Definition(Record, frozen=True, kw_only=True):
     """The definition of a measure.
 
-    ``takes_rel`` is true if the measure has a relevance threshold, and ``takes_p`` if it has a persistence,
-    the last argument of ``compute``. ``cutoff`` says whether ``@k`` is required, optional or not allowed.
+    ``takes_rel`` is true if the measure has a relevance threshold. ``takes_p`` is true if the measure has a
+    persistence p, which is then the last argument of ``compute``. ``cutoff`` says whether ``@k`` is required,
+    optional or not allowed.
     """
 
     name: str
@@ -155,8 +157,9 @@ DEFINITIONS = (
         name="nDCG",
         aliases=("NDCG",),
         takes_rel=False,
-        description="The discounted gain of the hits, as a share of the best possible gain.",
-        formula="sum of gain / log2(rank + 1) over the hits, divided by that sum over the gold, best first",
+        description="The discounted cumulative gain of the hits, divided by the best possible one.",
+        formula="DCG / ideal DCG, where DCG is the sum of gain / log2(rank + 1) over the hits, and the ideal "
+        "DCG is that of the gold items in descending order of gain",
         source="Jarvelin and Kekalainen, TOIS 2002; trec_eval ndcg_cut_k (linear gain)",
         compute=ndcg,
     ),
@@ -164,7 +167,8 @@ DEFINITIONS = (
         name="AP",
         aliases=("MAP",),
         description="Precision averaged over the gold; high if all gold is found early.",
-        formula="sum over relevant hits of (relevant hits so far / rank), divided by the relevant gold",
+        formula="sum over relevant hits of (number of relevant hits up to this rank / rank), divided by the "
+        "number of relevant gold items",
         source="Harman, TREC 1992; trec_eval map, map_cut_k",
         compute=average_precision,
     ),
@@ -173,7 +177,7 @@ DEFINITIONS = (
         aliases=("Recall",),
         cutoff="needed",
         description="Share of the gold found in the first k.",
-        formula="relevant hits in the first k / relevant gold",
+        formula="number of relevant hits among the first k, divided by the number of relevant gold items",
         source="trec_eval recall_k",
         compute=recall,
     ),
@@ -182,7 +186,7 @@ DEFINITIONS = (
         aliases=("Precision",),
         cutoff="needed",
         description="Share of the first k ranks that have a correct hit.",
-        formula="relevant hits in the first k / k",
+        formula="number of relevant hits among the first k hits, divided by k",
         source="trec_eval P_k",
         compute=precision,
     ),
@@ -190,7 +194,7 @@ DEFINITIONS = (
         name="Judged",
         takes_rel=False,
         description="Share of the first k hits that were judged, as relevant or not.",
-        formula="judged hits in the first k / min(k, hits returned)",
+        formula="number of judged hits among the first k, divided by min(k, number of hits returned)",
         source="ir-measures Judged",
         compute=judged,
     ),
@@ -200,7 +204,7 @@ DEFINITIONS = (
         cutoff="none",
         description="Whether relevant hits rank above hits judged wrong; unjudged hits are ignored.",
         formula="sum over relevant hits of (1 - min(n, R) / min(N, R)), divided by R; n: judged non-relevant "
-        "hits above it, N: all of them in the judgements, R: relevant gold",
+        "hits above the relevant hit, N: all items judged non-relevant, R: number of relevant gold items",
         source="Buckley and Voorhees, SIGIR 2004; trec_eval bpref",
         compute=binary_preference,
     ),
@@ -219,7 +223,7 @@ _BY_NAME = {name: each for each in DEFINITIONS for name in (each.name, *each.ali
 
 
 class Measure(Record, frozen=True, kw_only=True):
-    """A definition with its parameters: ``Measure(definition=..., cutoff=5, rel=2)``.
+    """A definition with parameters, such as ``Measure(definition=..., cutoff=5, rel=2)``.
 
     ``str()`` is the canonical name as ir-measures prints it, such as ``Success(rel=2)@1``.
     """
@@ -296,7 +300,7 @@ def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], 
         if match is None:
             raise UsageError(
                 f"measure {text!r}: cannot read the parameter {argument.strip()!r}",
-                remedy="write rel=2, cutoff=5 or, of RBP, p=0.8",
+                remedy="write rel=2, cutoff=5 or, for RBP, p=0.8",
             )
         if match["p"] is not None:
             p = float(match["p"])
@@ -308,11 +312,12 @@ def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], 
 def score(measure: Measure, rankings: Mapping[str, Ranking], questions: Iterable[str]) -> dict[str, float]:
     """Return the measure's value for every question id, in the order of ``questions``.
 
-    A question whose query failed has no ranking and scores 0, so that every mean includes it.
+    A question whose query failed has no ranking and gets the score 0, so that every mean includes failed
+    queries.
     """
     return {each: measure(rankings[each]) if each in rankings else 0.0 for each in questions}
 
 
 def mean(scores: Mapping[str, float]) -> float:
-    """Return the average over all questions, or 0 if there are none."""
+    """Return the mean of the scores of all questions, or 0 if there are no questions."""
     return fsum(scores.values()) / len(scores) if scores else 0.0

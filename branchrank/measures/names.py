@@ -1,7 +1,8 @@
 """Names of measures in commands and files, made of a scoring, a measure and a cutoff.
 
-A name of ir-measures, such as ``nDCG@10``, means strict scoring. A prefix chooses another scoring, as in
-``relaxed_nDCG@10``. Commands, experiment files and the library parse names with this module.
+A name without a prefix, such as ``nDCG@10`` (the name in ir-measures), means strict scoring. A prefix chooses
+another scoring, as in ``relaxed_nDCG@10``. Commands, experiment files and the library use this module to
+parse measure names.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def named_measures(names: Iterable[str], mode: Mode = "strict") -> tuple[NamedMe
 
 
 def named_once(*measures: NamedMeasure) -> tuple[NamedMeasure, ...]:
-    """Return the measures without repeated names."""
+    """Return the measures, with each name only once."""
     return tuple({measure.name: measure for measure in measures}.values())
 
 
@@ -73,7 +74,7 @@ def measure_names(text: str) -> list[str]:
 
 
 def depth_needed(measures: Iterable[NamedMeasure]) -> int:
-    """Return the largest cutoff, the number of hits that the measures need; 0 if no measure has a cutoff.
+    """Return how many hits the measures need (their largest cutoff), or 0 if no measure has a cutoff.
 
     >>> depth_needed(named_measures(["nDCG@100", "RR", "R@20"]))
     100

@@ -1,6 +1,6 @@
 """The size of the returned passages, and the share of their lines that is gold.
 
-Reports show these figures beside every strict hit rate, since returning whole files inflates strict hits.
+Reports show the passage size beside every strict hit rate, since returning whole files inflates the rate.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ class PassageSize(Record, frozen=True, kw_only=True):
 
     ``gold_lines`` counts the distinct gold lines that the hits return. ``span_precision`` is ``gold_lines /
     lines``, or 0 without hits; a line returned twice counts once in ``gold_lines`` and twice in ``lines``.
-    ``gold_coverage`` is the returned share of the best covered gold item, since one item is enough to answer.
-    ``span_precision`` and ``gold_coverage`` are ``None`` if no gold item has lines (file-level gold,
-    unanswerable questions). ``repeated_pages`` counts the hits whose page has a higher hit already.
+    ``gold_coverage`` is the share of a gold item's lines that the hits return, for the item with the highest
+    share, since one item is enough to answer. ``span_precision`` and ``gold_coverage`` are ``None`` if no
+    gold item has lines (file-level gold, unanswerable questions). ``repeated_pages`` counts the hits that are
+    on the same page as a higher-ranked hit.
     """
 
     hits: int
@@ -33,7 +34,7 @@ class PassageSize(Record, frozen=True, kw_only=True):
 
 
 def passage_size(hits: Sequence[Hit], question: Question) -> PassageSize:
-    """Measure the hits of one question, without those in excluded spans."""
+    """Measure the size of one question's hits, without hits in excluded spans."""
     kept = without_excluded(hits, question)
     lines = sum(hit.span.lines for hit in kept)
     returned = _disjoint(
@@ -65,12 +66,12 @@ def _disjoint(spans: Iterable[Span]) -> list[Span]:
 
 
 def _common_lines(some: Sequence[Span], others: Sequence[Span]) -> int:
-    """Count the lines that two lists of disjoint spans share."""
+    """Count the lines that two lists of disjoint spans have in common."""
     return sum(span.overlap(other) for span in some for other in others)
 
 
 class PassageSummary(Record, frozen=True, kw_only=True):
-    """The passage sizes of a predictor over all questions; a value is ``None`` if no hit or gold defines it.
+    """The mean passage sizes of a predictor; a value is ``None`` if there are no hits or no gold lines.
 
     ``lines_per_hit`` and ``repeated_pages`` (a share of the hits) give every hit the same weight.
     ``span_precision`` and ``gold_coverage`` are means over the questions whose gold has lines.

@@ -5,9 +5,11 @@ a difference.
 
 For hits, the plan uses the exact power of McNemar's test. If the systems answer a share ``disagreement`` of
 the questions differently and the true difference in hit rate is ``difference``, the number d of differing
-questions is distributed as Bin(n, disagreement). Of these, Bin(d, (disagreement + difference) / (2
-disagreement)) favour the candidate. Graded measures use the normal approximation (z_{1-alpha/2} + z_power) *
-sd / sqrt(n), which is about 2.8 * sd / sqrt(n) for alpha 5% and power 80%.
+questions is distributed as Bin(n, disagreement). The number of differing questions that favour the candidate
+is distributed as Bin(d, (disagreement + difference) / (2 * disagreement)). For graded measures, the smallest
+detectable difference is about (z_{1-alpha/2} + z_power) * sd / sqrt(n) (normal approximation), where sd is
+the standard deviation of the per-question differences. With alpha 5% and power 80%, the smallest detectable
+difference is about 2.8 * sd / sqrt(n).
 
 If the gold of several questions is on one page, a plan for n questions is computed for the equivalent number
 of independent questions (:meth:`SharedPages.effective_questions`).
@@ -30,17 +32,17 @@ from branchrank.records import Record
 ALPHA = 0.05
 POWER = 0.8
 MOST_QUESTIONS = 20_000
-#: Assumed squared coefficient of variation of the questions per page (0.27 in the bundled sample).
+#: Assumed squared coefficient of variation of the number of questions per page (0.27 in the bundled sample).
 PAGE_VARIATION = 0.25
 #: The minimum intraclass correlation that a plan assumes for the hits of one predictor.
 LEAST_ICC = 0.1
 
 
 def hit_power(n: int, disagreement: float, difference: float, alpha: float = ALPHA) -> float:
-    """Return the probability in 0..1 that exact McNemar rejects at ``alpha``.
+    """Return the power in 0..1 of the exact McNemar test at level ``alpha`` with ``n`` questions.
 
-    ``difference`` is the absolute difference in hit rate, at most ``disagreement``, which is the share of
-    questions with different results.
+    ``disagreement`` is the share of questions that only one of the systems answers correctly. ``difference``
+    is the absolute difference in hit rate, which is at most ``disagreement``.
     """
     if disagreement <= 0 or n < 1:
         return 0.0
@@ -58,7 +60,7 @@ def hit_power(n: int, disagreement: float, difference: float, alpha: float = ALP
 def detectable_hit_difference(
     n: int, disagreement: float, alpha: float = ALPHA, power: float = POWER
 ) -> float | None:
-    """Return the smallest true difference in hit rate that is detected with this power.
+    """Return the smallest true difference in hit rate that ``n`` questions can detect with this power.
 
     Returns ``None`` if the power is too low even when all differing questions favour the same system.
     """
@@ -77,7 +79,7 @@ def detectable_hit_difference(
 def questions_for_hit_difference(
     disagreement: float, difference: float, alpha: float = ALPHA, power: float = POWER
 ) -> int | None:
-    """Return how many questions detect ``difference`` with this power.
+    """Return the number of questions needed to detect a ``difference`` in hit rate with this power.
 
     Returns ``None`` if ``difference`` is 0 or more than 20,000 questions are needed.
     """
@@ -101,7 +103,8 @@ def _z(alpha: float, power: float) -> float:
 
 
 def detectable_mean_difference(n: float, sd: float, alpha: float = ALPHA, power: float = POWER) -> float:
-    """Return the smallest true difference of a graded measure that is detected with this power.
+    """Return the smallest true difference in a graded measure that ``n`` questions can detect with this
+    power.
 
     ``sd`` is the standard deviation of the per-question differences.
     """
@@ -111,7 +114,7 @@ def detectable_mean_difference(n: float, sd: float, alpha: float = ALPHA, power:
 def questions_for_mean_difference(
     sd: float, difference: float, alpha: float = ALPHA, power: float = POWER
 ) -> int | None:
-    """Return how many questions detect ``difference`` of a graded measure with this power.
+    """Return the number of questions needed to detect a ``difference`` in a graded measure with this power.
 
     Returns ``None`` if ``difference`` is 0 or more than 20,000 questions are needed.
     """
@@ -125,19 +128,19 @@ class PageSize(Protocol):
     """A function that returns the expected number of questions on the page of a random question."""
 
     def __call__(self, n: int) -> float:
-        """Return the expected number (at least 1) of questions on a question's page, for ``n`` questions."""
+        """Return the expected number of questions (at least 1) on a random question's page, out of ``n``."""
 
 
 def pages_alone(pages: int) -> PageSize:
-    """Return a function from a number of questions to their page size, if the gold is on ``pages`` pages."""
+    """Return the page-size function of a benchmark whose gold is on ``pages`` pages."""
     return lambda n: max(1.0, (1 + PAGE_VARIATION) * n / pages)
 
 
 def pages_as_in(sizes: Sequence[int]) -> PageSize:
-    """Return a function from a number of questions to the expected number of questions on a question's page.
+    """Return the page-size function of a benchmark whose pages are like those of a pilot.
 
-    ``sizes`` are the numbers of questions per page of a pilot. The function assumes that two random questions
-    share a page as often as in the pilot (Simpson 1949).
+    ``sizes`` has the number of questions on each page of the pilot. The function assumes that two random
+    questions share a page as often as in the pilot (Simpson 1949).
     """
     n = sum(sizes)
     together = sum(size * (size - 1) for size in sizes) / (n * (n - 1)) if n > 1 else 0.0
@@ -154,7 +157,7 @@ class SharedPages(Record, frozen=True, kw_only=True):
     icc: float
 
     def effective_questions(self, n: int, level: float, least_icc: float = 0.0) -> float:
-        """Return the number of independent questions equivalent to ``n`` at this confidence ``level``."""
+        """Return how many independent questions give as wide an interval as ``n`` at this ``level``."""
         size = self.page_size(n)
         if size <= 1:
             return float(n)
@@ -170,11 +173,13 @@ class Plan(Record, frozen=True, kw_only=True):
     """The power analysis of a benchmark of ``n`` questions.
 
     ``effective`` is the equivalent number of independent questions in the comparison. ``interval`` is the
-    interval of the expected rate. ``detectable`` is the smallest difference in hit rate detected with 80%
-    power. ``differing`` is the expected number of differing questions among the effective questions, and
-    ``p_floor`` the smallest p that they can give. ``unanimous`` is the minimum number of differing questions
-    that is significant if all favour the same system. ``power`` and ``questions_needed`` are for
-    ``difference``, and ``None`` if it was not given.
+    confidence interval of a system with the expected ``rate``. ``detectable`` is the smallest difference in
+    hit rate detected with 80% power. ``differing`` is the expected number of effective questions on which the
+    systems differ, and ``p_floor`` is the smallest p-value possible with this number. ``unanimous`` is the
+    smallest number of differing questions that gives a significant result if all favour the same system.
+    ``power`` is the probability of detecting ``difference``, and ``questions_needed`` is the number of
+    questions that detects it with 80% power. ``power`` and ``questions_needed`` are ``None`` if no difference
+    was given.
     """
 
     n: int
@@ -203,10 +208,10 @@ def plan(
     alpha: float = ALPHA,
     pages: SharedPages = NO_SHARED_PAGES,
 ) -> Plan:
-    """Plan a comparison of hit rates.
+    """Return the power analysis of a comparison of hit rates on ``n`` questions.
 
-    ``family`` is the number of candidates compared with the baseline. The plan is for the strictest step of
-    Holm's correction, at alpha / family.
+    ``family`` is the number of candidates that are compared with the baseline. The power is computed for the
+    strictest step of Holm's correction, which is a test at level alpha / family.
 
     Raises :class:`UsageError` if a share is outside 0..1, ``n`` or ``family`` is below 1, or the difference
     is larger than the disagreement.
@@ -217,7 +222,7 @@ def plan(
     if n < 1 or family < 1:
         raise UsageError(
             f"a plan for {n} questions and {family} candidates is not possible",
-            remedy="give at least one of each",
+            remedy="give at least one question and one candidate",
         )
     if difference is not None and abs(difference) > disagreement:
         raise UsageError(
@@ -252,7 +257,7 @@ def plan(
 
 
 def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | None:
-    """Return how many questions are worth ``wanted`` independent questions, or ``None`` if over 20,000."""
+    """Return how many questions are equivalent to ``wanted`` independent ones, or ``None`` if over 20,000."""
     if pages.effective_questions(MOST_QUESTIONS, level) < wanted:
         return None
     low, high = 0, MOST_QUESTIONS
@@ -266,7 +271,7 @@ def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | Non
 
 
 def unanimous_needed(family: int = 1, alpha: float = ALPHA) -> int:
-    """Return the fewest differing questions that give an adjusted p below alpha if all favour one side."""
+    """Return the fewest differing questions that give an adjusted p below alpha if all favour one system."""
     differing = 1
     while p_floor(differing) * family >= alpha:
         differing += 1

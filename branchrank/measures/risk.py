@@ -1,12 +1,13 @@
 """Risk-coverage curves, which show whether a predictor's confidence separates correct from wrong answers.
 
 1. Sort all questions by the predictor's confidence (the score of its best hit), most confident first.
-2. The coverage is the share of questions, most confident first, that the predictor answers. The risk is the
-   share of wrong answers among the answered questions. Any answer to an unanswerable question is wrong.
-   Questions of equal confidence form one point of the curve.
-3. AURC, the area under the curve, is the mean risk over 1 to n answered questions; lower is better. If some
-   answers are wrong, even the best possible order of the answers has some risk. The excess over this risk
-   depends only on the order (Geifman and El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019).
+2. If the predictor answers only the questions above a confidence threshold, the coverage is the share of
+   questions that it answers. The risk is the share of wrong answers among the answered questions. Any answer
+   to an unanswerable question is wrong. Questions with equal confidence share one point of the curve.
+3. AURC, the area under the curve, is the mean of the risks after 1, 2, ..., n answered questions; lower is
+   better. If some answers are wrong, the AURC is above 0 even for the best possible order of the answers. The
+   excess of the AURC over the AURC of the best order depends only on the order of the answers (Geifman and
+   El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019).
 """
 
 from __future__ import annotations
@@ -39,11 +40,10 @@ class RiskPoint(Record, frozen=True, kw_only=True):
 
 
 class RiskCoverage(Record, frozen=True, kw_only=True):
-    """The risk-coverage curve, its area, and the excess over the area of the best possible order, both in
-    0..1.
+    """The risk-coverage curve, its area, and the excess of this area over that of the best possible order.
 
-    Both areas are ``None`` if the predictor never answers, since its risk is not defined and 0 would look
-    perfect.
+    ``aurc`` and ``excess`` are in 0..1, or ``None`` if the predictor never answers, since the risk is not
+    defined without answers and 0 would look perfect.
     """
 
     points: tuple[RiskPoint, ...]
@@ -52,10 +52,10 @@ class RiskCoverage(Record, frozen=True, kw_only=True):
 
 
 def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
-    """Return the curve over all questions, without points if the predictor never answers.
+    """Return the risk-coverage curve over all questions, without points if the predictor never answers.
 
-    The areas include only the answered questions, so abstaining lowers the coverage and not the risk. Read
-    the areas together with the coverage of the last point.
+    The areas include only the answered questions, so abstaining lowers the coverage and not the risk.
+    Therefore, always compare areas together with the coverage of the last point.
     """
     given = [(answer.confidence, answer.right) for answer in answers if answer.confidence is not None]
     given.sort(key=lambda each: -each[0])

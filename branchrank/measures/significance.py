@@ -1,14 +1,17 @@
 """Significance tests for the paired scores of two predictors.
 
-The unit is the question. Questions whose gold is in the same source form a cluster, because they tend to
-succeed or fail together. Every test is two-sided and uses the differences ``candidate - baseline``.
+The unit of analysis is the question. Questions whose gold is in the same source form a cluster, because they
+tend to succeed or fail together. Every test is two-sided and uses the differences in score, ``candidate -
+baseline``.
 
-1. Hits with one question per cluster are tested with exact McNemar.
-2. All other scores are tested with sign-flip randomisation. Under the null hypothesis, both signs of a
-   cluster's summed difference have the same probability. For whole-number sums (hits), the distribution is
-   computed exactly by convolution. For other sums, it is computed over all sign patterns of up to 20 non-zero
-   clusters, and for more clusters over seeded random patterns with p = (r + 1) / (draws + 1). A sum within
-   1e-9 of 0 counts as 0.
+1. Hits are tested with the exact McNemar test if every cluster has one question.
+2. Scores that are not hits, and hits with several questions in a cluster, are tested with sign-flip
+   randomisation. Under the null hypothesis, both signs of a cluster's summed difference have the same
+   probability. If all clusters' sums are whole numbers (hits), the null distribution of their total is
+   computed exactly by convolution. If the sums are not whole numbers, the null distribution is computed over
+   all sign patterns for up to 20 clusters with a non-zero sum. For more than 20 such clusters, seeded random
+   sign patterns are drawn, and p is (r + 1) / (draws + 1), where r is the number of drawn totals that are at
+   least as large in size as the observed total. A sum within 1e-9 of 0 counts as 0.
 3. Holm's correction covers the comparisons that share a baseline and a measure.
 
 Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smyth 2010; Holm 1979.
@@ -27,7 +30,7 @@ Floats = NDArray[np.float64]
 
 EXACT_CLUSTERS = 20
 DRAWS = 100_000
-ROUNDING = 1e-9  # scores in 0..1 with a smaller difference count as equal
+ROUNDING = 1e-9  # scores in 0..1 that differ by less than this count as equal
 
 
 class Significance(Record, frozen=True, kw_only=True):
@@ -38,7 +41,7 @@ class Significance(Record, frozen=True, kw_only=True):
 
 
 def mcnemar(wins: int, losses: int) -> Significance:
-    """Compute exact McNemar, the sign test on the questions that the two predictors score differently."""
+    """Run the exact McNemar test, a sign test on the questions that two predictors score differently."""
     from scipy.stats import binomtest
 
     differing = wins + losses
@@ -47,7 +50,7 @@ def mcnemar(wins: int, losses: int) -> Significance:
 
 
 def cluster_sums(values: Sequence[float] | Floats, clusters: Sequence[str]) -> Floats:
-    """Sum ``values`` (n,) by cluster, in the order in which the clusters first occur."""
+    """Return the sum of ``values`` (n,) for each cluster, in the order in which the clusters first occur."""
     place = {cluster: index for index, cluster in enumerate(dict.fromkeys(clusters))}
     index = np.fromiter((place[cluster] for cluster in clusters), dtype=np.intp, count=len(clusters))
     sums = np.bincount(index, weights=np.asarray(values, dtype=np.float64), minlength=len(place))
@@ -55,12 +58,12 @@ def cluster_sums(values: Sequence[float] | Floats, clusters: Sequence[str]) -> F
 
 
 def non_zero(sums: Floats) -> Floats:
-    """Return the entries (m,) of ``sums`` (n,) that are not 0; a value below 1e-9 counts as 0."""
+    """Return the entries (m,) of ``sums`` (n,) whose absolute value is at least 1e-9."""
     return sums[np.abs(sums) >= ROUNDING]
 
 
 def sign_flip(sums: Floats, *, seed: int = 0, draws: int = DRAWS) -> Significance:
-    """Test the total of ``sums`` (one entry per cluster or question) with sign-flip randomisation."""
+    """Test with sign-flip randomisation whether the total of ``sums`` (one per cluster) differs from 0."""
     moving = non_zero(sums)
     if not len(moving):
         return Significance(p=1.0, test="sign-flip, exact")
@@ -76,7 +79,7 @@ def sign_flip(sums: Floats, *, seed: int = 0, draws: int = DRAWS) -> Significanc
 
 
 def _whole_number_p(moving: NDArray[np.int64]) -> float:
-    """Return the exact p, computed by convolving one two-point distribution per cluster."""
+    """Return the exact p of whole-number sums by convolving one two-point distribution per cluster."""
     sizes = np.abs(moving)
     reach = int(sizes.sum())
     chance = np.zeros(2 * reach + 1)  # chance[reach + t] = P(total = t)
@@ -91,7 +94,7 @@ def _whole_number_p(moving: NDArray[np.int64]) -> float:
 
 
 def _all_totals(moving: Floats) -> Floats:
-    """Return the totals (2**n,) of all sign patterns."""
+    """Return the total of ``moving`` (n,) under each of the 2**n sign patterns."""
     totals = np.zeros(1)
     for value in moving:
         totals = np.concatenate([totals + value, totals - value])
@@ -99,7 +102,7 @@ def _all_totals(moving: Floats) -> Floats:
 
 
 def _random_totals(moving: Floats, seed: int, draws: int) -> Floats:
-    """Return the totals (draws,) of random sign patterns, from one table of 256 totals per eight clusters.
+    """Return the totals (draws,) of random sign patterns, with a table of 256 totals for every 8 clusters.
 
     The random bits are the raw output of PCG64, which is the same in all versions of NumPy.
     """
@@ -114,7 +117,7 @@ def _random_totals(moving: Floats, seed: int, draws: int) -> Floats:
 
 
 def paired_t(differences: Sequence[float] | Floats) -> float | None:
-    """Return the p of Student's paired t-test, which reports show beside the randomisation test.
+    """Return the p-value of Student's paired t-test, which reports show beside the randomisation test.
 
     Returns ``None`` if there are fewer than two questions, or if all differences are equal.
     """
@@ -127,9 +130,7 @@ def paired_t(differences: Sequence[float] | Floats) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Return Holm's adjusted p-values in the order of ``p_values``, which limit the family-wise error to
-    alpha.
-    """
+    """Return the p-values adjusted with Holm's correction, in the order of ``p_values``."""
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
@@ -139,5 +140,5 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def p_floor(differing: int) -> float:
-    """Return the smallest p that ``differing`` pairs or clusters can give, 2**(1 - differing), at most 1."""
+    """Return min(1, 2**(1 - differing)), the smallest p that ``differing`` pairs or clusters can give."""
     return min(1.0, 2.0 ** (1 - differing))

@@ -1,16 +1,18 @@
 """Paired comparisons over several datasets, with a macro average, its interval and a stratified test.
 
 1. The macro difference is the mean of the datasets' mean differences. Every dataset has the same weight,
-   independent of its number of questions.
-2. The test is a sign-flip by page (:mod:`branchrank.measures.significance`), stratified by dataset. Each
-   page's sum is weighted by 1 / (datasets * questions of its dataset), and the total is the macro difference.
-   The test therefore detects consistent differences, and ignores that some datasets are harder than others.
-3. The interval of the macro difference combines the intervals of the datasets, which are independent. With
-   estimates d, bounds l and u and weights w, the lower bound is sum(w d) - sqrt(sum((w (d - l))**2)), and the
-   upper bound is computed likewise (MOVER, Zou and Donner 2008). A macro average gets its interval in the
-   same way.
-4. All candidates are one family, with Holm's correction for the tests and Bonferroni's for the intervals. An
-   interval excludes 0 exactly if its test rejects 0 (:func:`~branchrank.measures.intervals.compatible`).
+   regardless of its number of questions.
+2. The test is a sign-flip test by page (:mod:`branchrank.measures.significance`), stratified by dataset. The
+   sum of a page's differences is divided by (number of datasets * number of questions of its dataset), so
+   that the total over all pages is the macro difference. The test therefore detects consistent differences,
+   and ignores that some datasets are harder than others.
+3. The interval of the macro difference combines the intervals of the datasets, which are independent. If d
+   are the datasets' differences, l and u the bounds of their intervals, and w the weights, the lower bound is
+   sum(w * d) - sqrt(sum((w * (d - l))**2)), and the upper bound is sum(w * d) + sqrt(sum((w * (u - d))**2))
+   (MOVER, Zou and Donner 2008). The interval of a macro average is computed with the same formula.
+4. The comparisons of all candidates are one family; tests use Holm's correction and intervals use
+   Bonferroni's. The intervals are adjusted to agree with the tests
+   (:func:`~branchrank.measures.intervals.compatible`).
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ from branchrank.records import Record
 
 
 class Stratum(NamedTuple):
-    """One dataset, as ``scores`` by system and question id (each in 0..1) and the gold's source by question
-    id.
+    """The scores and pages of one dataset.
+
+    ``scores`` maps system -> question id -> score in 0..1. ``pages`` maps question id -> source of the gold.
     """
 
     scores: Mapping[str, Scores]
@@ -49,10 +52,10 @@ class Stratum(NamedTuple):
 class StratifiedComparison(Record, frozen=True, kw_only=True):
     """The comparison of a candidate with the baseline over all datasets, on one measure.
 
-    ``difference`` is the macro difference (candidate - baseline). ``ci_low`` to ``ci_high`` is its interval,
-    adjusted for ``family`` comparisons, or ``None`` if a dataset has too few pages for an interval.
-    ``differences`` has one difference for each dataset, in their order. ``wins``, ``ties`` and ``losses``
-    count the questions of all datasets.
+    ``difference`` is the macro difference (candidate - baseline). ``ci_low`` to ``ci_high`` is the interval
+    of the macro difference, adjusted for ``family`` comparisons, or ``None`` if a dataset has too few pages
+    for an interval. ``differences`` has the mean difference of each dataset, in the order of the datasets.
+    ``wins``, ``ties`` and ``losses`` count the questions of all datasets.
     """
 
     measure: str
@@ -95,7 +98,7 @@ def macro_interval(
 
 
 def macro_average(strata: Sequence[Stratum], system: str) -> tuple[float, Interval | None]:
-    """Return the mean of a system's means over the datasets, with its 95% interval."""
+    """Return a system's macro average (the mean of its means on the datasets) with a 95% interval."""
     means, intervals = [], []
     for stratum in strata:
         values = [stratum.scores[system][key] for key in stratum.pages]
@@ -114,7 +117,7 @@ def compare_strata(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> tuple[StratifiedComparison, ...]:
-    """Compare every other system with the baseline over all datasets, in the order of the first dataset.
+    """Compare each system with the baseline over all datasets, in the first dataset's order of systems.
 
     Each stratum must have at least one question and scores of the same systems.
     """
@@ -166,7 +169,7 @@ def compare_strata(
 
 
 def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floats]:
-    """Return candidate - baseline of each question, by dataset; rounding differences become 0."""
+    """Return candidate - baseline for each question, by dataset; differences below 1e-9 become 0."""
     found = []
     for stratum in strata:
         a, b = stratum.scores[baseline], stratum.scores[candidate]
@@ -177,10 +180,9 @@ def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floa
 
 
 def _weighted(gaps: Sequence[Floats], strata: Sequence[Stratum]) -> list[Floats]:
-    """Return the sums of the pages by dataset, with weight (size of the largest dataset) / (size of this
-    one).
+    """Return the pages' sums by dataset, each times (size of the largest dataset) / (size of this dataset).
 
-    Multiplying by the largest number keeps the sums large compared with rounding errors.
+    Multiplying by the size of the largest dataset keeps the sums large compared with rounding errors.
     """
     largest = max(map(len, gaps))
     return [

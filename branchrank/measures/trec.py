@@ -1,10 +1,11 @@
 """Conversion of judged hits to TREC runs and qrels, and of TREC runs to rankings, in memory.
 
 Every line of a TREC run has a document id. A hit credited with a gold item gets the item's id, such as
-``gold-1``. The first other hit on a gold page gets the page's id, such as ``page-1``. A hit outside gold
-pages gets its span as id, such as ``source:12-30``. Characters that TREC files don't allow are
-percent-encoded, and a repeated id ends in ``~2``. In the qrels, gold items have grade 2 and pages grade 1.
-With these two files, ir-measures and trec_eval compute the same values as the graded view of
+``gold-1``. The first hit on a gold page that is not credited with an item gets the page's id, such as
+``page-1``. Any other hit gets its span as document id, such as ``source:12-30``. Characters that TREC files
+don't allow are percent-encoded, and ``~2`` is added to an id that occurs a second time. In the qrels, gold
+items have grade 2 (or their ``relevance``) and pages have grade 1. From the exported run and qrels,
+ir-measures and trec_eval compute the same values as the ``graded`` mode of
 :class:`~branchrank.measures.matching.Judged`.
 """
 
@@ -27,10 +28,10 @@ from branchrank.records import Hit, Question, Scored
 
 
 def question_qrels(question: Question) -> dict[str, int]:
-    """Return the relevance by document id.
+    """Return the relevance of each gold item and gold page, by document id.
 
-    A gold item has relevance 2, or the value in the question. A gold page has relevance 1, if a hit can be on
-    the page without covering its gold item.
+    A gold item has the ``relevance`` from the question, or 2 if the question has none. A gold page is
+    included, with relevance 1, only if a hit can be on the page without covering its gold item.
     """
     _, weak_pages = gold_pages(question)
     qrels = {f"gold-{number}": gain for number, gain in enumerate(gold_gains(question), start=1)}
@@ -39,10 +40,10 @@ def question_qrels(question: Question) -> dict[str, int]:
 
 
 def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> list[Scored]:
-    """Return the document ids of the hits, best first, with the scores n, n-1, ..., 1.
+    """Return the document ids of the n hits, best first, with the scores n, n-1, ..., 1.
 
     ``judged`` must be the judgement of these hits. The scores are whole numbers, since trec_eval reads scores
-    in single precision, where close scores would tie and be sorted by id.
+    in single precision, in which close scores would become equal.
     """
     kept = without_excluded(hits, question)
     ids: dict[str, None] = {}
@@ -62,10 +63,10 @@ def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> lis
 
 
 def run_ranking(run: Sequence[Scored], qrels: Mapping[str, int]) -> Ranking:
-    """Judge the run of another program in the order of trec_eval.
+    """Rank the hits of another program's run in the same order as trec_eval, and judge them.
 
-    The order is by score in single precision, descending, then by document id, descending. The ids must be
-    distinct and the scores finite.
+    Hits are sorted by score in single precision (descending), then by document id (descending). The ids must
+    be distinct and the scores finite.
 
     Ranks are computed only for judged documents.
     """

@@ -1,20 +1,21 @@
 """Paired comparisons of predictors, with their verdicts.
 
 1. Take the per-question differences, candidate - baseline, over the same questions.
-2. Test the differences (:mod:`branchrank.measures.significance`) with exact McNemar for hits with one
-   question per cluster, and with a sign-flip by cluster otherwise. Adjust the p-values with Holm's correction
-   over all candidates.
+2. Test the differences (:mod:`branchrank.measures.significance`) with the exact McNemar test for hits with
+   one question per cluster, and otherwise with a sign-flip test by cluster. Adjust the p-values with Holm's
+   correction over all candidates.
 3. Compute an interval of the mean difference (:mod:`branchrank.measures.intervals`) at the level 1 - alpha /
-   family. In a share 1 - alpha of all samples, every interval of the family then contains its true difference
-   (Bonferroni; Dunn 1961). If the adjusted test rejects 0, an interval that includes 0 is cut at 0. If the
-   test doesn't reject 0, an interval that excludes 0 is extended to 0. The test and the interval therefore
-   never contradict each other (:func:`~branchrank.measures.intervals.compatible`).
-4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. Otherwise the verdict is
-   ``equivalent within delta`` if the whole interval is strictly between -delta and delta (two one-sided tests
-   at alpha / 2 each, stricter than the customary alpha). Otherwise the verdict is ``too few questions to
-   tell`` if the adjusted p would not be below alpha even if every differing cluster favoured the same
-   predictor. Clusters whose wins and losses cancel count as differing here. In all other cases the verdict is
-   ``inconclusive``.
+   family, where ``family`` is the number of comparisons. At the level 1 - alpha / family, all intervals
+   together contain their true differences with a probability of at least 1 - alpha (Bonferroni; Dunn 1961).
+   If the adjusted test rejects 0, an interval that includes 0 is cut at 0. If the test doesn't reject 0, an
+   interval that excludes 0 is extended to include 0. The test and the interval therefore never contradict
+   each other (:func:`~branchrank.measures.intervals.compatible`).
+4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. If the adjusted p is not below
+   alpha and the whole interval is strictly between -delta and delta, the verdict is ``equivalent within
+   delta`` (two one-sided tests at alpha / 2 each, which is stricter than the customary alpha). A comparison
+   that is neither significant nor equivalent has the verdict ``too few questions to tell`` if the adjusted p
+   would not be below alpha even if every differing cluster favoured the same predictor, and otherwise the
+   verdict ``inconclusive``. A cluster whose wins and losses cancel out also counts as a differing cluster.
 """
 
 from __future__ import annotations
@@ -66,17 +67,19 @@ Scores = Mapping[str, float]
 class Comparison(Record, frozen=True, kw_only=True):
     """The comparison of a candidate with a baseline on one measure, over the same ``n`` questions.
 
-    ``mean_a`` is the baseline's mean, ``mean_b`` the candidate's, and ``difference`` is b - a. ``ci_low`` to
-    ``ci_high`` is the interval of the difference, with confidence 1 - ``alpha`` for all ``family``
-    comparisons together. The bounds are ``None`` if the questions are on too few pages. ``p`` and
-    ``p_adjusted`` (Holm over ``family``) come from ``test``. ``p_mcnemar`` (hits only) and ``p_t`` are shown
-    beside these values, but the verdict does not depend on them. ``wins``, ``ties`` and ``losses`` count
-    questions for the candidate. ``mde`` is the smallest true difference that n questions with this
-    disagreement (or spread) can detect with 80% power. ``questions_needed`` is the number of questions that
-    can confirm the observed difference. ``mde`` and ``questions_needed`` allow for clustering and Holm's
-    first step. They are ``None`` if no difference, or no number of questions up to 20,000, is enough.
-    ``p_floor`` is the p if all clusters with a differing question favoured the same predictor. ``odds_ratio``
-    with ``odds_low`` to ``odds_high`` (hits) and ``d_z`` (other measures) are effect sizes
+    ``mean_a`` is the baseline's mean, ``mean_b`` is the candidate's mean, and ``difference`` is ``mean_b -
+    mean_a``. ``ci_low`` to ``ci_high`` is the interval of the difference, with confidence 1 - ``alpha`` for
+    all ``family`` comparisons together. The bounds are ``None`` if the questions are on too few pages. ``p``
+    and ``p_adjusted`` (Holm over ``family``) come from ``test``. ``p_mcnemar`` (hits only) and ``p_t`` are
+    the p-values of McNemar's test and of the t-test, which reports show but the verdict does not use.
+    ``wins``, ``ties`` and ``losses`` count the questions on which the candidate's score is higher than, equal
+    to or lower than the baseline's score. ``mde`` is the smallest true difference that ``n`` questions with
+    the observed disagreement (or standard deviation) can detect with 80% power. ``questions_needed`` is the
+    number of questions that can confirm the observed difference. ``mde`` and ``questions_needed`` account for
+    clustering and for the strictest step of Holm's correction. ``mde`` is ``None`` if no difference is large
+    enough, and ``questions_needed`` is ``None`` if 20,000 questions are not enough. ``p_floor`` is the
+    p-value that would result if all clusters with a differing question favoured the same predictor.
+    ``odds_ratio`` with ``odds_low`` to ``odds_high`` (hits) and ``d_z`` (other measures) are effect sizes
     (:mod:`branchrank.measures.effects`).
     """
 
@@ -117,7 +120,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
 
 class _Pair(Record, frozen=True, kw_only=True):
-    """A comparison before the correction for the number of comparisons."""
+    """A comparison that is not yet corrected for the number of comparisons."""
 
     baseline: str
     candidate: str
@@ -140,14 +143,14 @@ def compare_predictors(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> tuple[Comparison, ...]:
-    """Compare every other predictor with the baseline, in the order of ``scores``.
+    """Compare every predictor except the baseline with the baseline, in the order of ``scores``.
 
     ``scores`` maps predictor -> question id -> score in 0..1, and ``clusters`` maps question id -> gold
-    source. Holm's correction covers all candidates. Average the repeats of an LLM predictor first
-    (:mod:`branchrank.measures.repeats`).
+    source. Holm's correction covers all candidates. Average the scores of an LLM predictor's repeats before
+    calling this function (:mod:`branchrank.measures.repeats`).
 
     Raises :class:`UsageError` if the baseline is missing, there are no questions, delta is negative, a
-    predictor is not scored on exactly these questions, or a score is outside 0..1.
+    predictor is not scored on exactly the questions of ``clusters``, or a score is outside 0..1.
     """
     _check(scores, clusters, baseline, delta)
     return compare_pairs(
@@ -173,8 +176,8 @@ def compare_pairs(
 ) -> tuple[Comparison, ...]:
     """Compare each candidate with its own baseline; Holm's correction covers all the pairs.
 
-    A pair is a named baseline and a named candidate, each with its scores. Raises :class:`UsageError` under
-    the same conditions as :func:`compare_predictors`.
+    Each pair consists of a baseline and a candidate, both as ``(name, scores)``. Raises :class:`UsageError`
+    under the same conditions as :func:`compare_predictors`.
     """
     for (baseline, a), (candidate, b) in pairs:
         _check({baseline: a, candidate: b}, clusters, baseline, delta)
@@ -321,7 +324,7 @@ def verdict_of(
     alpha: float,
     delta: float,
 ) -> Verdict:
-    """Return the verdict of a comparison (step 4 of the module); ``floor`` is the smallest possible p."""
+    """Return the verdict of a comparison (step 4 of the module's docstring); ``floor`` is its ``p_floor``."""
     if p_adjusted < alpha:
         return "better" if difference > 0 else "worse"
     if interval and -delta < interval.low and interval.high < delta:
@@ -330,7 +333,7 @@ def verdict_of(
 
 
 def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:
-    """Return the minimum detectable difference, and the questions needed to confirm the observed one."""
+    """Return the minimum detectable difference, and how many questions can confirm the observed one."""
     totals = page_totals(pair.differences, sources)
     if totals.shared and effective_pages(totals.sizes) < LEAST_PAGES:
         return None, None
@@ -349,7 +352,7 @@ def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | 
 
 
 def _planned_questions(totals: PageTotals, level: float) -> float:
-    """Return the number of independent questions that another sample with these pages is worth on average."""
+    """Return the effective number of questions that a new sample with these pages would have on average."""
     if not totals.shared:
         return totals.n
     degrees = working_degrees(totals.sizes, intraclass_correlation(totals))
@@ -357,7 +360,7 @@ def _planned_questions(totals: PageTotals, level: float) -> float:
 
 
 class Gate(Record, frozen=True, kw_only=True):
-    """The outcome of a regression check, with a ``reason`` that has the figures."""
+    """The outcome of a regression check, with a ``reason`` that includes the numbers."""
 
     outcome: Decision
     reason: str
@@ -365,15 +368,16 @@ class Gate(Record, frozen=True, kw_only=True):
 
 
 def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Gate:
-    """Check that the candidate is not worse than the baseline by ``delta`` (0 or more, in the measure's
-    units).
+    """Check that the candidate is not worse than the baseline by ``delta`` or more, for a ``delta`` of at
+    least 0.
 
     The check passes if the interval's lower bound exceeds -delta, or if all answers are ``identical``. The
     check fails if the interval's upper bound is below -delta. The check is undecided in all other cases, and
-    if there are too few pages for an interval. If the test rejects 0, a bound of 0 counts as beyond 0.
+    if there are too few pages for an interval. With a delta of 0, a bound of exactly 0 passes the check if
+    the verdict is ``better``, and fails it if the verdict is ``worse``.
 
-    Different answers with the same scores don't pass by themselves, since n of them don't exclude a loss of
-    about z**2 / n.
+    If answers changed but no score did, the check can be undecided, since n questions without a changed score
+    don't exclude a loss of about z**2 / n, where z is the normal quantile.
     """
     low, high = comparison.ci_low, comparison.ci_high
     interval = "too few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"

@@ -24,7 +24,7 @@ def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[
     """
     if len(names) not in (0, 2):
         raise UsageError(
-            f"{len(names)} annotators were given, but two are compared",
+            f"{len(names)} annotators were given, but agreement is between two",
             remedy="--annotator FIRST --annotator SECOND",
         )
     loaded = [load_questions(path) for path in (first, second)]
@@ -56,7 +56,7 @@ def _annotator(questions: Sequence[Question], name: str, path: Path) -> str:
     if not name and len(there) != 1:
         listed = ", ".join(there) or "nobody"
         raise UsageError(
-            f"{path} has labels of {listed}, but one annotator per file is compared",
+            f"{path} has labels of {listed}, but only one annotator per file can be compared",
             remedy="--annotator FIRST --annotator SECOND",
         )
     return name or there[0]

@@ -178,7 +178,7 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLine
             if len(found) == 1 or (found and sources is own):
                 return min(found, key=lambda place: abs(place.line_start - span.line_start))
     if not quote:
-        return "the gold has no quote that could be searched"
+        return "the gold has no quote to search for"
     for sources in (own, others):
         places = [(source, *found) for source in sources for found in text_of(source).quoted(quote)]
         if len(places) > 1:

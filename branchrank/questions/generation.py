@@ -1,8 +1,9 @@
 """Questions written by an LLM, whose quotes of the answer must be in the documents.
 
-1. Sections with enough text are sampled with the seed. One LLM call is made for each section, several calls
-   concurrently, until the requested number of questions is accepted or no section is left. Generation ends
-   after three failed calls in a row, or after twenty calls in a row without a usable question.
+1. Sections with enough text are put in a random order that depends on the seed. One LLM call is made for each
+   section, several calls concurrently, until the requested number of questions is accepted or no section is
+   left. Generation ends after three failed calls in a row, or after twenty calls in a row without a usable
+   question.
 2. The quote of a question must be in the section's own lines, ignoring markup and layout. The lines with the
    quote are the gold. A question whose quote is not found is rejected and counted.
 3. The leakage of a question is the share of its content words (as stems, without stop words) that the quote

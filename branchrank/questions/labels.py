@@ -23,7 +23,7 @@ from branchrank.questions.anchoring import Lines, lines_digest
 from branchrank.questions.writing import gold_item
 from branchrank.records import GoldItem, LineNumber, Question, Record, Span
 
-#: The key of a question with the list of its labels.
+#: The key of a question that contains the list of the question's labels.
 LABELS = "labels"
 
 Choice = Literal["yes", "partly", "no"]

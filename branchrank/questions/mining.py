@@ -38,7 +38,7 @@ from branchrank.stores.analyzer import STOP_WORDS, analyzer
 KIND = "navigational"
 MAX_GOLDS = 2
 MIN_CONTENT_WORDS = 2
-#: The values of the key ``overlap``.
+#: The possible values of a question's key ``overlap``.
 OVERLAPS = ("subset", "partial", "paraphrase")
 #: The reasons for dropping a link, in the order of the checks.
 LINK_REASONS = ("unresolved", "inner label", "release notes", "leads into itself")
@@ -210,7 +210,7 @@ class _Miner:
         return "links itself" if any(gold.overlap(span) for gold in golds for span in query.linking) else ""
 
     def content(self, text: str) -> frozenset[str]:
-        """Return the stems of a text without words that do not name a subject."""
+        """Return the stems of the words in a text that name a subject."""
         return frozenset(self.analyze(text)) - self.empty
 
     def span(self, target: Target) -> Span:

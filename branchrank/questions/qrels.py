@@ -13,7 +13,7 @@ from branchrank.errors import InputError
 Qrels = dict[str, dict[str, int]]
 
 
-_ORDER = "Mind the order: branchrank score-trec RUN QRELS, but branchrank compare-trec QRELS RUN"
+_ORDER = "The commands have different orders: branchrank score-trec RUN QRELS, compare-trec QRELS RUN"
 #: The fix for the likely mistake, given the numbers of expected columns and of found columns.
 _OTHER_KIND = {
     (4, 6): f"give a qrels file; this file looks like a run. {_ORDER}",

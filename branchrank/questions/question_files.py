@@ -152,7 +152,7 @@ def _made_id(question: str, gold: Sequence[GoldItem]) -> str:
 def _check_gold(item: GoldItem, level: GoldLevel) -> None:
     start, end = item.answer_line_start, item.answer_line_end
     if (start is None) != (end is None):
-        raise ValueError("give `answer_line_start` and `answer_line_end`, or neither")
+        raise ValueError("give both `answer_line_start` and `answer_line_end`, or neither")
     if start is not None and end is not None and not 1 <= start <= end:
         raise ValueError(f"lines {start}..{end} are not valid: 1 <= start <= end is required")
     if item.relevance is not None and item.relevance < 1:
@@ -279,7 +279,7 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
         )
 
 
-#: The key of example questions, which the user should replace.
+#: The key that marks example questions, which the user should replace.
 EXAMPLE = "example"
 
 #: The key of a question that lists the gold files that are missing in the corpus.

@@ -4,10 +4,11 @@
    in several documents merges the groups of these documents. A question without gold is a separate group.
 2. Groups are ordered by the SHA-256 of the seed and the group's first document (for a question without gold,
    of the seed and the question's id).
-3. Groups are added to the smaller part until its share of the questions is reached. The tuning part is filled
-   from the start of the order, the test part from the end. A group that would exceed the share is skipped.
+3. Groups are added to the smaller of the two parts until its share of the questions is reached. The tuning
+   part takes groups from the start of the order, and the test part from the end. A group that would exceed
+   the share is skipped.
 4. Finally, the smallest skipped group is added to the smaller part if this part is empty or if the group
-   brings it nearer to its share. The larger part always has at least one group.
+   brings it nearer to its share. The larger of the two parts always has at least one group.
 5. If all groups have the same size, a tuning part with a larger share contains the tuning part with a smaller
    share.
 """
@@ -30,9 +31,10 @@ class Split(NamedTuple):
 
 
 def split_questions(questions: Sequence[Question], share: float, seed: int) -> Split:
-    """Split the questions by document. ``share`` (above 0, below 1) is the tuning part's share.
+    """Split the questions by document.
 
-    Raises :class:`QuestionError` if common documents connect all questions.
+    ``share`` (above 0, below 1) is the share of the questions in the tuning part. Raises
+    :class:`QuestionError` if common documents connect all of the questions.
     """
     groups = _groups(questions)
     if len(groups) < 2:

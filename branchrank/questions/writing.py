@@ -17,7 +17,7 @@ _LINES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 def read_lines(text: str) -> tuple[int, int]:
     """Parse line numbers such as ``5-8`` or ``5`` into the first and the last line.
 
-    Raises :class:`UsageError` if the text has another form.
+    Raises :class:`UsageError` if the text is not in this form.
 
     >>> read_lines("5-8"), read_lines(" 7 ")
     ((5, 8), (7, 7))

@@ -1,8 +1,8 @@
 """Score nodes by the first chunks of a vector search (the shortlist).
 
-1. A chunk counts for every node with an own span that overlaps the chunk. (A chunk of BranchRank overlaps
-   exactly one node.)
-2. A chunk that overlaps no node counts for the node of the chunk's file.
+1. A chunk counts for every node whose own span (its lines without its subsections) overlaps the chunk. A
+   chunk of a BranchRank index overlaps exactly one own span.
+2. A chunk that overlaps no node's own span counts for the node of the chunk's file.
 3. The score of a node is called its evidence and is in 0..1. The evidence is
    ``0.6 * proximity + 0.3 * rank + 0.1 * count``.
 4. ``proximity`` is the largest cosine similarity of the node's chunks, but at least 0. ``rank`` is

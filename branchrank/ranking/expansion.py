@@ -4,8 +4,9 @@
 2. In each of ``depth`` steps, every node with a new score passes shares of the score to its neighbours. The
    parent gets 0.75 of the score, each child 0.7, and each of the ``siblings`` nearest siblings 0.6.
 3. The files of the seeds are sorted by the best score of their seeds. The nodes of the first ``file_roots``
-   files get 0.5 of this score.
-4. A node keeps the largest score that it gets, so the result does not depend on the order of processing.
+   files get 0.5 times the best score of their seeds.
+4. A node that gets several scores keeps the largest one, so the result does not depend on the order of
+   processing.
 
 The root and folders do not pass on scores. The result contains only nodes that have lines, because only these
 nodes can be hits.
@@ -74,7 +75,7 @@ def _step(
 
 
 def _best_files(files: Sequence[int], scores: Sequence[float], ties: Rows) -> list[tuple[int, float]]:
-    """Return the row and the best score of each file, best first. Ties are in the order of the ids."""
+    """Return the row and the best score of each file, best first. Files with equal scores are in id order."""
     best: dict[int, float] = {}
     for file, score in zip(files, scores, strict=True):
         best[file] = max(best.get(file, score), score)

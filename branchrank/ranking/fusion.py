@@ -1,20 +1,24 @@
 """Combine several ranked lists into one.
 
 - :func:`rrf` adds ``weight / (k + rank)`` over the branches (Cormack, Clarke & Büttcher, SIGIR 2009).
-- :func:`score` adds ``weight * score``, where BM25 scores are scaled by the best BM25 score.
-- :func:`convex` adds ``weight * score``, where scores are min-max normalised (Bruch, Gai & Ingber, TOIS
-   2023).
-- :func:`dbsf` adds ``weight * score``, where scores are normalised by mean and standard deviation.
+- :func:`score` adds ``weight * score`` over the branches, after dividing BM25 scores by twice the best BM25
+  score for the query.
+- :func:`convex` adds ``weight * score`` over the branches, after min-max normalising the scores (Bruch, Gai &
+  Ingber, TOIS 2023).
+- :func:`dbsf` adds ``weight * score`` over the branches, after normalising the scores by mean and standard
+  deviation.
 
-``score`` is the convex combination with theoretical minima of Bruch, Gai & Ingber (TOIS 2023). The lowest
-possible score of a branch (0) becomes 0, not the lowest score for the query, so the worst candidate does not
-change the scale of the other candidates. Cosines have the same scale for all queries and are used unchanged.
-BM25 scores have no upper bound and are divided by the best BM25 score for the query. The score of a candidate
-``d`` is ``w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``.
+The function ``score`` computes the convex combination with theoretical minima of Bruch, Gai & Ingber (TOIS
+2023). The lowest possible score of a branch (0) is mapped to 0, and not the lowest score among the query's
+candidates, so the worst candidate does not change the scale of the other candidates. Cosines have the same
+scale for all queries and are used unchanged. BM25 scores have no upper bound and are divided by the best BM25
+score for the query. The fused score of a candidate ``d`` is
+``w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``, where ``w_dense`` and ``w_bm25`` are the weights
+of the two branches.
 
 The factor 0.5 balances the two branches, because the cosines of a query's candidates cover about half of the
-interval 0..1, and the scaled BM25 scores cover all of it. Factors from 0.3 to 0.6 give the same hit rates.
-With the factor 1, the hit rates are as low as with RRF.
+interval 0..1, and the scaled BM25 scores cover all of it. Factors from 0.3 to 0.6 gave the same hit rates in
+our experiments. With the factor 1, the hit rates were as low as with RRF.
 
 A branch with the weight 0 is ignored, so a key that is only in this branch is not in the result. A key that
 is missing from a branch gets 0 from this branch.
@@ -32,7 +36,7 @@ Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]
 
 RRF_K = 60
-#: The score of the best entry of an unbounded branch (BM25) in score fusion, with the weight 1.
+#: The fused score that a branch without an upper bound (BM25) gives its best entry, at weight 1.
 SHARE = 0.5
 
 
@@ -50,8 +54,8 @@ def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) ->
 def score(branches: Branches, weights: Weights | None = None, *, shares: Collection[str] = ()) -> RankedList:
     """Fuse ranked lists by the weighted sum of their scores.
 
-    In the branches in ``shares``, a score counts as ``0.5 * score / best score``, or as 0 if the best score
-    is 0 or less. ``weights`` default to 1.
+    In the branches that are named in ``shares``, a score counts as ``0.5 * score / best score``, or as 0 if
+    the best score is 0 or less. ``weights`` default to 1.
 
     >>> cosine = [Scored("a", 0.75), Scored("b", 0.5)]
     >>> words = [Scored("b", 12.0), Scored("a", 3.0)]
@@ -76,8 +80,8 @@ def convex(branches: Branches, weights: Weights | None = None) -> RankedList:
 def dbsf(branches: Branches, weights: Weights | None = None) -> RankedList:
     """Fuse ranked lists by the weighted sum of their scores, normalised by the branch's mean and deviation.
 
-    A score ``s`` becomes ``(s - (mean - 3 sd)) / (6 sd)``, clipped to 0..1, where ``sd`` is the standard
-    deviation of the branch's scores.
+    A score ``s`` becomes ``(s - (mean - 3 sd)) / (6 sd)``, clipped to 0..1, where ``mean`` and ``sd`` are the
+    mean and the standard deviation of the branch's scores.
     """
     return _fuse(branches, weights, _three_sigma)
 

@@ -21,8 +21,8 @@ def group(
     """Group the entries of a ranked list.
 
     Return ``(representative, members)`` for each group, best group first. The representative is the best
-    member with the score of the group, which is the maximum or the mean of the best ``members`` scores. The
-    members of a group are its best ``members`` entries with their own scores.
+    member of the group, with the score of the group, which is the maximum or the mean of the best ``members``
+    scores. The members of a group are its best ``members`` entries with their own scores.
     """
     groups: dict[str, list[Scored]] = {}
     for entry in ranking:

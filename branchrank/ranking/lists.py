@@ -78,7 +78,7 @@ def ranked(scores: Mapping[str, float], limit: int | None = None) -> RankedList:
 
 
 def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
-    """Return the rank of each key, from 1. The first occurrence of a repeated key counts."""
+    """Return the rank of each key, counted from 1. For a repeated key, the first occurrence counts."""
     placed: dict[str, int] = {}
     for position, entry in enumerate(ranking, start=1):
         placed.setdefault(entry.key, position)

@@ -1,17 +1,18 @@
 """MaxSim, the late interaction between the token vectors of a query and the token vectors of its candidates.
 
 ``maxsim(q, d)`` is the mean, over the query tokens ``i``, of the largest ``cosine(q_i, d_j)`` over the
-document tokens ``j``. Khattab & Zaharia (SIGIR 2020) use the sum instead of the mean. The mean is in the
-range of a cosine for queries of any length.
+document tokens ``j``. Khattab & Zaharia (SIGIR 2020) use the sum instead of the mean. The mean is in -1..1,
+like a cosine, for queries of any length.
 
-1. Token vectors are stored as int8 or float16. For int8, each row is scaled by its largest component. Each
-   row is stored together with the factor that restores its unit length.
-2. A single matrix product multiplies the tokens of all candidates with all query tokens. The largest product
-   of each candidate with each query token is used.
+1. Token vectors are stored as int8 or float16. For int8, each row is scaled so that the largest absolute
+   value in it becomes 127. Each row is stored together with the factor that restores its unit length.
+2. A single matrix product multiplies the tokens of all candidates with all query tokens. For each candidate
+   and each query token, the largest product is used.
 3. The matrix product is exact, so it does not depend on the order of summation, the number of threads or the
-   other candidates. An int8 product is a sum of d products of at most 127 * 127. If d is at most 1,040, the
-   sum is below 2**24 and exact in float32; in float64 the sum is always exact. float16 values are multiples
-   of 2**-24 and their products are multiples of 2**-48, so sums below 16 are exact in float64.
+   other candidates. For vectors with d dimensions, an int8 product is a sum of d products of at most 127 *
+   127. If d is at most 1,040, the sum is below 2**24 and exact in float32; in float64 the sum is always
+   exact. float16 values are multiples of 2**-24 and their products are multiples of 2**-48, so sums below 16
+   are exact in float64.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from branchrank.records import Scored
 TokenPrecision = Literal["int8", "fp16"]
 
 _LARGEST = 127
-#: The largest dimension for which a float32 product of int8 rows is exact.
+#: The largest number of dimensions for which a float32 product of int8 rows is exact.
 _EXACT_IN_FLOAT32 = (1 << 24) // _LARGEST**2
 
 
@@ -101,8 +102,8 @@ def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float6
 def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: float) -> RankedList:
     """Add ``weight`` times a second score to the scores of a ranked list, and sort the list again.
 
-    ``scores`` contains the second scores of the first entries of the list. The other entries get the lowest
-    of these second scores, so they can't overtake one of the first entries.
+    ``scores`` contains the second scores of the first entries of the list. All other entries get the lowest
+    of the second scores, so they can't overtake one of the first entries.
 
     >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], dict(a=0.1, b=0.4), 1.0).ids
     ('b', 'a', 'c')

@@ -16,7 +16,8 @@ Scores = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class Neighbourhood:
-    """The neighbours of nodes, which are parents, children and the nearest ``siblings`` in the same file.
+    """Finds the neighbours of nodes, which are parents, children and the nearest ``siblings`` in the same
+    file.
 
     Only nodes with a source (files and sections) have neighbours. If two siblings have the same distance in
     lines, the later sibling is preferred. Neighbours are computed only for the requested nodes, so the time
@@ -28,7 +29,7 @@ class Neighbourhood:
         self._sources: Rows = tree.table.source_rows
         self._lines: Rows = tree.table.line_starts
         self._siblings = siblings
-        # Later siblings come first, so that a stable sort prefers them.
+        # Offsets of later siblings come first, so that a stable sort prefers later siblings.
         self._steps = np.array([*range(1, siblings + 1), *range(-1, -siblings - 1, -1)], dtype=np.intp)
 
     def files(self, rows: Places) -> Places:
@@ -68,7 +69,8 @@ class Neighbourhood:
     def _nearest(self, rows: Places, parents: Rows) -> tuple[Rows, Places]:
         """Return the nearest siblings of all rows.
 
-        The second array contains the position in ``rows`` of the row to which each sibling belongs.
+        The second returned array contains, for each sibling, the position in ``rows`` of the row whose
+        sibling it is.
         """
         if not len(rows) or not self._siblings:
             return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.intp)

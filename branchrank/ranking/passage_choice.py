@@ -1,11 +1,12 @@
 """Choose the chunks of a section that are returned as passages.
 
 To choose one passage per section, each kind of score (cosine similarity, BM25) is min-max scaled to 0..1 over
-the section's chunks, and the chunk with the largest sum is returned. Of several chunks with the same sum, the
-first is returned. Ranks are not used, because a section has few chunks, and the sums of ranks would often
-tie.
+the section's chunks, and the chunk with the largest sum is returned. If several chunks have the same sum, the
+first of them is returned. Ranks are not used, because a section has few chunks, and the sums of ranks would
+often be equal.
 
-To rank all passages of several ranked sections, passage ``j`` of section ``i`` gets ``1 / (i * j)`` as score.
+To rank all passages of several ranked sections, the passage with rank ``j`` in the section with rank ``i``
+gets the score ``1 / (i * j)``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Extend a passage inside its section, without overlapping passages that are ranked higher.
 
 1. Lines that are already in a higher-ranked passage are removed from the passage, and the longest remaining
-   run of lines is kept. (Of several runs with the same length, the first is kept.) A passage without
+   run of lines is kept. (If several runs have the same length, the first of them is kept.) A passage without
    remaining lines is dropped.
 2. The run of lines can grow up to the ends of the section and up to the nearest higher-ranked passages.
-3. The run grows to the target length by whole lines, equally on both sides; an odd line is added at the end.
-   If one side has no more room, the other side gets the rest. A run longer than the target length is not cut.
+3. The run grows to the target length by whole lines, equally on both sides; if the number of added lines is
+   odd, the last one is added at the end. If one side has no more room, the remaining lines are added on the
+   other side. A run that is longer than the target length is not shortened.
 
 A passage depends only on higher-ranked passages, so the first k passages do not change if more passages are
 requested. Line numbers are 1-based and inclusive.

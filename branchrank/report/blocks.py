@@ -29,7 +29,7 @@ class Points(Record, frozen=True, kw_only=True):
 
 
 class Table(Record, frozen=True, kw_only=True):
-    """A table with text in its first ``labels`` columns and figures in the others."""
+    """A table with text in its first ``labels`` columns and numbers in the other columns."""
 
     caption: str
     headings: tuple[str, ...]
@@ -44,10 +44,10 @@ class Code(Record, frozen=True, kw_only=True):
 
 
 class Plot(Record, frozen=True, kw_only=True):
-    """A plot with the name of its file.
+    """A plot in two widths, with its file name and its texts.
 
-    ``description`` has all figures of the plot as text, and ``caption`` explains how to read the plot.
-    ``spec`` is the Vega-Lite specification, and ``narrow`` the specification for narrow screens.
+    ``description`` lists all values of the plot as text, and ``caption`` explains how to read the plot.
+    ``spec`` is the Vega-Lite specification for wide screens, and ``narrow`` is the one for narrow screens.
     """
 
     name: str
@@ -58,19 +58,19 @@ class Plot(Record, frozen=True, kw_only=True):
 
     @property
     def narrow_name(self) -> str:
-        """The name of the file for narrow screens."""
+        """The file name of the plot for narrow screens."""
         return f"{self.name}-narrow"
 
 
 class Callout(Record, frozen=True, kw_only=True):
-    """The main result, with its warnings."""
+    """The main result of a report, with its warnings."""
 
     text: tuple[Cell, ...]
     cautions: tuple[str, ...] = ()
 
 
 class QuestionBrowser(Record, frozen=True, kw_only=True):
-    """The place of the question browser; Markdown has the text ``instead``."""
+    """Where the question browser is inserted in HTML; Markdown shows the text ``instead``."""
 
     instead: str
 
@@ -86,12 +86,12 @@ class Section(Record, frozen=True, kw_only=True):
 
     @property
     def anchor(self) -> str:
-        """The heading as a link target."""
+        """The heading as an id for links to the section."""
         return "-".join("".join(c if c.isalnum() else " " for c in self.title.casefold()).split())
 
 
 class Report(Record, frozen=True, kw_only=True):
-    """A complete report; ``facts`` is a short description of the run, printed below the title."""
+    """A complete report, in which ``facts`` is a short description of the run, printed below the title."""
 
     title: str
     facts: tuple[str, ...]
@@ -99,5 +99,5 @@ class Report(Record, frozen=True, kw_only=True):
 
     @property
     def plots(self) -> list[Plot]:
-        """Every plot, in order."""
+        """Every plot of the report, in the order of the sections."""
         return [block for section in self.sections for block in section.blocks if isinstance(block, Plot)]

@@ -1,12 +1,15 @@
 """The data of the question browser in ``report.html``.
 
-The data are lists instead of objects, to keep the page small. ``page/page.js`` reads these lists:
+Lists are used instead of objects, to keep the page small. The script ``page/page.js`` reads the following
+lists:
 
 - A question has id, text, its value in each slice, answerable, gold and rows.
 - Gold has source (an index into ``sources``), first line, last line and quote.
-- A row has predictor (an index), repeat, outcome (an index), lost, error, ranks, hits and fallbacks.
+- A row has predictor (an index), repeat, outcome (an index), stage that lost the gold, error, ranks, hits and
+  fallbacks.
 - Each rank has stage (an index into ``stages``) and the gold's rank, or null if the gold is absent.
-- A hit has source (an index), first line, last line, score and judgement (2 for gold, 1 for its page, or 0).
+- A hit has source (an index), first line, last line, score and judgement (2 if it has gold, 1 if it is on a
+  gold page, else 0).
 
 For a run with compact rows, only the first hits of a row are included.
 """
@@ -26,13 +29,13 @@ from branchrank.runs.scores import Scores, outcome_of
 from branchrank.runs.slices import slices
 
 OUTCOMES = ("hit", "in top 5", "same page", "miss", "failed", "unanswerable")
-#: The maximum number of hits of a row that are in the page of a run with compact rows.
+#: The maximum number of hits per row that ``report.html`` includes for a run with compact rows.
 COMPACT_HITS = 100
 _MEASURES = [named_measure(name) for name in ("strict_hit@1", "strict_hit@5", "relaxed_hit@5")]
 
 
 class _Names:
-    """A list of distinct texts with their numbers."""
+    """Numbers for distinct texts, in the order in which the texts are added."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -46,7 +49,7 @@ class _Names:
 
 
 def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], list[list[Any]]]:
-    """Return the browser's data about the run and every question."""
+    """Return the data of the question browser, first about the whole run and then for every question."""
     scores = run.scores
     cuts = slices(run.asked, run.facts)
     sources, stages = _Names(), _Names()
@@ -69,7 +72,7 @@ def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], li
 
 
 def hits_shown(run: RunData) -> int:
-    """Return the maximum number of hits of a row that the browser shows."""
+    """Return the maximum number of hits per row that the question browser shows."""
     compact = run.record.rows_file == COMPACT_ROWS
     return min(run.record.top_k, COMPACT_HITS) if compact else run.record.top_k
 

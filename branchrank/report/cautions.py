@@ -1,4 +1,4 @@
-"""The warnings of a report, each with the predictor that it is about."""
+"""The warnings of a report, each with the name of the predictor that it is about."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def _failures(run: RunData) -> list[Caution]:
 
 
 def plural_queries(count: int) -> str:
-    """Format a number of queries."""
+    """Return ``count`` with its noun, such as ``1 query`` or ``3 queries``."""
     return "1 query" if count == 1 else f"{count} queries"
 
 
 def about(run: RunData, *predictors: str) -> list[str]:
-    """Return the cautions about these predictors, without the cautions about the whole run."""
+    """Return the texts of the cautions about these predictors, without cautions about the whole run."""
     return [each.text for each in cautions(run) if each.predictor in predictors]

@@ -1,9 +1,10 @@
-"""The content of a report, computed only from the run's files, so that equal files give equal reports.
+"""The content of a report, computed only from the run's files, so that the same files give the same report.
 
 1. The scores, the comparisons and the slices are computed from the rows, the timings and the questions.
-2. The results become sections of text, tables and plots, which the Markdown and HTML writers only format.
-3. The report starts with the recommendation, its certainty, its cost and the questions that fail. The
-   statistics and all other sections follow.
+2. The content consists of sections with text, tables and plots, which the Markdown and HTML writers only
+   format.
+3. The report starts with the recommended system, its certainty and cost, and the questions it fails on. The
+   statistics and all other sections come after the first ones.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def heading(run: RunData) -> str:
 
 
 def report_content(run: RunData) -> Report:
-    """Return the whole content of a report of this run."""
+    """Return the complete content of the report of a run."""
     sections = [
         result(run),
         trade_off(run),
@@ -70,7 +71,7 @@ def questions(run: RunData) -> Section:
 
 
 def repeat(record: RunRecord) -> Section:
-    """Return the section with the command, the code and the machine."""
+    """Return the section with the command, the version of the code and the machine of the run."""
     blocks: list[Block] = [Code(text=record.command)]
     origin = record.provenance
     if origin is not None:

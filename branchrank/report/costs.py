@@ -94,7 +94,7 @@ def _whole_query(row: SummaryRow, found: dict[str, tuple[Percentile, Percentile]
 
 
 def _between(found: Percentile) -> str:
-    """Format the interval of a percentile, or its upper bound if there are too few queries."""
+    """Format the interval of a percentile, or the upper bound if the queries are too few for an interval."""
     if found.low_ms is not None and found.high_ms is not None:
         return f"{milliseconds(found.low_ms)} to {milliseconds(found.high_ms)}"
     return found.words if found.upper_ms is None else f"at most {milliseconds(found.upper_ms)}"
@@ -178,7 +178,7 @@ def _price_words(record: RunRecord) -> str:
 
 
 def shared_work(record: RunRecord) -> Section:
-    """Return the section on work that was computed once and reused."""
+    """Return the section on results that were computed once and reused by several predictors."""
     names = sorted(record.computed.keys() | record.reused.keys())
     if not names:
         return Section(title="Shared work", blocks=(Paragraph(text="No work was shared."),))

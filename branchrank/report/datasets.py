@@ -42,7 +42,7 @@ Form = Literal["text", "markdown", "csv", "latex"]
 
 
 class DatasetReport(Record, frozen=True, kw_only=True):
-    """The report on systems over several datasets, with the figures in ``comparison``."""
+    """The report on systems over several datasets, with the numbers in ``comparison``."""
 
     comparison: DatasetComparison
 
@@ -55,17 +55,19 @@ class DatasetReport(Record, frozen=True, kw_only=True):
         return as_markdown(self.comparison) if form == "markdown" else as_csv(self.comparison)
 
     def write(self, path: str | Path, form: Form = "markdown") -> Path:
-        """Write :meth:`text` to a file and return its path."""
+        """Write the result of :meth:`text` to a file and return the path of the file."""
         write_text(Path(path), self.text(form))
         return Path(path)
 
     def print(self, width: int | None = None) -> None:
-        """Print the table, the verdicts and a legend, with the width of the terminal or ``width``."""
+        """Print the table, the verdicts and a legend with ``width`` columns (by default the terminal's
+        width).
+        """
         _print(self.comparison, PipedConsole(width=width))
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A table with the columns of ``csv``, one row per system and dataset, and for the macro average."""
+        """A table with the columns of ``csv``, one row per system and dataset, and one per macro average."""
         import pandas as pd
 
         texts = dict.fromkeys(("system", "dataset", "measure", "baseline", "verdict"), str)
@@ -84,7 +86,7 @@ def _print(found: DatasetComparison, console: Console) -> None:
         table.add_column(safe(heading), justify="right" if place else "left", overflow="fold")
     narrow = console.width < PIPE_WIDTH
     for row in content.rows:
-        # In a terminal, intervals are on separate lines, so that more datasets fit.
+        # In a terminal, intervals are on separate lines, so that more datasets fit into the width.
         texts = [each.text if isinstance(each, Strong) else each for each in row]
         cells = [safe(text).replace(" (", "\n(") if narrow else safe(text) for text in texts]
         table.add_row(
@@ -111,16 +113,16 @@ def dataset_report(
     baseline: str = "",
     delta: float | None = None,
 ) -> DatasetReport:
-    """Compare runs over datasets; without dataset names, the names are taken from the runs.
+    """Compare runs on several datasets; if no dataset names are given, they are derived from the runs.
 
-    For the other arguments and the errors see :func:`~branchrank.runs.datasets.compare_datasets`.
+    The other arguments and the errors are those of :func:`~branchrank.runs.datasets.compare_datasets`.
     """
     named = dict(runs) if isinstance(runs, Mapping) else dict(zip(_names(runs), runs, strict=True))
     return DatasetReport(comparison=compare_datasets(named, measure=measure, baseline=baseline, delta=delta))
 
 
 def _names(runs: Sequence[RunData]) -> list[str]:
-    """Return names for the runs, by experiment, corpus or directory (the first that is different for all)."""
+    """Name the runs after their experiments or corpora (if none occurs twice), or else their directories."""
     directories = [str(run.directory) for run in runs]
     if twice := [name for name in directories if directories.count(name) > 1]:
         raise UsageError(f"{twice[0]} is given twice", remedy="give each run once")
@@ -131,7 +133,7 @@ def _names(runs: Sequence[RunData]) -> list[str]:
 
 
 def scores_table(found: DatasetComparison) -> Table:
-    """Return a table of the systems' means on each dataset, with intervals and the macro average."""
+    """Return a table of each system's mean on each dataset and its macro average, with intervals."""
     winner = _winner(found)
     return Table(
         caption=f"{found.measure.replace('_', ' ')}, with 95% intervals",
@@ -147,7 +149,7 @@ def scores_table(found: DatasetComparison) -> Table:
 
 
 def _winner(found: DatasetComparison) -> str | None:
-    """Return the best candidate if better than the baseline, or the baseline if all others are worse."""
+    """Return the best candidate if it beats the baseline, the baseline if it beats all, or else ``None``."""
     if not found.comparisons:
         return None
     best = max(found.comparisons, key=lambda each: each.difference)
@@ -157,7 +159,7 @@ def _winner(found: DatasetComparison) -> str | None:
 
 
 def differences_table(found: DatasetComparison) -> Table:
-    """Return a table of each candidate's differences from the baseline, by dataset and over all."""
+    """Return a table of the candidates' differences from the baseline, on each dataset and over all."""
     return Table(
         caption=f"Difference from {found.baseline}",
         headings=(
@@ -184,7 +186,7 @@ def _difference(each: StratifiedComparison, measure: str) -> tuple[Cell, ...]:
 
 
 def sentences(found: DatasetComparison) -> list[str]:
-    """Return a sentence for each comparison."""
+    """Return a sentence with the verdict of each comparison."""
     unit = " points" if is_share(found.measure) else ""
     over = plural(len(found.datasets), "dataset")
     return [
@@ -220,7 +222,7 @@ def as_markdown(found: DatasetComparison) -> str:
 
 
 def as_csv(found: DatasetComparison) -> str:
-    """Return CSV with one row per system and dataset, and a row with the test for the macro average."""
+    """Return CSV with one row per system and dataset, and one per system with its macro average and test."""
     compared = {each.candidate: each for each in found.comparisons}
     test = ("difference", "ci_low", "ci_high", "p", "p_adjusted", "wins", "ties", "losses", "verdict")
     lines: list[tuple[object, ...]] = []

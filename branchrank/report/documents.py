@@ -1,7 +1,7 @@
-"""The text in ``report.html``, which is the lines of hits and gold with two lines around them.
+"""The document text in ``report.html``, which is the text of hits and gold with two lines around them.
 
 The text is read from the corpus when the report is written, and only if the corpus has not changed since the
-run. A report without text shows only files and line numbers.
+run. A report without the text shows only the files and line numbers of hits and gold.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from branchrank.printable import safe
 from branchrank.runs.run import RunData
 from branchrank.safe_open import read_beneath
 
-#: The number of hits of each answer that are shown with text.
+#: The number of hits per answer for which the text is shown.
 SHOWN_HITS = 5
 #: The number of lines shown before and after a passage.
 AROUND = 2
-#: The maximum number of lines shown of a passage; longer passages are cut.
+#: The maximum number of lines that are shown of one passage.
 LONGEST = 200
 
-#: Blocks of consecutive lines by source, each with the number of its first line.
+#: Source file -> blocks of consecutive lines, each with the number of its first line.
 Passages = dict[str, list[tuple[int, list[str]]]]
 
 
 def gather_passages(run: RunData, root: Path) -> Passages:
-    """Read the lines that the report shows from the corpus at ``root``."""
+    """Read from the corpus at ``root`` the lines that the report shows."""
     wanted: dict[str, set[int]] = {}
 
     def want(source: str, start: int, end: int) -> None:

@@ -17,9 +17,9 @@ def asked(run: RunData) -> str:
 
 
 def judged_documents(run: RunData) -> int | None:
-    """Return the number of documents judged relevant, or ``None`` if the gold is not judged documents.
+    """Return the number of documents that are judged relevant, or ``None`` if the gold is of another kind.
 
-    Questions with judged documents (as in BEIR) are not clustered, even if they share documents.
+    Questions whose gold is judged documents (as in BEIR) are not clustered, even if they share documents.
     """
     answerable = [each for each in run.asked if each.gold]
     if not answerable or not all(map(is_judged, answerable)):
@@ -42,7 +42,7 @@ def in_short(run: RunData) -> tuple[str, ...]:
 
 
 def facts(run: RunData) -> Section:
-    """Return the section that identifies the run."""
+    """Return the section with the questions, corpus, indexes and settings of the run."""
     record, clusters, judged = run.record, len(set(run.clusters.values())), judged_documents(run)
     origin = f"from {plural(clusters, 'source')}" if judged is None else plural(judged, "relevant document")
     rows = [
@@ -104,7 +104,7 @@ def _filtered(run: RunData) -> str:
 
 
 def _calibrated(run: RunData, index: str) -> bool:
-    """Return whether a predictor on this index uses its calibrated distance threshold."""
+    """Return whether a predictor uses the calibrated distance threshold of this index."""
     return any(
         branch.threshold == "calibrated"
         for each in run.record.predictors

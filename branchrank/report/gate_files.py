@@ -18,7 +18,7 @@ _WORDS = {"pass": "passed", "fail": "failed", "undecided": "undecided"}
 
 
 def junit(decided: RunGate) -> str:
-    """Return the outcome as JUnit XML."""
+    """Return the result of the regression check as JUnit XML."""
     outcomes = [each.outcome for each in decided.decisions.values()]
     counts = {
         "tests": str(len(outcomes)),
@@ -38,7 +38,7 @@ def junit(decided: RunGate) -> str:
 
 
 def summary(decided: RunGate) -> str:
-    """Return the outcome as Markdown, for the summary of a job or a comment on a pull request."""
+    """Return the result of the check as Markdown, for a job summary or a comment on a pull request."""
     lines = [
         f"### Search quality: {_WORDS[decided.outcome]}",
         "",

@@ -1,10 +1,10 @@
 """``report.html``, one file that works without a network and runs only its own script.
 
 1. The sections are HTML with escaped text, and the plots are inline SVG.
-2. The questions are JSON data in the page with every ``<`` escaped, one question per line. The script shows
-   the data with text nodes, one page of results at a time, so that a report with a thousand questions opens
-   fast.
-3. A content security policy allows only the page's style and script, by their digests.
+2. The questions are in the page as JSON data with every ``<`` escaped, one question per line. The script
+   inserts the data as text nodes, one page of results at a time, so that a report with a thousand questions
+   opens fast.
+3. A content security policy allows only the page's own style and script, which it identifies by digest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from branchrank.report.browser import browser_data
 from branchrank.report.documents import Passages
 from branchrank.runs.run import RunData
 
-#: The longest name, in characters, that a table does not wrap.
+#: The maximum length in characters of a name that is not wrapped in a table.
 _SHORT = 24
 _RANGE = re.compile(r"([^()]+) (\([^()]+\))")
 _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.*?)\n</script>', re.DOTALL)
@@ -81,7 +81,7 @@ def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Pa
 
 
 def kept_passages(page: str) -> Passages | None:
-    """Read the document text in a page, or return ``None`` if the page has no readable text."""
+    """Read the document text that a page includes, or return ``None`` if there is no readable text in it."""
     found = _PASSAGES.search(page)
     if found is None:
         return None
@@ -115,7 +115,7 @@ def _hash(text: str) -> str:
 
 
 def block_html(block: Block, drawings: Mapping[str, str]) -> str:
-    """Return one block as HTML; ``drawings`` must have the plot of the block, and can have a narrow one."""
+    """Return one block as HTML; ``drawings`` must have the SVG of its plot, and can have the narrow SVG."""
     if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
     if isinstance(block, Points):
@@ -174,13 +174,13 @@ def _figure(place: int, table: Table) -> str:
 
 
 def _name(cell: Cell) -> str:
-    """Return the class attribute of a name, which prevents line breaks in short names."""
+    """Return the class attribute that prevents line breaks in a name, or "" for a long name."""
     text = cell.text if isinstance(cell, Strong) else cell
     return ' class="short"' if len(text) <= _SHORT else ""
 
 
 def _ranged(cell: Cell) -> str:
-    """Return a figure as HTML, with a separate element for an interval in parentheses."""
+    """Return the text of a table cell as HTML, with an interval in parentheses in an element of its own."""
     found = _RANGE.fullmatch(cell) if isinstance(cell, str) else None
     if found is None:
         return _cell(cell)

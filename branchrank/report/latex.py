@@ -1,9 +1,9 @@
 """A table of results as LaTeX, for use in a paper with ``\\input``.
 
-1. The table needs only the package booktabs. Means are aligned to the right.
-2. The highest mean of each column is bold, including ties, whether it is significant or not. A mark shows a
-   significant difference, and the caption has the name of the test.
-3. In names, characters that are LaTeX markup are escaped, and control characters become spaces.
+1. The table needs only the package booktabs. The columns with means are aligned to the right.
+2. The highest mean of each column is bold (all of them if several are equal), significant or not. A letter or
+   dagger after a mean shows a significant difference, and the caption names the test.
+3. Characters in names that are LaTeX markup are escaped, and control characters become spaces.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def escape(text: str) -> str:
 
 
 def latex(table: ResultsTable, *, label: str = "tab:results") -> str:
-    """Return the complete ``table`` environment."""
+    """Return the table as a complete LaTeX ``table`` environment."""
     letters = table.letters
     columns = ("ll" if letters else "l") + "r" * len(table.measures)
     heading = [*([""] if letters else []), "System", *map(escape, table.measures)]
@@ -51,7 +51,7 @@ def latex(table: ResultsTable, *, label: str = "tab:results") -> str:
 
 
 def datasets_latex(found: DatasetComparison, *, label: str = "tab:datasets") -> str:
-    """Return a table of systems by datasets, with the mark of the stratified test on the macro average."""
+    """Return a table of systems by datasets, with a dagger at macro averages that differ significantly."""
     columns = zip(*((*row.estimates, row.macro) for row in found.systems), strict=True)
     best = [max(each.value for each in column) for column in columns]
     marked = {each.candidate for each in found.comparisons if each.verdict in ("better", "worse")}
@@ -104,7 +104,7 @@ def _environment(
 
 
 def caption(table: ResultsTable) -> str:
-    """Return the caption, with the questions, the meaning of bold and the test for the marks."""
+    """Return the caption, which explains the questions, the bold means and the test behind the marks."""
     words = [f"{table.title}."]
     if len(table.systems) > 1:
         words.append("Bold: the highest mean.")
@@ -131,7 +131,7 @@ def _mean(table: ResultsTable, system: SystemResult, measure: str) -> str:
 
 
 def _raised(marks: str) -> str:
-    """Return marks as superscripts without a width, so that the digits of a column are aligned."""
+    """Return the marks of significance as superscripts of width 0, so that a column's digits are aligned."""
     raised = r"\dagger" if marks == DAGGER else rf"\mathrm{{{marks}}}"
     return rf"\rlap{{$^{{{raised}}}$}}"
 

@@ -33,7 +33,7 @@ def _fate(row: Row) -> str:
 
 
 def lost(run: RunData) -> Section:
-    """Return the section on the stages that lost the gold."""
+    """Return the section that counts, for each stage, the answers whose gold was lost there."""
     scores = run.scores
     answers = {
         name: [row for row in scores.rows(name) if scores.questions[row.question_id].answerable]
@@ -125,7 +125,7 @@ def sliced(run: RunData) -> Section:
 
 
 def unanswerable(run: RunData) -> Section | None:
-    """Return the section on risk and coverage, or ``None`` if all questions are answerable."""
+    """Return the section on unanswerable questions, or ``None`` if all questions are answerable."""
     scores = run.scores
     asked, answerable = len(scores.questions), len(scores.answerable)
     if asked == answerable:
@@ -136,7 +136,7 @@ def unanswerable(run: RunData) -> Section | None:
         curves, offered = _curves(scores, name)
         answered = [curve.points[-1].coverage if curve.points else 0.0 for curve in curves]
         at = {coverage: _risk_at(curves, coverage) for coverage in _COVERAGES}
-        # The last point is at the share of answered questions, as in the table.
+        # The curve ends at the share of answered questions, as in the table.
         end = min(answered)
         places = [*(coverage for coverage in _COVERAGES if coverage < end - 1e-9), *([end] if end else [])]
         points = [(coverage, _risk_at(curves, coverage)) for coverage in places]
@@ -181,7 +181,7 @@ def unanswerable(run: RunData) -> Section | None:
 
 
 def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
-    """Return a curve for each repeat, and the mean number of unanswerable questions with hits."""
+    """Return a risk-coverage curve per repeat, and the mean number of unanswerable questions with hits."""
     first, answerable = named_measure("strict_hit@1"), set(scores.answerable)
     answers: dict[int, list[Answer]] = {}
     offered = 0
@@ -198,13 +198,13 @@ def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
 
 
 def _mean_of(areas: Sequence[float | None]) -> float | None:
-    """Return the mean of the areas, or ``None`` if an area is not defined."""
+    """Return the mean of the areas under the curves, or ``None`` if one of them is not defined."""
     defined = [area for area in areas if area is not None]
     return mean(defined) if len(defined) == len(areas) else None
 
 
 def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> float | None:
-    """Return the mean risk of the curves at a coverage, or ``None`` if a curve does not reach it."""
+    """Return the mean risk of the curves at ``coverage``, or ``None`` if a curve ends before it."""
     risks = []
     for curve in curves:
         reached = next((point for point in curve.points if point.coverage >= coverage - 1e-9), None)

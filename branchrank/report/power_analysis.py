@@ -1,4 +1,4 @@
-"""The table of a power analysis, with the difference that n questions can detect."""
+"""The table of a power analysis, which shows the differences that n questions can detect."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from branchrank.records import Record
 from branchrank.runs.pilot import Pilot
 from branchrank.runs.words import p_value
 
-#: Assumptions without a pilot; in our runs, the correlation of differences on a page was 0 to 0.13.
+#: Assumptions if there is no pilot; in our runs, the correlation of differences on a page was 0 to 0.13.
 ASSUMED = Pilot(rate=0.7, disagreement=0.2, icc=0.1, candidates=1, page_sizes=())
 
 
 class PowerAnalysis(Record, frozen=True, kw_only=True):
-    """One plan for each number of questions.
+    """The results of a power analysis, with one plan for each number of questions.
 
-    ``icc`` is ``None`` if no two questions share a page. ``pairs`` describes the disagreement of each pair of
-    the pilot, if the plans assume the mean of several pairs. ``str()`` returns the table that ``branchrank
-    power`` prints.
+    ``icc`` is the assumed correlation of differences on a page, or ``None`` if no two questions share a page.
+    ``pairs`` describes the disagreement of each pair of predictors in the pilot, if the plans assume the mean
+    of several pairs. ``str()`` returns the table that ``branchrank power`` prints.
     """
 
     plans: tuple[power.Plan, ...]
@@ -84,8 +84,8 @@ def power_analysis(
 ) -> PowerAnalysis:
     """Plan a comparison of hit rates for each number of questions.
 
-    Values that are ``None`` come from the pilot, or else from ``ASSUMED``. Raises :class:`UsageError` if
-    ``icc`` is given without ``sources`` or a pilot.
+    Arguments that are ``None`` are taken from the pilot, or from ``ASSUMED`` if there is no pilot. Raises
+    :class:`UsageError` if ``icc`` is given without ``sources`` or a pilot.
     """
     measured = pilot or ASSUMED
     within = measured.icc if icc is None else icc
@@ -120,7 +120,7 @@ def power_analysis(
 
 
 def _pairs(pilot: Pilot) -> str:
-    """Describe the pairs whose mean disagreement is assumed, or return "" for one pair."""
+    """Describe the pairs of predictors whose mean disagreement is assumed, or return "" for one pair."""
     if len(pilot.pairs) < 2:
         return ""
     each = ", ".join(f"{name} {share:.1%}" for name, share in pilot.pairs)

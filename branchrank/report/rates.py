@@ -1,9 +1,9 @@
 """The tables and the plot of the rates, for terminals, notebooks, Markdown and HTML.
 
 1. Every rate is shown with its 95% interval, and every table with its number of questions.
-2. If the gold of some questions is lines and of others a whole file, both kinds have separate rows. The rate
-   over both kinds comes last, because whole files are easier to find.
-3. Strict rates are shown at three depths (any gold line, half of the gold lines, all gold lines).
+2. If some questions have lines as gold and other questions have a whole file, each kind has its own rows. The
+   rates over all questions come last, because whole files are easier to find than lines.
+3. Hit rates are shown for hits with any gold line (strict), half of the gold lines and all gold lines.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def named(predictor: str, judgement: Judgement) -> Cell:
 
 
 def over(run: RunData) -> str:
-    """Describe the number of questions in the rates, by gold level if there are both."""
+    """Describe the number of questions in the rates, for each gold level if there are two levels."""
     words = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
     if len(run.by_gold) == 1:
         return words
@@ -41,7 +41,7 @@ def over(run: RunData) -> str:
 
 
 def averages(measures: Sequence[NamedMeasure]) -> str:
-    """Return "Hit rates", "Means" or both for the caption of a table with these measures."""
+    """Return "Hit rates", "Means" or both words for the caption of a table with these measures."""
     shares = [is_share(each.name) for each in measures]
     if all(shares):
         return "Hit rates"
@@ -49,13 +49,13 @@ def averages(measures: Sequence[NamedMeasure]) -> str:
 
 
 def gold_counts(run: RunData) -> str:
-    """Describe how many questions have lines as gold, and how many a whole file."""
+    """Describe how many questions have lines as gold, and how many have a whole file as gold."""
     counts = Counter(gold_level(question) for question in run.asked if question.gold)
     return " and ".join(f"{counts[level]} for {words}" for level, words in _GOLD_WORDS.items())
 
 
 def mixed_words(run: RunData) -> list[Paragraph]:
-    """Return a note for questions with both levels of gold, or an empty list."""
+    """Return a note if the questions have gold of two levels, or else an empty list."""
     if len(run.by_gold) == 1:
         return []
     text = (
@@ -76,10 +76,10 @@ def rates_table(
     cell: Callable[[Estimate | None, str], str] = interval,
     costs: tuple[Sequence[str], Callable[[SummaryRow], Sequence[str]]] = ((), lambda row: ()),
 ) -> Table:
-    """Return a table with one row per predictor, and with gold of both levels, per level too.
+    """Return a table with one row per predictor, and also one per gold level if there are two levels.
 
-    The last two ``labels`` are the headings for the level and its number of questions. ``costs`` has the
-    headings of other columns, and a function that returns their cells for a row.
+    The last two ``labels`` are the headings for the gold level and the level's number of questions. ``costs``
+    has the headings of further columns, and a function that returns the cells of these columns for a row.
     """
     is_mixed = len(run.by_gold) > 1
     shown = labels if is_mixed else labels[:-2]
@@ -114,13 +114,13 @@ def value(found: Estimate | None, measure: str) -> str:
 
 
 def hits(run: RunData) -> list[NamedMeasure]:
-    """Return the hit rates of a report, without half and full, which have a separate table."""
+    """Return the hit rates of a report without those of half and full hits, which have their own table."""
     depths = at_depths(run, strict=False)
     return [each for each in run.shown if is_share(each.name) and each not in depths]
 
 
 def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
-    """Return the strict, half and full hit rates by cutoff, or only half and full."""
+    """Return the strict (if ``strict``), half and full hit rates of a report, sorted by cutoff."""
     standard = [each for each in run.shown if each in run.standard]
     found = [each for each in standard if is_share(each.name) and each.mode in _AT_DEPTHS]
     ordered = sorted(found, key=lambda each: (each.measure.cutoff or 0, _AT_DEPTHS.index(each.mode)))
@@ -133,7 +133,7 @@ def means(run: RunData) -> list[NamedMeasure]:
 
 
 def rates_plot(run: RunData) -> Plot:
-    """Plot the hit rates of every predictor with their intervals, by level of gold if there are both."""
+    """Plot every predictor's hit rates with intervals, for each gold level if there are two levels."""
     apart = {f" ({level})": part for level, part in run.by_gold.items() if part is not run}
     return plots.rates(
         [

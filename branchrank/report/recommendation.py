@@ -1,15 +1,16 @@
 """The recommendation of a report, which is the system to use, with the evidence and the cost.
 
-1. The leader is the system with the best mean of the primary measure. If several are best, the leader is the
-   baseline. Systems that failed every query are left out. If the best of several systems scored 0, no system
-   is recommended.
+1. The leader is the system with the best mean of the primary measure. If several systems have the same best
+   mean, the leader is the baseline. Systems that failed every query are left out. If the best of several
+   systems scored 0, no system is recommended.
 2. The leader was compared with its baselines, or, if it is the baseline, with every candidate. If the leader
-   is better in all of these comparisons, it is recommended.
-3. If the leader is not better than every rival, at least one difference is not clear. A rival without an LLM
-   is recommended if the leader uses one. A rival is also recommended if it answers in less than half the
-   leader's time and saves at least 50 ms.
-4. Without such a rival, the leader is recommended if it is the baseline or equivalent to its rivals. In all
-   other cases there is no clear winner, and the sentence only says which system leads.
+   is better in all of its comparisons, it is recommended.
+3. If the leader is not better than every rival, at least one difference is not clear. If the leader uses an
+   LLM, a rival without an LLM that the leader does not beat is recommended. If both or neither use an LLM, a
+   rival that the leader does not beat is recommended if the rival answers in less than half the leader's time
+   and saves at least 50 ms.
+4. If there is no cheaper rival of these kinds, the leader is recommended if it is the baseline or equivalent
+   to its rivals. In all other cases there is no clear winner, and the sentence only says which system leads.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from branchrank.runs.words import (
     score,
 )
 
-#: The smallest time saved, in ms, that a user would notice.
+#: The smallest reduction in latency, in ms, that a user would notice.
 _NOTICED_MS = 50.0
 
 
 class _Rival(Record, frozen=True, kw_only=True):
-    """The rival in one comparison of a system; a positive difference favours the system."""
+    """The other system in a comparison; ``difference`` is positive if the rival scored lower."""
 
     name: str
     difference: float
@@ -54,7 +55,7 @@ class _Rival(Record, frozen=True, kw_only=True):
 
 
 def recommendation(run: RunData) -> Callout:
-    """Return the recommendation with all cautions of the run."""
+    """Return the recommendation, with all cautions about the run."""
     return Callout(text=_sentence(run), cautions=tuple(each.text for each in cautions(run)))
 
 
@@ -91,7 +92,7 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
 
 
 def _rivals(run: RunData, name: str) -> list[_Rival]:
-    """Return the rivals in a system's comparisons, the closest rival first."""
+    """Return the rivals in a system's comparisons, starting with the smallest difference."""
     found = [
         _seen_from(each, name)
         for each in run.judgement.comparisons
@@ -169,7 +170,7 @@ def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
 
 
 def _cheaper(run: RunData, leader: str, rival: _Rival) -> tuple[Cell, ...]:
-    """Recommend the cheaper system, if the leader's lead is not clear."""
+    """Recommend the cheaper system, given that the leader's advantage over it is not significant."""
     cheap, dear = _row(run, rival.name), _row(run, leader)
     text = (
         f"{_found(run, rival.name)}, {_cost(cheap)}. {leader} scored {_score(run, leader)} "
@@ -258,7 +259,7 @@ def _why(rival: _Rival) -> str:
 
 
 def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
-    """Describe the cost, such as ``at 12 ms a query and no LLM``, with the time of a much faster rival."""
+    """Describe the cost, such as ``at 12 ms a query and no LLM``, with a much faster rival's time."""
     if row.latency_p50_ms is None:
         time = "latency not measured"
     else:

@@ -45,12 +45,12 @@ from branchrank.runs.words import (
     size,
 )
 
-#: The label columns of tables without the LLM.
+#: The headings of the label columns in tables that don't show the LLM.
 _WITHOUT_LLM = ("predictor", "gold", "questions")
 
 
 def result(run: RunData) -> Section:
-    """Return the section with the recommendation, the rates and the differences from the baseline."""
+    """Return the section with the recommendation, the hit rates and the differences from the baseline."""
     judgement = run.judgement
     words = Paragraph(text=" ".join([*_scoring_words(run), _bold_words(judgement)]))
     blocks: list[Block] = [recommendation(run), *mixed_words(run), _rates(run), words]
@@ -89,13 +89,13 @@ def _rates(run: RunData) -> Table:
 
 
 def _means(run: RunData) -> Table:
-    """Return a table of the measures that are not hit rates, with intervals."""
+    """Return a table of all measures except hit rates, with intervals."""
     caption = f"Means over {over(run)}, with 95% intervals"
     return rates_table(run, caption, means(run), labels=_WITHOUT_LLM)
 
 
 def _scoring_words(run: RunData) -> list[str]:
-    """Explain the scorings of the measures shown, failed queries and the clustering of intervals."""
+    """Explain the scorings of the shown measures, the scores of failed queries, and clustered intervals."""
     modes = {each.mode for each in run.shown}
     words = []
     if modes & {"strict", *SHARES}:
@@ -135,7 +135,7 @@ def _bold_words(judgement: Judgement) -> str:
 
 
 def _verdicts(run: RunData) -> Points:
-    """Return each verdict with its figures and the cautions about the two systems."""
+    """Return each verdict with its numbers and the cautions about the two compared systems."""
     return Points(
         items=tuple(
             (
@@ -166,7 +166,7 @@ def _flips(run: RunData) -> list[Block]:
 
 
 def statistics(run: RunData) -> Section:
-    """Return the section with the tests of the primary measure, and the other measures without tests."""
+    """Return the section with the tests of the primary measure, and with the untested other measures."""
     judgement = run.judgement
     if not judgement.comparisons:
         nothing = Paragraph(
@@ -285,7 +285,7 @@ def _carrying(each: Comparison, run: RunData) -> str:
 
 
 def _by_gold(run: RunData) -> list[Table]:
-    """Return a table of differences in the primary measure by level of gold, if there are both."""
+    """Return a table of differences in the primary measure for each gold level, if there are two levels."""
     if len(run.by_gold) == 1:
         return []
     judgement, measure = run.judgement, run.primary

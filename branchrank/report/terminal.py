@@ -1,4 +1,4 @@
-"""The summary of a run in a terminal, and the tables that a notebook shows too."""
+"""The summary of a run in a terminal, and the tables of this summary, which notebooks show too."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from branchrank.report.recommendation import recommendation
 from branchrank.runs.run import RunData, with_others
 from branchrank.runs.words import milliseconds, number, opening, plural, score, sentence, verdict_words
 
-#: The line width without a terminal, so wide that lines don't wrap.
+#: The line width if the output is not a terminal, so large that lines don't wrap.
 PIPE_WIDTH = 400
-#: The minimum width of the column with predictor names; longer names are folded.
+#: The minimum width of the column with predictor names; longer names are wrapped.
 _FOLDED = 10
 
 _RATES = {
@@ -59,12 +59,12 @@ _VERDICT_STYLES = {
 
 
 def title(run: RunData) -> str:
-    """Return the line above the table."""
+    """Return the line that is printed above the first table."""
     return f"{heading(run)}, seed {run.record.seed}"
 
 
 def summary_table(run: RunData) -> Table:
-    """Return a table with rates, lines per hit, latency and LLM use of each predictor."""
+    """Return a table with the hit rates, lines per hit, latency and LLM use of each predictor."""
     shown = _shown(run)
     rows = tuple(
         (
@@ -93,7 +93,8 @@ def _shown(run: RunData) -> Sequence[NamedMeasure]:
 def rate_tables(run: RunData) -> list[Table]:
     """Return the tables of strict hits at every depth and of the requested measures with their intervals.
 
-    If the gold has both levels, the first table has all hit rates, in separate rows for each level.
+    If the questions have gold of two levels, the first table has all hit rates, with separate rows for each
+    level.
     """
     depths = at_depths(run)
     is_mixed = len(run.by_gold) > 1
@@ -111,7 +112,7 @@ def rate_tables(run: RunData) -> list[Table]:
 
 
 def legend(run: RunData) -> str:
-    """Return an explanation of the columns."""
+    """Return an explanation of the columns of the first table."""
     rates = {
         "S": "S@k strict hit@k, gold lines are in the first k hits",
         "R": "R@k relaxed hit@k, the gold's page is",
@@ -126,7 +127,7 @@ def legend(run: RunData) -> str:
 
 
 def cached_calls(run: RunData) -> str:
-    """Describe how many LLM calls of each predictor came from the decision cache, or "" if none did."""
+    """Describe how many LLM calls of each predictor the decision cache answered, or return "" for none."""
     asked = Counter(call.predictor for call in run.ledger)
     cached = Counter(call.predictor for call in run.ledger if call.served_by == "cache")
     counts = ", ".join(f"{cached[name]} of {asked[name]} ({name})" for name in run.predictors if cached[name])
@@ -134,7 +135,7 @@ def cached_calls(run: RunData) -> str:
 
 
 def verdicts(run: RunData) -> list[str]:
-    """Return the verdict and figures of each declared comparison."""
+    """Return the verdict of each declared comparison, with its numbers."""
     return [f"{opening(each)} {sentence(each)}" for each in run.judgement.comparisons]
 
 
@@ -149,7 +150,8 @@ class PipedConsole(Console):
 def print_summary(run: RunData) -> None:
     """Print the recommendation with its warnings, the tables, the verdicts and a legend.
 
-    The output fits 80 columns. The output is coloured only in terminals, unless NO_COLOR is set.
+    The output fits a terminal with 80 columns. The output is coloured only in terminals, unless NO_COLOR is
+    set.
     """
     console = PipedConsole()
     if not console.is_terminal:
@@ -194,12 +196,12 @@ def _table(content: Table) -> RichTable:
 
 
 def _fitting(table: Table, width: int) -> list[Table]:
-    """Split the table by columns into parts that fit the width; each part repeats the labels."""
+    """Split the table by columns into parts that fit the width; each part repeats the label columns."""
     columns = [
         max(len(heading), *(len(_text(row[place])) for row in table.rows)) + 1
         for place, heading in enumerate(table.headings)
     ]
-    # Long names are folded, so the column can be narrower.
+    # Long names are wrapped, so the column can be narrower than the names.
     left = sum(min(size, _FOLDED) for size in columns[: table.labels])
     parts: list[list[int]] = [[]]
     for place in range(table.labels, len(columns)):
@@ -228,7 +230,7 @@ def short_model(name: str) -> str:
 
 
 def _verdict(comparison: Comparison) -> Text:
-    """Return the verdict in its colour, with the sentence about the figures."""
+    """Return the coloured verdict of a comparison, and a sentence with its numbers."""
     verdict = verdict_words(comparison)
     names = opening(comparison).removesuffix(f"{verdict}.")
     return Text.assemble(

@@ -1,18 +1,20 @@
-"""Gold attribution, which finds the gold's rank after every stage, and the stage that lost the gold.
+"""Find the rank of the gold after every stage of a query, and the stage that lost the gold.
 
-1. The gold's keys are the ids of the chunks and nodes that would be strict hits. A chunk or node has a gold
-   key if it overlaps the gold lines, or contains the quote if the gold has no lines. For file-level gold, all
-   chunks and nodes of the file have gold keys.
-2. The gold's rank after a stage is the best rank of any of its keys. The gold is absent if no key is left.
-3. The stage that lost the gold is the first of these that applies:
+1. The gold's keys are the ids of the chunks and nodes that would count as strict hits. The id of a chunk or
+   node is a gold key if the chunk or node overlaps the gold lines, or contains the quote if the gold has no
+   lines. For file-level gold, the ids of all chunks and nodes of the file are gold keys.
+2. The gold's rank after a stage is the best rank of any of its keys. The gold is absent from a stage's list
+   that contains none of its keys.
+3. The stage that lost the gold is the first stage of this list whose condition is true:
 
    - ``retrieval`` if no branch found the gold
-   - ``mapping`` if a chunk of the gold was found, but no node (the tree does not cover its lines)
-   - ``cap`` if the gold was in the fused list, below the maximum number of candidates
-   - ``group`` if another chunk represents the gold's document
+   - ``mapping`` if a chunk of the gold was found, but no node of the tree covers its lines
+   - ``cap`` if the gold was in the fused list, but ranked below the maximum number of candidates
+   - ``group`` if another chunk was kept as the only chunk of the gold's document
    - ``rerank`` if the gold was in the first k before the reranker, but not after it
    - ``fusion`` if the gold was found, but ranked below the first k
-   - ``passage`` if the gold's section is in the first k, but another of its passages was returned
+   - ``passage`` if the gold's section is in the first k, but a passage of this section without the gold was
+     returned
    - ``passage order`` if passages of all candidates were sorted, and passages of other sections came first
 """
 
@@ -27,7 +29,7 @@ from branchrank.records import GoldItem, Question, Record, StageTrace
 from branchrank.runs.rows import Row
 from branchrank.systems.hits import chunk_hit
 
-#: The k of hit@k.
+#: The k of hit@k. The gold counts as found if one of the first k hits covers it.
 DEPTH = 5
 LOSSES = ("retrieval", "mapping", "fusion", "cap", "group", "rerank", "passage", "passage order")
 
@@ -60,7 +62,7 @@ def _nodes(question: Question, item: GoldItem, sources: set[str], index: Index) 
 
 
 def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, int]:
-    """Return the best rank (from 1) of any gold key by stage, without stages that have no gold key."""
+    """Map each stage whose list contains a gold key to the best rank (from 1) of a gold key in the list."""
     ranks: dict[str, int] = {}
     for stage in trace:
         rank = next((rank for rank, key in enumerate(stage.keys, start=1) if key in keys), None)
@@ -90,12 +92,12 @@ def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: in
 
 
 def lost_in(row: Row) -> str:
-    """Return the stage that lost a row's gold (old runs store ``passage`` for ``passage order`` too)."""
+    """Return the stage that lost a row's gold (``passage`` in an old run can mean ``passage order``)."""
     return lost_at(row.stages, row.gold_ranks, found=False) if row.lost == "passage" else row.lost
 
 
 class Reach(Record, frozen=True, kw_only=True):
-    """The share of questions whose gold is in the list of a stage, and in the first k of the list."""
+    """The share of questions with gold in a stage's list (``present``), and in its first k (``in_first``)."""
 
     stage: str
     present: float
@@ -103,7 +105,7 @@ class Reach(Record, frozen=True, kw_only=True):
 
 
 def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
-    """Return the shares of questions with gold after each stage, from one predictor's rows."""
+    """Return, for each stage, the shares of one predictor's rows with gold in the stage's list."""
     count = len(rows) or 1
     return [
         Reach(
@@ -116,7 +118,7 @@ def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
 
 
 def _in_order(rows: Sequence[Row]) -> list[str]:
-    """List every stage of the rows; a stage of some rows only comes before the stage that follows it."""
+    """List the stages of all rows in one order, which agrees with the order of the stages in each row."""
     order: list[str] = []
     for row in rows:
         for place, stage in enumerate(row.stages):

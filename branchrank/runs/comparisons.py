@@ -1,9 +1,10 @@
 """The comparisons that a run declares before it starts.
 
-1. The unit is the question; repeats of an LLM predictor are averaged first. Questions with the same gold
-   source form a cluster.
+1. Each question counts once in a test, with the mean score of an LLM predictor's repeats. Questions with the
+   same gold source form a cluster.
 2. Every predictor is compared on the declared primary measure with each declared baseline, or with every
-   other predictor. Two predictors are compared once. Holm's correction covers all these comparisons.
+   other predictor. No pair of predictors is compared twice. Holm's correction adjusts the p-values of all
+   comparisons together.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ class Judgement(Record, frozen=True, kw_only=True):
     """The comparisons of a run on one measure, and the winner if there is one.
 
     ``baselines`` are the declared baselines; with ``all_pairs`` every predictor is a baseline. ``winner`` is
-    the best candidate if its verdict is better than every baseline, or a baseline if the verdict on every
-    other predictor is worse. Without such a predictor, ``winner`` is ``None``.
+    the candidate with the highest mean if its verdict against every baseline is ``better``. Otherwise
+    ``winner`` is a baseline against which every other predictor has the verdict ``worse``, or ``None`` if
+    there is no such baseline.
     """
 
     measure: str
@@ -43,7 +45,7 @@ class Judgement(Record, frozen=True, kw_only=True):
 
 
 def baselines_of(declared: str | Sequence[str], predictors: Sequence[str]) -> tuple[str, ...]:
-    """Return the baselines of a setting, which are the first predictor if it is empty, or all for all pairs.
+    """Return the declared baselines (by default the first predictor; all predictors for ``all-pairs``).
 
     Raises :class:`UsageError` if a baseline is not among the predictors, or is given twice.
     """
@@ -77,7 +79,7 @@ def pairs_of(baselines: Sequence[str], predictors: Sequence[str]) -> list[tuple[
 
 
 def primary_measure(settings: BenchmarkSettings) -> NamedMeasure:
-    """Return the declared primary measure, with the scoring that ``--mode`` reports."""
+    """Return the declared primary measure, or its variant (strict or relaxed) that ``--mode`` selects."""
     measure = named_measure(settings.primary)
     if settings.mode == "both" or measure.mode in (settings.mode, "graded"):
         return measure
@@ -87,7 +89,7 @@ def primary_measure(settings: BenchmarkSettings) -> NamedMeasure:
 
 
 def declared_measures(settings: BenchmarkSettings) -> tuple[NamedMeasure, ...]:
-    """Return the primary measure and the other chosen measures, each once.
+    """Return the primary measure and the other chosen measures, without duplicates.
 
     Raises :class:`UsageError` for an unknown measure.
     """
@@ -126,7 +128,7 @@ def check_kept(measure: NamedMeasure, kept: int) -> None:
 
 
 def clusters_of(scores: Scores) -> dict[str, str]:
-    """Return the source of the gold by question id, for the answerable questions."""
+    """Map the id of each answerable question to the source file of its gold, which is its cluster."""
     return {key: source_cluster(scores.questions[key]) for key in scores.answerable}
 
 
@@ -159,7 +161,7 @@ def compare_scored(
     alpha: float,
     seed: int,
 ) -> tuple[Comparison, ...]:
-    """Compare ``pairs`` (baseline, candidate) of predictors as one family; ``pairs`` can be empty."""
+    """Compare ``pairs`` (baseline, candidate) of predictors, with Holm's correction over all pairs."""
     clusters = clusters_of(scores)
     if not clusters or not pairs:
         return ()

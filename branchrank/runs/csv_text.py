@@ -1,4 +1,4 @@
-"""Writing CSV text without formulas and without line breaks that CSV readers reject."""
+"""Write CSV text in which no cell is a spreadsheet formula and every line break is a line feed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def table_csv(header: Iterable[str], lines: Iterable[Iterable[object]]) -> str:
 
 
 def cell(value: object) -> str:
-    """Format one CSV cell, with six digits for floats and an apostrophe before text like a formula."""
+    """Format a CSV cell, with six significant digits for a float and ``'`` before text like ``=1+1``."""
     if value is None:
         return ""
     if isinstance(value, float):

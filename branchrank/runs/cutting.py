@@ -1,6 +1,7 @@
-"""Restricting a run to the questions of a slice, so that all figures are computed from these questions only.
+"""Restrict a run to the questions of a slice, so that every score is computed from these questions only.
 
-A cut is exploratory. The verdict on a cut is not the verdict on the comparison that the run declared.
+A run that is restricted in this way is called a cut. Verdicts on a cut are exploratory, since the comparison
+that the run declared is about all of its questions.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ R = TypeVar("R", bound="RunData")
 def cut_run(run: R, conditions: Sequence[str]) -> R:
     """Restrict the run to the questions that meet every condition ``SLICE=VALUE`` (slices are in ``LABELS``).
 
-    Several conditions on one slice allow any of their values. ``depth=1`` means ``depth=depth 1``. Raises
-    :class:`UsageError` if a slice does not exist, or if no question of the run has a value.
+    If several conditions name the same slice, a question needs only one of their values. ``depth=1`` is short
+    for ``depth=depth 1``. Raises :class:`UsageError` if a condition names an unknown slice, or a value that
+    no question of the run has.
     """
     if not conditions:
         return run

@@ -1,9 +1,9 @@
-"""The comparison of runs of the same systems over several datasets, in one table.
+"""One table that compares runs of the same systems over several datasets.
 
 1. The table has a row for each system that is in every run, and columns for the datasets and the macro
-   average.
-2. All cells have the same measure, each with its interval. Every system is compared with the baseline over
-   all datasets together (:mod:`branchrank.measures.stratified`).
+   average (the mean of the datasets' means).
+2. Every cell has the mean of the same measure with its confidence interval. Every system is compared with the
+   baseline over all datasets together (:mod:`branchrank.measures.stratified`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SystemOverDatasets(Record, frozen=True, kw_only=True):
-    """A system's mean on each dataset, in the order of the datasets, and the macro average."""
+    """A system's mean on each dataset, in the order of the datasets, and the mean of these means."""
 
     system: str
     estimates: tuple[Estimate, ...]
@@ -37,8 +37,9 @@ class SystemOverDatasets(Record, frozen=True, kw_only=True):
 class DatasetComparison(Record, frozen=True, kw_only=True):
     """The comparison of systems over several datasets on one measure.
 
-    ``questions`` and ``pages`` have a number for each dataset. ``notes`` list the systems that were left out,
-    and the systems whose settings differ between runs.
+    ``questions`` and ``pages`` are, for each dataset, the number of answerable questions and the number of
+    pages with their gold. ``notes`` list the systems that were left out, and the systems whose settings
+    differ between runs.
     """
 
     measure: str
@@ -113,7 +114,7 @@ def compare_datasets(
 
 
 def _check_apart(runs: Mapping[str, RunData]) -> None:
-    """Raise :class:`RunError` for a run without answerable questions, and for two with the same questions."""
+    """Raise :class:`RunError` for a run without answerable questions, or two runs with the same questions."""
     seen: dict[str, str] = {}
     for name, run in runs.items():
         if not run.clusters:
@@ -157,5 +158,5 @@ def _notes(runs: Mapping[str, RunData], systems: Sequence[str]) -> list[str]:
     for system in systems:
         records = [each for run in runs.values() for each in run.record.predictors if each.name == system]
         if any((each.system, each.llm) != (records[0].system, records[0].llm) for each in records):
-            found.append(f"{system} has other settings or another model in some runs")
+            found.append(f"{system} does not have the same settings and the same model in all runs")
     return found

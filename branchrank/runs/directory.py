@@ -39,10 +39,10 @@ QUESTIONS = "questions.jsonl"
 GOLD = "gold.jsonl"
 PLOTS = "plots"
 
-#: Sections of the settings that can change a row, but are not in a predictor's record or an index.
+#: Sections of the settings that can change a row, but are not part of a predictor's record or an index.
 ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
 
-#: The files from which, with the rows, all other files of a run are computed.
+#: All other files of a run are computed from these files and the file with the rows.
 MEASURED = (TIMINGS_CSV, QUESTIONS, GOLD)
 
 
@@ -50,7 +50,8 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
     """One predictor of a run.
 
     ``system`` is the complete system. If the predictor is a class or an endpoint, ``system`` is ``None`` and
-    ``origin`` is its name. The origin of a system is ``tuned`` if ``branchrank tune`` chose its values.
+    ``origin`` is the name of the class or endpoint. ``origin`` is ``tuned`` for a system whose settings
+    ``branchrank tune`` chose.
     """
 
     name: str
@@ -62,12 +63,12 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
 
 
 class IndexFacts(Record, frozen=True, kw_only=True):
-    """The facts about an index that a report shows.
+    """The properties of an index that a report shows.
 
     ``recall`` is the share of the ``recall_depth`` nearest chunks that an approximate vector store found, in
     0..1, averaged over the run's questions. ``recall`` is ``None`` for exact search, and if there was no
-    vector search. ``own_files`` is true if the chunks or nodes come from the user's files. ``distance`` is
-    the ``calibrated`` threshold.
+    vector search. ``own_files`` is true if the user provided a file with the chunks or the nodes.
+    ``distance`` has the distance threshold that a branch with ``threshold = "calibrated"`` uses.
     """
 
     name: str
@@ -95,7 +96,7 @@ class SealRecord(Record, frozen=True, kw_only=True):
 
 
 class _Schema(Record, frozen=True, kw_only=True):
-    """The field of ``run.json`` that exists in every version."""
+    """The only field that every version of ``run.json`` has."""
 
     schema_version: int = 1
 
@@ -137,7 +138,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     prices: PriceTable | None = None
     seal: SealRecord | None = None
-    #: The number of rows from before an interruption; ``computed`` and ``reused`` exclude these rows.
+    #: The number of rows from before an interruption, which ``computed`` and ``reused`` do not count.
     resumed_rows: Count = 0
     digests: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -157,8 +158,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     def plan(self) -> dict[str, object]:
         """The values that must not change when a run is resumed.
 
-        Other values could change a row, a timing or the run's description. With another cassette, each
-        cassette would have the calls of only a part of the run.
+        A change to such a value could change a row, a timing or the run's description. With a different
+        cassette, each of the two cassettes would have only some of the run's LLM calls.
         """
         llm = self.settings.get("llm", {})
         benchmark = self.settings.get("benchmark", {})
@@ -219,7 +220,7 @@ def sealed(directory: Path, run: RunRecord) -> RunRecord:
 
 
 def own_digest(content: bytes) -> str:
-    """Return the digest of a ``run.json`` without its own digest, independent of its formatting."""
+    """Return the digest of the values in a ``run.json``, except the digest that it stores of itself."""
     document = msgspec.json.decode(content)
     document["digests"].pop(RUN_JSON, None)
     return digest_of(document)
@@ -275,7 +276,7 @@ def read_unfinished(directory: Path) -> RunRecord:
     """Read the record of an interrupted run.
 
     Raises :class:`RunError` if the run can't be read or is finished. Links and special files in its directory
-    are also errors, since a resumed run could write to another place through them.
+    are also errors, since a resumed run could follow a link and write outside the directory.
     """
     foreign = foreign_entry(directory)
     if foreign is not None:
@@ -287,7 +288,7 @@ def read_unfinished(directory: Path) -> RunRecord:
 
 
 def foreign_entry(directory: Path) -> Path | None:
-    """Find the first entry in a run's directory that is not a regular file or folder, such as a link."""
+    """Return the first entry in a run's directory that is not a regular file or folder, or ``None``."""
     for folder, folders, files in os.walk(directory):
         for name in sorted((*folders, *files)):
             mode = os.lstat(os.path.join(folder, name)).st_mode
@@ -312,7 +313,7 @@ def check_resumable(directory: Path, plan: dict[str, object]) -> Path:
 
 
 def latest_unfinished(reports: Path, plan: dict[str, object]) -> Path | None:
-    """Find the newest interrupted run in ``reports`` that has this plan.
+    """Return the newest interrupted run in ``reports`` that has this plan, or ``None``.
 
     Runs that another process is still writing are skipped.
     """

@@ -1,8 +1,8 @@
-"""Means with intervals, latency percentiles, costs and the frontier of a run.
+"""Means with confidence intervals, latency percentiles, LLM costs and the Pareto frontier of a run.
 
-1. The interval of a mean allows for questions that share a page (:mod:`branchrank.measures.intervals`). Every
-   table, plot and file uses the interval computed here.
-2. A latency percentile has an upper bound if there are enough queries.
+1. The interval of a mean allows for correlation between questions about the same page
+   (:mod:`branchrank.measures.intervals`). Every table, plot and file uses the interval computed here.
+2. A latency percentile has an upper confidence bound if there are enough queries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """A mean over ``n`` questions with its 95% interval, which is ``None`` if there are too few pages."""
+    """A mean over ``n`` questions, with its 95% confidence interval (``None`` for gold on too few pages)."""
 
     value: float
     low: float | None
@@ -51,7 +51,7 @@ def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estima
 
 
 def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> Estimate:
-    """Return the mean of b - a over the questions, with an interval that is not adjusted for a family."""
+    """Return the mean of b - a over the questions; its interval is not adjusted for several comparisons."""
     differences = [b[key] - a[key] for key in run.clusters]
     found = difference_interval(differences, list(run.clusters.values()))
     return Estimate(
@@ -71,7 +71,7 @@ def flip_rate(run: RunData, predictor: str, measure: NamedMeasure) -> float:
 
 
 def latencies(timings: Sequence[Timing], predictor: str) -> dict[str, tuple[Percentile, Percentile]]:
-    """Return p50 and p95 of a predictor's warm queries by stage, in the order of the timings."""
+    """Map each stage to the p50 and the p95 of its times in a predictor's warm queries."""
     times: dict[str, list[float]] = {}
     for timing in timings:
         if timing.predictor == predictor and timing.phase == WARM:
@@ -80,16 +80,17 @@ def latencies(timings: Sequence[Timing], predictor: str) -> dict[str, tuple[Perc
 
 
 def cost_per_query(run: RunData, predictor: str) -> float | None:
-    """Return the price of a query by the run's price table, or ``None`` if a call has no price."""
+    """Return the mean LLM cost of a query, by the run's price table, or ``None`` if a call has no price."""
     rows = run.scores.rows(predictor)
     found = totals([call for row in rows for call in row.calls], run.record.prices).cost
     return None if found is None or not rows else found / len(rows)
 
 
 def standings(run: RunData) -> list[Standing]:
-    """Return the primary measure, p95 and LLM cost per query (money if all calls have a price, else tokens).
+    """Return each predictor's mean of the primary measure, its p95 latency and its LLM cost per query.
 
-    The list is empty if no latency was measured.
+    The cost is an amount of money if all calls have a price, and otherwise a number of tokens. Predictors
+    without a measured latency are omitted.
     """
     costs = [cost_per_query(run, row.predictor) for row in run.summary_rows]
     priced = run.record.prices is not None and None not in costs
@@ -106,7 +107,7 @@ def standings(run: RunData) -> list[Standing]:
 
 
 def choice(run: RunData, found: Sequence[Standing]) -> tuple[tuple[Standing, ...], Choice]:
-    """Return the frontier, and the cheapest predictor that is not worse than the best by delta."""
+    """Return the Pareto frontier, and the cheapest predictor that is not worse than the best by ``delta``."""
     cheapest = cheapest_not_inferior(
         found,
         {name: run.scores.per_question(name, run.primary) for name in run.predictors},

@@ -1,4 +1,4 @@
-"""Explaining one question of a run, with the gold's rank after each stage and the stage that lost it."""
+"""Explain one question of a run, with the gold's rank after each stage and the stage that lost the gold."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A run as pandas data frames, with the content of its CSV files.
 
-Empty numeric cells are NaN, and empty text cells are empty strings. Text is without the apostrophe that CSV
-files have before a formula (:mod:`branchrank.runs.csv_text`).
+Empty numeric cells are NaN, and empty text cells are empty strings. The apostrophe that CSV files have before
+text that looks like a formula is removed (:mod:`branchrank.runs.csv_text`).
 """
 
 from __future__ import annotations
@@ -62,27 +62,27 @@ COUNTS = frozenset(
 
 
 def summary_frame(run: RunData) -> pd.DataFrame:
-    """Return ``summary.csv``, with one row per predictor."""
+    """Return the table in ``summary.csv``, with one row per predictor."""
     return _frame(summary_csv(run))
 
 
 def comparisons_frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
-    """Return ``comparisons.csv``, with one row per comparison of two predictors."""
+    """Return the table in ``comparisons.csv``, with one row per comparison of two predictors."""
     return _frame(comparisons_csv(comparisons))
 
 
 def questions_frame(run: RunData) -> pd.DataFrame:
-    """Return ``questions.csv``, with one row per question, predictor and repeat."""
+    """Return the table in ``questions.csv``, with one row per question, predictor and repeat."""
     return _frame(questions_csv(run))
 
 
 def calls_frame(run: RunData) -> pd.DataFrame:
-    """Return ``llm_calls.csv``, with one row per logical LLM call."""
+    """Return the table in ``llm_calls.csv``, with one row per LLM call (including its retries)."""
     return _frame(calls_csv(run))
 
 
 def timings_frame(run: RunData) -> pd.DataFrame:
-    """Return ``timings.csv``, with one row per timed query and stage, in milliseconds."""
+    """Return the table in ``timings.csv``, with the milliseconds of each timed query and stage."""
     return _frame(timings_csv(run.timed))
 
 
@@ -92,6 +92,6 @@ def _frame(text: str) -> pd.DataFrame:
     frame = pd.read_csv(StringIO(text), dtype=dict.fromkeys(TEXT, str), keep_default_na=False, na_values=[""])
     texts = [name for name in frame.columns if name in TEXT]
     frame[texts] = frame[texts].fillna("").map(text_of)
-    # Without this, a column in which every score is 0 or 1 would have whole numbers.
+    # Without this, pandas would use integers for a column in which every score is 0 or 1.
     numbers = [name for name in frame.columns if name not in TEXT | COUNTS]
     return frame.astype(dict.fromkeys(numbers, float))

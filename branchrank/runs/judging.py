@@ -1,4 +1,4 @@
-"""Conversion of hits into judged rows, and of rows into the input of the measures."""
+"""Judge hits for the rows of a run, and turn rows into the judgements that measures are computed from."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _tokens(text: str) -> int:
 
 
 def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
-    """Return the judgement stored in a row; with ``depths``, compute ``half`` and ``full`` too."""
+    """Return the judgements in a row; with ``depths``, also judge its hits as ``half`` and ``full``."""
     pages, weak_pages = gold_pages(question)
     hits = [JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits]
     return Judged(

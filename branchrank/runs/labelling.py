@@ -1,11 +1,11 @@
-"""Labelling the passages that a run's systems found, and writing the labels to a question file.
+"""Label the passages that a run's systems found, and write the labels to a question file.
 
 1. The first ``depth`` hits of every system, repeat and question are pooled as in TREC (Sparck Jones and van
    Rijsbergen 1975). The pool has each passage once, without blank lines at its ends and without the names of
    the systems that found it.
 2. Passages that overlap the original gold, or are inside an excluded span, are not labelled.
-3. The questions, and the passages of each question, are shuffled with the seed, so that annotators can't see
-   the ranks.
+3. The questions, and the passages of each question, are shuffled with the seed, so that annotators can't tell
+   the ranks from the order.
 4. Every label is written immediately, so that an interruption loses no labels. A labelled passage is not
    shown again.
 """
@@ -38,9 +38,9 @@ class Passage(Record, frozen=True, kw_only=True):
 class Labelling:
     """The labels of one annotator for the pool of a run, stored in the question file ``output``.
 
-    A new file gets the run's questions. In an existing file, labels are added, and missing questions too.
-    Raises :class:`RunError` if the corpus differs from the run's corpus, and :class:`QuestionError` if a
-    question in the file differs from the run's question.
+    A new file gets the run's questions. Labels and missing questions are added to an existing file. Raises
+    :class:`RunError` if the corpus differs from the run's corpus, and :class:`QuestionError` if a question in
+    the file differs from the run's question.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class Labelling:
         proposed: Choice | None = None,
         accept: bool = False,
     ) -> None:
-        """Write a label into the file.
+        """Add the label of a passage to the question file.
 
-        For the arguments see :func:`~branchrank.questions.labels.with_label`. Raises :class:`UsageError` if
-        ``answer`` is not inside the passage.
+        The arguments are explained at :func:`~branchrank.questions.labels.with_label`. Raises
+        :class:`UsageError` if ``answer`` is not inside the passage.
         """
         if answer is not None and answer.overlap(passage.span) != answer.lines:
             raise UsageError(
@@ -171,19 +171,19 @@ def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str 
 
 
 def _named(run: RunData, path: Path) -> tuple[Question, ...]:
-    """Read the run's questions from another file, which has their wording."""
+    """Return the run's questions as they are in the question file ``path``, which has their text."""
     there = {question.id: question for question in load_questions(path)}
     missing = [each.id for each in run.asked if each.id not in there]
     if missing:
         raise QuestionError(
             f"{path} does not have the question {missing[0]!r} of the run",
-            remedy="choose the run's questions",
+            remedy="choose the question file of the run",
         )
     return tuple(there[each.id] for each in run.asked)
 
 
 def _continued(asked: Sequence[Question], output: Path) -> dict[str, Question]:
-    """Return the questions of the file, if it exists, and the run's questions that are not in the file."""
+    """Return the questions of the file ``output`` (if it exists), and then the run's other questions."""
     there = {each.id: each for each in load_questions(output)} if output.exists() else {}
     for question in asked:
         known = there.setdefault(question.id, question)

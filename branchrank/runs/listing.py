@@ -14,7 +14,7 @@ class ListedRun(Record, frozen=True, kw_only=True):
     """A run's directory with its status, its number of questions and its predictors.
 
     If the run can't be read, ``problem`` is the reason and the other fields are empty. ``str()`` returns one
-    line.
+    line of text.
     """
 
     directory: Path

@@ -13,12 +13,13 @@ from branchrank.runs.run import RunData
 
 
 class Pilot(Record, frozen=True, kw_only=True):
-    """The figures of a pilot run for a hit rate.
+    """The assumptions of a power analysis for a hit rate, estimated from a pilot run.
 
-    ``rate`` is the baseline's hit rate. ``disagreement`` is the share of questions with different results of
-    a candidate and the baseline. ``icc`` is the correlation (0 to 1) of the differences on a page. Both are
-    averaged over the ``candidates``. ``page_sizes`` are the numbers of questions of each page with gold.
-    ``pairs`` has each candidate with its disagreement with the ``baseline``.
+    ``rate`` is the baseline's hit rate. ``disagreement`` is the share of questions on which a candidate and
+    the baseline have different scores. ``icc`` is the intraclass correlation (0 to 1) of the score
+    differences within a page. ``disagreement`` and ``icc`` are means over the ``candidates``. ``page_sizes``
+    has the number of questions of each page with gold. ``pairs`` has each candidate's name with the share of
+    questions on which it disagrees with the ``baseline``.
     """
 
     rate: float
@@ -31,7 +32,7 @@ class Pilot(Record, frozen=True, kw_only=True):
 
 
 def pilot(run: RunData, measure: str = "") -> Pilot:
-    """Estimate the figures from a run; the default of ``measure`` is the run's primary measure.
+    """Estimate the assumptions from a run; ``measure`` is the run's primary measure by default.
 
     Raises :class:`UsageError` if the run has nothing to compare, or the measure is not a hit rate.
     """

@@ -47,11 +47,11 @@ def compare_all(
     measure: str = "",
     delta: float | None = None,
 ) -> PredictorComparisons:
-    """Compare every predictor of a run with one or several baselines, or every pair (``all-pairs``).
+    """Compare every predictor of a run with one or several baselines, or all with each other (``all-pairs``).
 
-    The defaults of ``baseline``, ``measure`` and ``delta`` are the declared values. Holm's correction covers
-    all the comparisons. Raises :class:`UsageError` if a predictor or the measure is unknown, or if there is
-    nothing to compare.
+    The defaults of ``baseline``, ``measure`` and ``delta`` are the values that the run declared. Holm's
+    correction adjusts the p-values of all comparisons together. Raises :class:`UsageError` if a predictor or
+    the measure is unknown, or if there is nothing to compare.
     """
     chosen = run.measure(measure)
     baselines = baselines_of(baseline or run.settings.baseline, run.predictors)
@@ -76,10 +76,11 @@ def compare_within(
 ) -> Comparison:
     """Compare two predictors of a run.
 
-    The defaults of ``baseline``, ``measure`` and ``delta`` are the declared values. If the run declared the
-    comparison, the result is the comparison in the report, adjusted for all candidates. Otherwise the result
-    is not adjusted. Raises :class:`UsageError` if a predictor or the measure is unknown, a predictor is
-    compared with itself, or the run has no answerable questions.
+    The defaults of ``baseline``, ``measure`` and ``delta`` are the values that the run declared. If the run
+    declared this comparison, the result is the same as in the report, with a p-value adjusted for all
+    declared comparisons. The p-value of an undeclared comparison is not adjusted. Raises :class:`UsageError`
+    if a predictor or the measure is unknown, a predictor is compared with itself, or the run has no
+    answerable questions.
     """
     baseline = baseline or run.judgement.baseline
     for name in (candidate, baseline):

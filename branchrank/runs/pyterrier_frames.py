@@ -6,8 +6,9 @@ results   ``qid``, ``query``, ``docno``, ``rank``, ``score``
 qrels     ``qid``, ``docno``, ``label``
 ========  =====================================================
 
-Ids are text. Ranks start at 0, as in PyTerrier, and scores strictly decrease. Reading a results frame uses
-only ``qid``, ``docno`` and ``score``. The results are sorted by score, with ties as in trec_eval.
+Ids are text. Ranks start at 0, as in PyTerrier, and scores strictly decrease. To read a results frame, only
+its columns ``qid``, ``docno`` and ``score`` are needed. The documents of a results frame are ranked by score,
+and ties are ordered as in trec_eval.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
 
 
 def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return the judgements of a run, with a row for each gold document, or for each gold item and page."""
+    """Return the judgements of a run, one row for each gold document, or for each gold item and gold page."""
     rows = [
         (query, document, label)
         for query, judged in run_qrels(run, ids).items()
@@ -71,7 +72,7 @@ def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
 
 
 def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
-    """Read a results frame by query.
+    """Return the scored documents of each query in a results frame.
 
     Raises :class:`RunError` if a column is missing, a score is not a number, or a query has a document twice.
     """
@@ -86,7 +87,7 @@ def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
 
 
 def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
-    """Read a qrels frame by query.
+    """Return the judged documents of each query in a qrels frame.
 
     Raises :class:`RunError` if a column is missing, a label is not a whole number, a document is judged
     twice, or there are no rows.

@@ -1,10 +1,11 @@
 """A table of results as in a paper, with systems, measures and marks for significant differences.
 
 1. The table has the mean of each system for each measure, over the same questions (queries).
-2. On each measure, all systems are compared with one baseline, or all with each other. Holm's correction and
-   the intervals cover the comparisons of one measure (:mod:`branchrank.measures.verdicts`).
-3. A mean that differs significantly has a mark. The mark is a dagger if there is one baseline, and otherwise
-   the letters of the systems that the mean differs from.
+2. On each measure, all systems are compared with one baseline, or all with each other. P-values (with Holm's
+   correction) and intervals are adjusted for all comparisons on the same measure
+   (:mod:`branchrank.measures.verdicts`).
+3. A mean that differs significantly from another system's mean is marked in the table. The mark is a dagger
+   if there is one baseline, and otherwise the letters of the systems that the mean differs from.
 """
 
 from __future__ import annotations
@@ -73,13 +74,13 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     @property
     def letters(self) -> dict[str, str]:
-        """The letter of each system, if there are several baselines, or else empty."""
+        """System -> letter, or an empty dict if there are fewer than two baselines."""
         if len(self.baselines) < 2:
             return {}
         return {each.name: _letter(place) for place, each in enumerate(self.systems)}
 
     def marks(self, system: str, measure: str) -> str:
-        """Return the marks of a mean, which are a dagger, letters or "" (not significant)."""
+        """Return the marks of a mean, which are a dagger or letters, or "" for no significant difference."""
         letters = self.letters
         found = [
             each
@@ -98,7 +99,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     @property
     def test(self) -> str:
-        """The explanation of a mark (test, correction and level), or "" if there are no comparisons."""
+        """What a dagger or letter means (test, correction and level), or "" if there are no comparisons."""
         if not self.comparisons:
             return ""
         first = self.comparisons[0]
@@ -187,8 +188,8 @@ def results_table(
 
     ``clusters`` maps question -> cluster; by default every question is its own cluster. Every system is
     compared with ``baseline`` (by default the first system), or, with ``all_pairs``, with every other system.
-    If ``pairs`` (baseline, candidate) are given, only these are compared. Raises :class:`UsageError` if the
-    baseline is unknown, or if scores can't be paired or are outside 0..1.
+    With ``pairs`` (baseline, candidate), only these pairs are compared. Raises :class:`UsageError` if the
+    baseline is unknown, systems have scores for different questions, or a score is outside 0..1.
     """
     names = list(scores)
     chosen = _pairs(names, baseline, all_pairs) if pairs is None else pairs
@@ -213,7 +214,7 @@ def results_table(
 
 
 def _pairs(names: Sequence[str], baseline: str, all_pairs: bool) -> list[tuple[str, str]]:
-    """Return (baseline, candidate) of each comparison."""
+    """Return the pairs (baseline, candidate) to compare."""
     if baseline and baseline not in names:
         raise UsageError(
             f"the baseline {baseline!r} is not among {', '.join(names)}",
@@ -249,8 +250,8 @@ def _compared(
 def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
     """Return the table of a run, with the declared comparisons on each of ``measures``.
 
-    The default of ``measures`` is the measures that were requested by name, or else those that the report
-    shows. Raises :class:`UsageError` if the run has no answerable questions.
+    By default, ``measures`` are the measures that were requested by name, or if there is only one, the
+    measures that the report shows. Raises :class:`UsageError` if the run has no answerable questions.
     """
     chosen = tuple(measures) or (run.extra if len(run.extra) > 1 else run.shown)
     if not run.clusters:
@@ -282,9 +283,9 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
 
 
 def comparison_table(compared: RunComparison) -> ResultsTable:
-    """Return the table of two compared runs, with the predictors of both.
+    """Return the table of two compared runs, with the predictors of the baseline run and the candidate run.
 
-    The first measure is the tested measure.
+    Significance tests use the first measure.
     """
     comparisons = tuple(pair.comparison for pair in compared.pairs)
     n, tested = comparisons[0].n, comparisons[0].measure

@@ -1,7 +1,7 @@
 """The two formats of a run's rows, plain (``rows.jsonl``) and compressed (``rows.jsonl.zst``).
 
-1. A compressed file is a sequence of Zstandard frames (RFC 8878) with checksums. The decompressed and joined
-   frames are equal to the plain file.
+1. A compressed file is a sequence of Zstandard frames (RFC 8878) with checksums. The plain file is equal to
+   the decompressed frames, joined in order.
 2. A run in progress adds one frame per row. The file of a finished run has one frame.
 3. A truncated file ends with an incomplete line or frame.
 4. A file can come from another person, so its decompressed size and the memory for decompressing are limited.
@@ -17,7 +17,7 @@ from branchrank.errors import RunError
 
 #: The limit of the decompressed size, in bytes.
 MOST_BYTES = 64 << 20
-#: The limit of the decompressed size as a multiple of the file's size; the larger limit counts.
+#: The limit of the decompressed size as a multiple of the file's size; the larger of the two limits applies.
 MOST_TIMES = 200
 _COMPRESSED = ".zst"
 #: The logarithm (base 2) of the compression window, which is 8 MiB or several hundred rows.
@@ -25,7 +25,7 @@ _WINDOW = 23
 _LARGEST_WINDOW = 1 << 27
 _ROW_LEVEL = 3
 _FILE_LEVEL = 9
-#: The bytes to decompress at once, at most 32 MiB of text, so that the limit is checked often enough.
+#: The number of compressed bytes (at most 32 MiB of text) between two checks of the decompressed size.
 _BLOCK = 1024
 _REMEDY = "restore the file or run the benchmark again"
 
@@ -36,7 +36,7 @@ def is_compressed(path: Path) -> bool:
 
 
 def packed(path: Path, line: bytes) -> bytes:
-    """Return the bytes that append a line (with its line end) to the file at ``path``."""
+    """Return the bytes to append to the file at ``path`` for a ``line``, which includes its line end."""
     if not is_compressed(path):
         return line
     import zstandard

@@ -2,8 +2,8 @@
 
 1. The measurements are the record (``run.json``), rows, questions, timings and facts about the gold.
 2. Scores, summary, settings, measures and verdicts are properties that are computed on first use.
-3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or cut from
-   another run (:mod:`branchrank.runs.cutting`).
+3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or made from
+   another run by restricting its questions (:mod:`branchrank.runs.cutting`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from branchrank.runs.summary import SummaryRow, summarise
 from branchrank.runs.timings import Timing, read_timings
 from branchrank.settings import BenchmarkSettings
 
-#: The key in ``by_gold`` for the questions of both gold levels together.
+#: The key in ``by_gold`` for the questions of the two gold levels together.
 BOTH = "both"
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ class RunData:
     """A finished run.
 
     ``asked`` are the questions in order, and ``timed`` the times of the latency pass. ``conditions`` are the
-    conditions of a cut, empty for a complete run. ``directory`` is absolute, so that a process can change its
-    working directory. For a cut, ``directory`` is the directory of the complete run.
+    conditions ``SLICE=VALUE`` to which the run was restricted, empty for a complete run. ``directory`` is
+    absolute, so that a process can change its working directory. For a run restricted to some questions,
+    ``directory`` is the directory of the complete run.
     """
 
     directory: Path
@@ -82,7 +83,7 @@ class RunData:
 
     @cached_property
     def primary(self) -> NamedMeasure:
-        """The declared primary measure, with the scoring that ``--mode`` reports."""
+        """The declared primary measure, or its variant (strict or relaxed) that ``--mode`` selects."""
         return primary_measure(self.settings)
 
     @cached_property
@@ -97,9 +98,10 @@ class RunData:
 
     @cached_property
     def shown(self) -> tuple[NamedMeasure, ...]:
-        """The measures in printed tables, which are the standard measures and the requested measures.
+        """The measures in printed tables.
 
-        A run on qrels, with a primary measure on graded gold, shows only the requested measures.
+        The standard measures come first, followed by the requested measures. If the primary measure uses the
+        grades of qrels, only the requested measures are shown.
         """
         return self.extra if self.primary.mode == "graded" else with_others(self.standard, self.extra)
 
@@ -110,7 +112,7 @@ class RunData:
 
     @cached_property
     def clusters(self) -> dict[str, str]:
-        """The source of the gold by question id, for the answerable questions."""
+        """The id of each answerable question -> the source file of its gold, which is its cluster."""
         return clusters_of(self.scores)
 
     @cached_property
@@ -120,15 +122,15 @@ class RunData:
 
     @cached_property
     def facts(self) -> Mapping[str, GoldFacts]:
-        """Facts about the place of the gold, by question id."""
+        """Question id -> facts about the document and section of the question's gold."""
         return {each.question_id: each for each in self.gold_facts}
 
     @cached_property
     def by_gold(self) -> Mapping[str, RunData]:
-        """The run restricted to the questions of each gold level (``span`` and ``file``), and ``both``.
+        """Gold level -> the run restricted to the questions of that level; ``both`` -> the whole run.
 
-        If all gold has one level, this level is the only key. A whole file is easier to find than some of its
-        lines, so a rate over both levels depends on how many questions have each.
+        If all gold has the same level, this level is the only key. A whole file is easier to find than some
+        of its lines, so a rate over all questions depends on how many have each level.
         """
         levels = {gold_level(question) for question in self.asked if question.gold}
         if len(levels) < 2:
@@ -137,12 +139,12 @@ class RunData:
 
     @property
     def ledger(self) -> list[LLMCall]:
-        """Every logical LLM call, in the order of the rows."""
+        """Every LLM call, in the order of the rows; a call and its retries are one entry."""
         return [call for row in self.rows for call in row.calls]
 
     @cached_property
     def hard_set(self) -> tuple[Question, ...]:
-        """The answerable questions that no predictor answers strictly at rank 1."""
+        """The answerable questions for which no predictor has a strict hit at rank 1."""
         first = named_measure("strict_hit@1")
         solved: set[str] = set()
         for predictor in self.predictors:
@@ -188,7 +190,7 @@ class RunData:
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        """A table with one row per logical LLM call and the columns of ``llm_calls.csv``."""
+        """A table with one row per LLM call (including its retries) and the columns of ``llm_calls.csv``."""
         from branchrank.runs.frames import calls_frame
 
         return calls_frame(self)
@@ -208,8 +210,9 @@ class RunData:
         >>> set(run.where("kind=error").questions["question_id"])
         {'coffee'}
 
-        Slices are gold, kind, difficulty, overlap, content, size and depth. Several conditions on one slice
-        allow any of their values. A cut is exploratory, since it was not declared before the run.
+        Slices are gold, kind, difficulty, overlap, content, size and depth. If several conditions name the
+        same slice, a question needs only one of their values. Scores on a slice are exploratory, since the
+        slice was not declared before the run.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
         """
@@ -218,8 +221,7 @@ class RunData:
         return cut_run(self, conditions)
 
     def explain(self, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
-        """Return the gold's rank after each stage, and the stage that lost the gold; print the result to see
-        it.
+        """Explain one question, with the gold's rank after each stage and the stage that lost the gold.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown question or predictor.
         """
@@ -230,8 +232,8 @@ class RunData:
     def export_trec(self, output: str | Path, ids: Literal["gold", "document"] = "gold") -> list[Path]:
         """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``, and return the paths.
 
-        ``ids`` chooses the document ids, which are the gold credited to a hit (``gold``) or its file
-        (``document``).
+        With ``ids="gold"``, the document id of a hit is the id of the gold that it matches. With
+        ``ids="document"``, the document id of a hit is its file.
         """
         from branchrank.runs.trec_files import export_trec
 
@@ -241,14 +243,14 @@ class RunData:
 def with_others(
     measures: tuple[NamedMeasure, ...], others: Sequence[NamedMeasure]
 ) -> tuple[NamedMeasure, ...]:
-    """Return the measures and the others, without measures that occur twice under different names."""
+    """Add each of the ``others`` to ``measures``, unless it is already there (maybe under another name)."""
     for other in others:
         measures = measures if any(map(other.same, measures)) else (*measures, other)
     return measures
 
 
 def load_run(directory: Path) -> RunData:
-    """Read a run from its directory, which has a copy of the questions.
+    """Read a run, with its copy of the questions, from its directory.
 
     Raises :class:`RunError` if the run is not finished, a file is missing or damaged, or the questions have
     changed since the run.
@@ -293,7 +295,7 @@ def _check(run: RunData) -> None:
     except msgspec.ValidationError as error:
         raise RunError(f"{path}: a setting of the benchmark is invalid: {error}") from None
     if not run.record.predictors or not run.asked:
-        raise RunError(f"{path} does not list a predictor and a question")
+        raise RunError(f"{path} does not list at least one predictor and one question")
     golds = {question.id: len(question.gold) for question in run.asked}
     rows = run.directory / run.record.rows_file
     known = {each.name for each in run.record.predictors}

@@ -1,7 +1,7 @@
-"""The comparison of two runs over the same questions, with flips and a regression check.
+"""Compare two runs over the same questions, list the questions that differ, and check for regressions.
 
-Runs with different questions or gold can't be paired and are rejected. Holm's correction covers all
-predictors that are compared together. A positive difference means that the candidate is better.
+Runs with different questions or gold can't be paired and are rejected. Holm's correction adjusts the p-values
+of all pairs of predictors together. A positive difference means that the candidate is better.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Flip(Record, frozen=True, kw_only=True):
 
 
 class Change(Record, frozen=True, kw_only=True):
-    """The untested difference in a measure between the two runs.
+    """The difference in a measure between the two runs, without a significance test.
 
     ``difference`` is candidate - baseline, with its 95% interval. ``gold`` is the gold level of the
-    questions, or empty for all questions. ``str()`` returns one line with the figures.
+    questions, or empty for all questions. ``str()`` returns one line with the two means and their difference.
     """
 
     measure: str
@@ -71,10 +71,10 @@ class Change(Record, frozen=True, kw_only=True):
 class Pair(Record, frozen=True, kw_only=True):
     """The comparison of a predictor of the candidate run with a predictor of the baseline run.
 
-    ``baseline`` and ``candidate`` are their summary rows. ``comparison`` tests the primary measure, and
-    ``others`` has the other chosen measures. ``by_gold`` has the primary measure for each level of gold, if
-    the questions have both. ``flips`` are in the order of the questions. ``str()`` returns the text that
-    ``branchrank compare`` prints for the pair.
+    ``baseline`` and ``candidate`` are the summary rows of the two predictors. ``comparison`` tests the
+    primary measure, and ``others`` has the differences in the other chosen measures. ``by_gold`` has the
+    difference in the primary measure for each gold level, if the questions have two levels. ``flips`` are in
+    the order of the questions. ``str()`` returns the text that ``branchrank compare`` prints for the pair.
     """
 
     baseline: SummaryRow
@@ -129,7 +129,8 @@ class RunGate(Record, frozen=True, kw_only=True):
     """The outcome of a regression check, for each predictor and for the run.
 
     If a predictor fails, the run fails; otherwise, if a predictor is undecided, the run is undecided. The
-    outcome depends only on the primary measure. ``compared`` also has the other measures.
+    outcome depends only on the primary measure. ``compared`` has the comparison of the runs, with the
+    differences in all chosen measures.
     """
 
     outcome: Decision
@@ -162,11 +163,11 @@ def compare_runs(
 ) -> RunComparison:
     """Compare each predictor of ``candidate`` with the predictor of the same name in ``baseline``.
 
-    With ``predictor`` or ``baseline_predictor``, only these two are compared. ``primary`` is the tested
-    measure, by default the candidate run's primary measure. ``measures`` and the measures of the candidate
-    run are not tested, but get an interval. Raises :class:`RunError` if the questions are not the same.
-    Raises :class:`UsageError` if a predictor is not in its run, or if a measure is unknown or needs more hits
-    than the runs stored.
+    With ``predictor`` or ``baseline_predictor`` (each is the default of the other), only these two predictors
+    are compared. ``primary`` is the tested measure, by default the candidate run's primary measure.
+    ``measures`` and the measures of the candidate run are not tested, but get an interval. Raises
+    :class:`RunError` if the two runs have different questions. Raises :class:`UsageError` if a predictor is
+    not in its run, or if a measure is unknown or needs more hits than the runs stored.
     """
     check_same_questions(candidate, baseline)
     chosen = candidate.measure(primary)
@@ -221,7 +222,7 @@ def _flips(before: Mapping[str, float], after: Mapping[str, float], asked: Itera
 def _by_gold(
     baseline: RunData, candidate: RunData, old: str, new: str, primary: NamedMeasure
 ) -> tuple[Change, ...]:
-    """Return the difference in the primary measure for each level of gold, if the questions have both."""
+    """Return the difference in the primary measure for each gold level, or () if there is only one level."""
     return tuple(
         _change(baseline.by_gold[level], part, old, new, primary, level)
         for level, part in candidate.by_gold.items()

@@ -1,8 +1,8 @@
 """The values of measures by question and predictor, computed from the rows of a run.
 
-Repeats of an LLM predictor are averaged per question first, so that the unit remains the question. A question
-whose query failed scores 0. The rates exclude questions without gold, which have a risk-coverage curve
-instead.
+The score of an LLM predictor on a question is the mean over the repeats, so that each question counts once. A
+question whose query failed scores 0. Means do not include questions without gold, for which reports show a
+risk-coverage curve.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from branchrank.records import Question
 from branchrank.runs.judging import hits_of, judged_row
 from branchrank.runs.rows import Row, RowHit
 
-#: The number of hits for which passage sizes are computed.
+#: The sizes of passages are computed for this number of first hits of each question.
 PASSAGE_DEPTH = 5
 
 
@@ -34,7 +34,7 @@ STANDARD = (
     "half_hit@5",
     "full_hit@5",
 )
-#: The scorings of ``--mode strict`` (any overlap, half of the gold lines, all gold lines).
+#: The levels of ``--mode strict``, for hits with any gold line, half of the gold lines or all of them.
 _STRICT = ("strict", *SHARES)
 
 
@@ -65,7 +65,7 @@ class Scores:
         return [row for rows in self._rows[predictor].values() for row in rows]
 
     def rows_of(self, predictor: str, question_id: str) -> list[Row]:
-        """Return the row of each repeat; empty if the predictor has no row for the question."""
+        """Return a predictor's rows for a question, one per repeat, or an empty list if there are none."""
         return self._rows[predictor].get(question_id, [])
 
     def per_question(self, predictor: str, measure: NamedMeasure) -> dict[str, float]:
@@ -85,7 +85,7 @@ class Scores:
         return measure.measure(judged.ranking(measure.mode))
 
     def average(self, predictor: str, measure: NamedMeasure) -> float:
-        """Return the mean over the answerable questions."""
+        """Return the mean of a predictor's scores over the answerable questions."""
         return mean(list(self.per_question(predictor, measure).values()))
 
     def passage_sizes(self, predictor: str) -> list[PassageSize]:
@@ -106,7 +106,7 @@ class Scores:
 def mean(values: Sequence[float]) -> float:
     """Return the arithmetic mean, or 0 if there are no values.
 
-    ``fsum`` gives the same digits in every version of Python. ``sum`` does not, since it changed in 3.12.
+    ``fsum`` gives the same digits in every version of Python, unlike ``sum``, which changed in Python 3.12.
     """
     return fsum(values) / len(values) if values else 0.0
 

@@ -1,8 +1,8 @@
-"""Slices, which are groups of questions by their properties and by the place of their gold.
+"""Group questions into slices, such as by the kind of the question or by the depth of its gold.
 
 1. At the end of a run, the documents with gold are read once to find their length, the depth of the gold's
    section, and whether most of the gold's lines are prose, code or a table.
-2. These facts are stored in ``gold.jsonl`` beside the rows, so that a report does not need the corpus.
+2. The results are stored in ``gold.jsonl`` beside the rows, so that a report does not need the corpus.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from branchrank.safe_open import read_beneath
 
 
 class GoldFacts(Record, frozen=True, kw_only=True):
-    """Facts about the place of a question's first gold item; an unknown fact is ``None`` or empty.
+    """The document and section of a question's first gold item; an unknown value is ``None`` or empty.
 
-    ``content`` is the kind of most of the gold's lines (``prose``, ``code`` or ``table``). ``depth`` is the
-    level of the gold's section, from 0 for the document itself.
+    ``content`` is the kind of block that contains the most lines of the gold (``prose``, ``code`` or
+    ``table``). ``depth`` is the level of the gold's section, from 0 for the document itself.
     """
 
     question_id: str
@@ -34,7 +34,7 @@ class GoldFacts(Record, frozen=True, kw_only=True):
 
 
 def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
-    """Return the facts about every question with gold, from the corpus at ``root``."""
+    """Return the facts about each question with gold, from the documents in the corpus at ``root``."""
 
     @cache
     def document(source: str) -> Document | None:
@@ -105,7 +105,7 @@ def _depth(facts: GoldFacts) -> str:
     return f"depth {facts.depth}" if facts.depth < 4 else "depth 4 and more"
 
 
-#: The name of each slice in tables, by its name on the command line.
+#: Name of a slice on the command line -> its name in tables.
 LABELS = {
     "gold": "gold level",
     "kind": "kind",
@@ -118,7 +118,7 @@ LABELS = {
 
 
 def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
-    """Return a question's value in each slice of ``LABELS``, or "" if it has no value."""
+    """Map each slice in ``LABELS`` to the question's value, which is "" if it is unknown."""
     found = facts or GoldFacts(question_id=question.id)
     return {
         "gold": gold_level(question) if question.gold else "",
@@ -132,7 +132,7 @@ def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
 
 
 def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dict[str, dict[str, list[str]]]:
-    """Return the ids of the answerable questions by slice label and value.
+    """Map slice label -> value -> ids of the answerable questions with this value.
 
     Slices with only one value and questions without a value are omitted.
     """

@@ -1,4 +1,4 @@
-"""The summary of a run, one row of figures per predictor, computed from rows and timings."""
+"""The summary of a run, with one row of scores, sizes, times and costs per predictor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, WARM, Timing
 
 
 class SummaryRow(Record, frozen=True, kw_only=True):
-    """One predictor's row of ``summary.csv``, with rates in 0..1 and ``None`` for figures not measured.
+    """One predictor's row of ``summary.csv``, with rates in 0..1 and ``None`` for missing values.
 
     ``estimates`` has every standard measure and then the measures that were requested by name, each with its
     interval. ``questions`` counts all questions. The rates are means over the ``answerable_questions``. Span
@@ -57,7 +57,7 @@ class SummaryRow(Record, frozen=True, kw_only=True):
 
     @property
     def rates(self) -> dict[str, float | None]:
-        """The values of the estimates."""
+        """Measure -> its mean, without the interval."""
         return {name: None if each is None else each.value for name, each in self.estimates.items()}
 
 
@@ -125,7 +125,7 @@ def _summary(
 
 
 def _tokens_per_hit(hits: Sequence[RowHit]) -> float | None:
-    """Return the mean number of tokens, or ``None`` if a row (of an older run) does not have it."""
+    """Return the mean number of tokens per hit, or ``None`` for an older run that did not store it."""
     tokens = [hit.tokens for hit in hits if hit.tokens is not None]
     return mean(tokens) if tokens and len(tokens) == len(hits) else None
 
@@ -145,17 +145,17 @@ class Warm:
                 self._first = timing.ms
 
     def percentile(self, stage: str, share: float) -> float | None:
-        """Return a percentile of a stage's milliseconds, or ``None`` if there are no timings."""
+        """Return a percentile of the times of a stage, in ms, or ``None`` if there are no timings."""
         found = self.found(stage, share)
         return None if found is None else found.value_ms
 
     def found(self, stage: str, share: float) -> Percentile | None:
-        """Return a percentile of a stage with its interval, or ``None`` if there are no timings."""
+        """Return a percentile of a stage's times, with its interval, or ``None`` if there are no timings."""
         values = self.by_stage.get(stage)
         return percentile(list(values.values()), share) if values else None
 
     def mean(self, stage: str, less: str = "") -> float | None:
-        """Return the mean of a stage's milliseconds, minus those of the stage ``less`` if given."""
+        """Return the mean time of a stage in ms, after subtracting the time of the stage ``less``."""
         values = self.by_stage.get(stage)
         if not values:
             return None
@@ -163,5 +163,5 @@ class Warm:
         return mean([value - off.get(question, 0.0) for question, value in values.items()])
 
     def first(self) -> float | None:
-        """Return the milliseconds of the first query."""
+        """Return the time of the predictor's first query in ms, or ``None`` if it was not timed."""
         return self._first

@@ -1,4 +1,4 @@
-"""Writing the CSV files of a run (summary, comparisons, questions, LLM calls) and the hard set."""
+"""Write the CSV files of a run (summary, comparisons, questions, LLM calls) and the hard set."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ def write_tables(run: RunData) -> None:
 
 
 def summary_csv(run: RunData) -> str:
-    """Return ``summary.csv``, with one row per predictor.
+    """Return the text of ``summary.csv``, with one row per predictor.
 
-    The fixed columns come first, with the interval bounds of the standard measures. The measures that were
-    requested by name follow, with their bounds. If the gold has both levels, every measure also has a column
-    for each level, such as ``strict_hit@1_span``.
+    The first columns are the same for every run, and include the interval bounds of the standard measures.
+    The next columns are the measures that were requested by name, with the bounds of their intervals. If the
+    questions have two gold levels, every measure also has a column for each level, such as
+    ``strict_hit@1_span``.
     """
     fixed = (
         "lines_per_hit",
@@ -86,7 +87,7 @@ def _level_names(parts: Mapping[str, RunData], named: Sequence[str]) -> list[str
 
 
 def _level_cells(parts: Mapping[str, RunData], place: int, named: Sequence[str]) -> list[float | None]:
-    """Return the figures of the predictor with index ``place`` for the questions of each gold level."""
+    """For each gold level, return the scores of predictor number ``place`` on the questions of that level."""
     rows = [part.summary_rows[place] for part in parts.values()]
     return [
         figure
@@ -100,13 +101,13 @@ def _bounds(found: Estimate | None) -> tuple[float | None, float | None]:
 
 
 def comparisons_csv(comparisons: Sequence[Comparison]) -> str:
-    """Return ``comparisons.csv``, with one row per comparison and the fields of :class:`Comparison`."""
+    """Return the text of ``comparisons.csv``, with the fields of one :class:`Comparison` per row."""
     header = Comparison.__struct_fields__
     return table_csv(header, ([getattr(each, name) for name in header] for each in comparisons))
 
 
 def questions_csv(run: RunData) -> str:
-    """Return ``questions.csv``, with one row per question, predictor and repeat."""
+    """Return the text of ``questions.csv``, with one row per question, predictor and repeat."""
     scores = run.scores
     standard = [named_measure(name) for name in STANDARD]
     named = [measure for measure in run.extra if measure.name not in STANDARD]
@@ -175,6 +176,6 @@ def _first_rank(right: Sequence[bool]) -> int | None:
 
 
 def calls_csv(run: RunData) -> str:
-    """Return ``llm_calls.csv``, with one row per logical call."""
+    """Return the text of ``llm_calls.csv``, with one row per LLM call (including its retries)."""
     header = [name for name in LLMCall.__struct_fields__ if name != "replayed"]
     return table_csv(header, ([getattr(call, name) for name in header] for call in run.ledger))

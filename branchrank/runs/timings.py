@@ -1,4 +1,4 @@
-"""``timings.csv``, which has the milliseconds of every timed query by stage."""
+"""Read and write ``timings.csv``, which has the time of each stage of each timed query, in ms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPU = "cpu"
 LLM_WAIT = "llm wait"
 COMPUTE = "compute"
 
-#: A predictor's first query in the latency pass, and its other queries.
+#: The phase of a predictor's first query in the latency pass, and the phase of its other queries.
 FIRST, WARM = "first", "warm"
 
 

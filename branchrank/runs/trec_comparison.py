@@ -1,10 +1,10 @@
 """The comparison of TREC runs of any program, with the same statistics as for BranchRank's runs.
 
 1. A run is scored as in trec_eval. Documents are sorted by score and then by id, both descending, and the
-   rank column is ignored (:func:`~branchrank.measures.trec.run_ranking`). Every judged query counts.
-2. The unit of every test is the query.
-3. It is an error if a run lacks a judged query, because the file may have been cut off. With
-   ``missing_is_zero``, the query scores 0 instead, as in ``trec_eval -c``.
+   rank column is ignored (:func:`~branchrank.measures.trec.run_ranking`). Means are over all judged queries.
+2. Each query is a cluster of its own in the significance tests.
+3. It is an error if a run lacks a judged query, because the run file may be truncated. With
+   ``missing_is_zero``, a judged query that a run lacks scores 0, as in ``trec_eval -c``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def compare_rankings(
 
 
 def run_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """Return the names of run files for a table.
+    """Map each run file to its name in a table.
 
     The name is the file name without suffix, or the path if two file names are equal. Raises
     :class:`UsageError` if a path is given twice.

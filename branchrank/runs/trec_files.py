@@ -1,15 +1,17 @@
-"""Exporting a run as TREC runs and qrels, and scoring run files of other programs.
+"""Export a run as TREC runs and qrels, and score run files of other programs.
 
-1. In an export by gold, a document id names the gold that was credited to the hit
-   (:mod:`branchrank.measures.trec`). The qrels have grade 2 for strict gold and grade 1 for its pages.
+1. In an export by gold, the document id of a hit is the id of the gold that was credited to it
+   (:mod:`branchrank.measures.trec`). The qrels have grade 2 for the gold itself and grade 1 for a page with
+   gold.
 2. In an export by document, a document id is the hit's source, and only the first hit of a document counts.
    The qrels have grade 1, or the ``relevance`` in the question file, for gold documents.
 3. The scores in an exported run are n, n-1, ..., 1.
-4. A failed query has no lines in the run. It scores 0, since the qrels include every question with gold.
-   Questions without gold are not in the qrels and not in the means.
+4. A failed query has no lines in the run. A failed query scores 0, since the qrels include every question
+   with gold. Questions without gold are not in the qrels and not in the means.
 5. An id is written unchanged, so that it matches qrels of other programs. If an id contains white space or
    control characters, these characters and ``%`` are percent-encoded.
-6. A run read from a file is sorted by score, with ties as in trec_eval. The rank column is ignored.
+6. A run that is read from a file is sorted by score, with ties ordered as in trec_eval. The rank column of
+   the file is ignored.
 """
 
 from __future__ import annotations
@@ -104,7 +106,7 @@ def _run_lines(row: Row, question: Question, tag: str, ids: DocumentIds) -> Iter
 
 
 def _document(source: str) -> str:
-    """Return the document id of a source, which for a BEIR entry is the entry's id."""
+    """Return the document id of a source (for an entry of a BEIR dataset, the entry's own id)."""
     return _token(entry_id(source) or source)
 
 
@@ -116,7 +118,7 @@ def _token(text: str) -> str:
 
 
 def read_trec(path: Path) -> TrecRun:
-    """Read a TREC run by query.
+    """Read the scored documents of each query from a TREC run file.
 
     Raises :class:`RunError` with the line number if a line is invalid or repeats a document.
     """
@@ -143,7 +145,7 @@ class TrecScores(Record, frozen=True, kw_only=True):
 
     @property
     def means(self) -> dict[str, float]:
-        """The mean over all judged queries, by measure."""
+        """Measure -> its mean over all judged queries."""
         return {measure: mean(values) for measure, values in self.by_query.items()}
 
 

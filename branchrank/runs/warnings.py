@@ -1,4 +1,4 @@
-"""Warnings about a run's figures, found in its rows."""
+"""Warnings about a run's scores, found in its rows, its record and its questions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from branchrank.runs.rows import Row
 from branchrank.settings import DISTANCE_THRESHOLD
 from branchrank.systems.branches import label
 
-#: The depth of the standard measures.
+#: The largest cutoff of the standard measures.
 DEEPEST = 5
 
 
 def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Question]) -> tuple[str, ...]:
-    """Return all warnings about the figures of a run with these questions."""
+    """Return all warnings about the scores of a run on ``questions``."""
     return (
         *examples(questions),
         *labelled_by_llm(questions),
@@ -30,9 +30,9 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
 
 
 def total_failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
-    """Find predictors that failed every query, or every LLM call, with the most common reason.
+    """Find predictors whose queries or LLM calls all failed, with the most common reason.
 
-    The figures of these predictors are meaningless.
+    The scores of a predictor whose queries or LLM calls all failed are meaningless.
     """
     found = []
     for predictor in predictors:
@@ -89,7 +89,7 @@ def shallow(top_k: int) -> list[str]:
 def lost_branches(
     rows: Sequence[Row], predictors: Sequence[PredictorRecord], indexes: Sequence[IndexFacts]
 ) -> list[str]:
-    """Find predictors whose distance threshold left over half of the questions without vector results."""
+    """Find predictors with a distance threshold that left most questions without vector results."""
     found = []
     measured = {index.name: index.distance.threshold for index in indexes}
     for predictor in predictors:
@@ -119,7 +119,7 @@ def lost_branches(
 
 
 def lost_llms(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
-    """Find predictors with LLM fallbacks in over half of their rows, with the most common reason."""
+    """Find predictors with LLM fallbacks in more than half of their rows, with the most common reason."""
     found = []
     for predictor in predictors:
         answered = [row for row in rows if row.predictor == predictor.name and row.status == "ok"]

@@ -1,4 +1,4 @@
-"""Formatting of figures and verdicts for people."""
+"""Format scores, times and verdicts for people."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def interval(found: Estimate | None, measure: str) -> str:
 
 
 def gap(value: float, measure: str) -> str:
-    """Format a difference with its sign, in percentage points for hit rates and else as a decimal."""
+    """Format a difference with its sign, in percentage points for hit rates, as a decimal for others."""
     # Adding 0 turns -0.0 into 0.0.
     shown = f"{round(100 * value, 1) + 0:+.1f}" if is_share(measure) else f"{round(value, 3) + 0:+.3f}"
     return shown.replace("-", MINUS)
@@ -70,7 +70,7 @@ def margin(delta: float, measure: str) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Format a time to about three digits."""
+    """Format a time in ms with about three digits."""
     if value is None:
         return NOTHING
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
@@ -99,7 +99,7 @@ def record(comparison: Comparison | StratifiedComparison) -> str:
 
 
 def verdict_words(comparison: Comparison | StratifiedComparison) -> str:
-    """Return the verdict in words, with the size of delta for an equivalence."""
+    """Return the verdict as text; for ``equivalent``, the text includes delta."""
     if comparison.verdict == "equivalent within delta":
         return f"equivalent within {margin(comparison.delta, comparison.measure)}"
     return str(comparison.verdict)
@@ -111,7 +111,7 @@ def opening(comparison: Comparison) -> str:
 
 
 def sentence(comparison: Comparison) -> str:
-    """Return a sentence with the figures behind a verdict."""
+    """Return sentences with the means, the difference, its interval and the p-value behind a verdict."""
     measure = comparison.measure
     unit = " points" if is_share(measure) else ""
     parts = [
@@ -157,7 +157,7 @@ def _ratio(value: float) -> str:
 
 
 def interval_words(comparison: Comparison | StratifiedComparison) -> str:
-    """Format the interval of a difference with the name of the interval."""
+    """Format the interval of a difference, with its confidence level."""
     if comparison.ci_low is None:
         return f"no interval: {FEW_PAGES}"
     return (

@@ -78,12 +78,12 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def token_precision(self) -> Literal["int8", "fp16"] | None:
-        """The number format of the index's token vectors; ``None`` if it stores none."""
+        """The number format of the token vectors in the index; ``None`` if the index has none."""
         return None if self.token_vectors == "none" else self.token_vectors  # noqa: S105 - no secret
 
 
 class Bm25Settings(Settings, frozen=True, kw_only=True):
-    """Settings of the BM25 analyzer and weights.
+    """Settings of the text analyzer and the term weights of BM25.
 
     BM25 is described by Robertson & Zaragoza (2009), and its variants by Kamphuis and others (2020).
     """
@@ -118,7 +118,9 @@ class CacheSettings(Settings, frozen=True, kw_only=True):
     redis_url: Annotated[
         str,
         reaches("Redis"),
-        Meta(description="URL of a Redis that caches embeddings and LLM decisions; empty: SQLite files"),
+        Meta(
+            description="URL of a Redis server that caches embeddings and LLM decisions; empty: SQLite files"
+        ),
     ] = ""
 
 
@@ -250,7 +252,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         SEVERAL,
         Meta(
             description="additional measure for every table, by its name in ir-measures, such as nDCG@10 or "
-            "relaxed_RR; shown with an interval but not tested"
+            "relaxed_RR; shown with a confidence interval, but not tested"
         ),
     ] = ""
     baseline: Annotated[
@@ -261,12 +263,12 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
             "predictors; empty: the first predictor"
         ),
     ] = ""
-    delta: Annotated[float, Meta(gt=0, lt=1, description="largest difference that counts as equivalent")] = (
-        0.05
-    )
-    alpha: Annotated[float, Meta(gt=0, lt=1, description="family-wise error rate of the tests of a run")] = (
-        0.05
-    )
+    delta: Annotated[
+        float, Meta(gt=0, lt=1, description="largest difference between equivalent predictors")
+    ] = 0.05
+    alpha: Annotated[
+        float, Meta(gt=0, lt=1, description="family-wise error rate of all significance tests of a run")
+    ] = 0.05
 
 
 class EmbeddingSettings(Settings, frozen=True, kw_only=True):

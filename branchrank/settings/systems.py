@@ -1,9 +1,9 @@
 """The built-in systems with their defaults, and the settings that change them.
 
 1. A built-in system is a record, which contains the default value of each of its settings.
-2. Most settings are aliases of a field of a system. For example, ``[local] rrf_k`` sets the field with the
-   address (path) ``fuse.k`` in the system ``local``. An alias has the type, range and description of its
-   field.
+2. Most settings are aliases, each for one field of a system. For example, ``[local] rrf_k`` sets the field
+   with the address (path) ``fuse.k`` in the system ``local``. An alias has the type, range and description of
+   its field.
 3. Settings that do not correspond to one field of a system are declared in the classes below.
 """
 
@@ -240,7 +240,9 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     write_consistency: Annotated[
         int,
         Meta(
-            ge=0, le=64, description="copies of a shard that must confirm a write; 0: default of the server"
+            ge=0,
+            le=64,
+            description="number of shard copies that must confirm a write; 0: default of the server",
         ),
     ] = 0
     on_disk: Annotated[

@@ -1,15 +1,15 @@
 """Split a text into the tokens that BM25 counts.
 
-1. The text is normalised to the Unicode form NFC and split into words. Words are runs of letters, digits and
-   ``_``, and can contain single dots and apostrophes (``foo.bar``, ``don't``). Each ideograph or kana
+1. The text is normalised to the Unicode form NFC and split into words. A word is a run of letters, digits and
+   ``_``, which can contain single dots and apostrophes (``foo.bar``, ``don't``). Each CJK ideograph or kana
    character is a separate word.
 2. A possessive ``'s`` is removed from the end of a word, and the word is converted to lower case.
-3. If ``split_identifiers`` is on, a word in camelCase, in snake_case or with dots becomes several tokens,
-   which are the word and its parts.
+3. If ``split_identifiers`` is true, a word in camelCase, in snake_case or with dots becomes several tokens,
+   which are the whole word and each of its parts.
 4. Stop words are removed, then the stemmer reduces each token to its stem.
 
-Without step 3 and with ``stop_words = "english"``, the result equals the result of Lucene's English analyzer,
-except for rare Unicode word breaks.
+If ``split_identifiers`` is false and ``stop_words`` is ``"english"``, the tokens are the same as from
+Lucene's English analyzer, except for rare Unicode word breaks.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _ENGLISH = (
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these "
     "they this to was will with"
 )
-#: Lucene's English stop words, a larger list with question words, and an empty list.
+#: The choices of stop words: Lucene's English list, a larger list with question words, and an empty list.
 STOP_WORDS = {"english": frozenset(_ENGLISH.split()), "questions": QUESTION_WORDS, "none": frozenset[str]()}
 
 
 def analyzer(settings: Bm25Settings) -> Analyze:
-    """Return the analyzer for ``settings``, which is a pure function from a text to its tokens in order."""
+    """Return a function that splits a text into its tokens, in order, as ``settings`` say."""
     return _analyzer(settings.stemmer, settings.stop_words, settings.split_identifiers)
 
 
@@ -50,7 +50,7 @@ def _analyzer(stemmer: str, stop_words: str, split_identifiers: bool) -> Analyze
     stem = _stemmer(stemmer)
     stopped = STOP_WORDS[stop_words]
 
-    # Words repeat, so the cache makes the analysis of a corpus about ten times faster.
+    # Words repeat, so the cache makes splitting a corpus into tokens about ten times faster.
     @lru_cache(maxsize=1 << 17)
     def tokens_of(word: str) -> tuple[str, ...]:
         forms = _forms(word) if split_identifiers else [_POSSESSIVE.sub("", word).lower()]
@@ -69,7 +69,7 @@ def _stemmer(name: str) -> Callable[[str], str]:
         return lambda word: word
     import Stemmer
 
-    # The cache in the stemmer is turned off (size 0), because ``tokens_of`` already caches its results.
+    # The stemmer's own cache is turned off (size 0), because ``tokens_of`` already caches stems.
     stem: Callable[[str], str] = Stemmer.Stemmer(name, 0).stemWord
     return stem
 

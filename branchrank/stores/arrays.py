@@ -1,8 +1,8 @@
-"""Several NumPy arrays in one file, mapped into memory.
+"""Write several NumPy arrays to one file, and memory-map them.
 
-The file has the format that repeated calls of ``numpy.save`` on one open file write, so ``numpy.load`` can
-read the arrays one after the other. Arrays with larger items come first, because each array must be aligned
-to be mapped into memory.
+The file contains the arrays one after the other in the format of ``numpy.save``, so repeated calls of
+``numpy.load`` can read them. Arrays with larger items come first, because each array must be aligned to be
+memory-mapped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from branchrank.stores.npy_file import map_npys
 
 
 def write_arrays(stream: IO[bytes], arrays: Sequence[NDArray[Any]]) -> None:
-    """Write arrays of numbers, which must be in descending order of the size of their items."""
+    """Write arrays of numbers to ``stream``. Arrays with larger items must come first."""
     sizes = [array.itemsize for array in arrays]
     assert sizes == sorted(sizes, reverse=True), "the arrays are not in descending order of item size"
     for array in arrays:
@@ -25,10 +25,10 @@ def write_arrays(stream: IO[bytes], arrays: Sequence[NDArray[Any]]) -> None:
 
 
 def mapped_arrays(open_file: Callable[[str], BinaryIO], name: str, count: int) -> list[NDArray[Any]]:
-    """Map the ``count`` arrays of the file that ``open_file(name)`` opens. Only the headers are read.
+    """Memory-map the ``count`` arrays in the file that ``open_file(name)`` opens.
 
     Raises ``ValueError`` if the file does not contain exactly ``count`` arrays of numbers.
     """
     with open_file(name) as stream:
-        # Plain views are returned, because indexing a ``memmap`` object is slow.
+        # Return plain arrays, because indexing a ``memmap`` object is slow.
         return [np.asarray(array) for array in map_npys(stream, count)]

@@ -3,16 +3,18 @@
 1. Each text is split into tokens (:mod:`branchrank.stores.analyzer`). bm25s computes how much each token adds
    to the score of each document (:mod:`branchrank.stores.bm25_weights`). The weights form a sparse matrix
    with one column per token.
-2. The scores for a query are the sum of the columns of its tokens. The column of a token that occurs several
-   times in the query is added several times.
-3. The best ``n`` documents are returned, and documents with the same score are sorted by id. Documents with a
-   score of 0 are not returned.
-4. An index on disk is a file of arrays that are mapped into memory, so a query reads only the columns of its
-   tokens. ``bm25.json`` contains the digest of this file, so files of different builds are never mixed.
+2. The scores of the documents for a query are the sum of the columns of the query's tokens. If a token occurs
+   several times in the query, its column is added several times.
+3. The ``n`` documents with the highest scores are returned. Documents with the same score are sorted by id.
+   Documents with a score of 0 are not returned.
+4. An index on disk consists of ``bm25.npy``, which contains memory-mapped arrays, and ``bm25.json``. A query
+   reads only the columns of its tokens. ``bm25.json`` contains the digest of ``bm25.npy``, so files of
+   different builds are never mixed.
 
-The variants (Kamphuis et al., ECIR 2020) are ``lucene`` (without the constant factor k1 + 1), ``robertson``
-(a negative IDF is replaced by 0), ``atire``, ``bm25+`` (delta 1) and ``bm25l`` (delta 0.5). In ``bm25+`` and
-``bm25l``, a token that is not in a document adds nothing to the document's score (Lv & Zhai, CIKM 2011).
+The supported variants of BM25 (Kamphuis et al., ECIR 2020) are ``lucene`` (without the constant factor k1 +
+1), ``robertson`` (a negative IDF is replaced by 0), ``atire``, ``bm25+`` (delta 1) and ``bm25l`` (delta 0.5).
+In ``bm25+`` and ``bm25l``, a token that is not in a document adds nothing to the document's score (Lv & Zhai,
+CIKM 2011).
 """
 
 from __future__ import annotations
@@ -43,15 +45,15 @@ _HEADER = "bm25.json"
 _ARRAYS = "bm25.npy"
 _REBUILD = "rebuild the index: branchrank index"
 
-#: A function of a folder, a file in it and a digest. Raises :class:`ArtifactError` for another digest.
+#: ``check(folder, file name, digest)`` raises :class:`ArtifactError` if the file has another digest.
 CheckFile = Callable[[Path, str, str], None]
 
 
 class _Header(Record, frozen=True, kw_only=True):
-    """The content of ``bm25.json``, which describes the file of arrays.
+    """The content of ``bm25.json``, which describes ``bm25.npy``.
 
-    ``digest`` is the SHA-256 of the file of arrays. ``built_from`` is the digest of the file with the indexed
-    texts, or empty if it is unknown.
+    ``digest`` is the SHA-256 of ``bm25.npy``. ``built_from`` is the digest of the file with the indexed
+    texts, or empty if the digest is unknown.
     """
 
     schema_version: int
@@ -85,14 +87,14 @@ class Bm25Index:
     def build(
         cls, ids: Iterable[str], texts: Iterable[str], settings: Bm25Settings, built_from: str = ""
     ) -> Bm25Index:
-        """Build the index of ``texts``. ``ids`` contains a distinct id for each text."""
+        """Build an index of ``texts``. ``ids`` contains a distinct id for each text."""
         return cls.weighed(Strings.of(ids), count_tokens(texts, analyzer(settings)), settings, built_from)
 
     @classmethod
     def weighed(
         cls, ids: Strings, counted: TokenCounts, settings: Bm25Settings, built_from: str = ""
     ) -> Bm25Index:
-        """Build the index from token counts, which must come from the analyzer for ``settings``."""
+        """Build an index from token counts, which must come from the analyzer for ``settings``."""
         columns = bm25_weights(counted, settings)
         return cls(ids, Strings.of(counted.vocabulary), columns, settings, built_from)
 
@@ -104,24 +106,24 @@ class Bm25Index:
         scores = np.zeros(len(self.ids), dtype=np.float32)
         weights, documents, offsets = self._columns
         numbers = ((self._vocabulary.find(token), n) for token, n in Counter(self._analyze(query)).items())
-        # The fixed order makes the rounding independent of the order of the words in the query.
+        # Tokens are added in a fixed order, so that rounding does not depend on the word order of the query.
         for token, count in sorted((token, n) for token, n in numbers if token is not None):
             column = slice(offsets[token], offsets[token + 1])
             scores[documents[column]] += np.float32(count) * weights[column]
         return scores
 
     def search(self, query: str, n: int) -> list[Scored]:
-        """Return the ``n`` best documents with a score above 0, best first, ties by id."""
+        """Return the ``n`` documents with the highest scores above 0, best first, with ties sorted by id."""
         scores = self.scores(query)
         scoring = np.flatnonzero(scores > 0)
         found = scoring[best(scores[scoring], self.ids.ties, n, rows=scoring)]
         return scored(self.ids.take(found.tolist()), scores[found].tolist())
 
     def save(self, directory: Path, *, root: Path | None = None) -> None:
-        """Write the files of the index to ``directory``. The header is written last.
+        """Write the files of the index to ``directory``.
 
-        Links below ``root`` are not followed. Raises :class:`~branchrank.errors.StorageError` if a file can't
-        be written.
+        Symbolic links in the path below ``root`` are not followed. Raises
+        :class:`~branchrank.errors.StorageError` if a file can't be written.
         """
         root = root or directory
         way = directory.relative_to(root)
@@ -137,7 +139,7 @@ class Bm25Index:
             write_beneath(root, (way / _HEADER).as_posix(), msgspec.json.encode(header, order="sorted"))
 
     def _arrays(self) -> list[NDArray[Any]]:
-        """Return the arrays of the index in the order in which the file contains them."""
+        """Return the arrays of the index in the order in which they are written to ``bm25.npy``."""
         weights, documents, offsets = self._columns
         ids, words = self.ids.arrays, self._vocabulary.arrays
         return [
@@ -150,9 +152,9 @@ class Bm25Index:
     def load(cls, directory: Path, *, root: Path | None = None, check: CheckFile | None = None) -> Bm25Index:
         """Open the index in ``directory``, which is inside ``root`` (by default ``root`` is ``directory``).
 
-        Links below ``root`` are not followed. ``check(root, name, digest)`` compares a file with its digest;
-        by default, the whole file is read. Raises :class:`ArtifactError` if a file is missing, damaged, a
-        link, or from another build.
+        Symbolic links in the path below ``root`` are not followed. ``check(root, name, digest)`` compares a
+        file with its digest; the default reads the whole file. Raises :class:`ArtifactError` if a file is
+        missing, damaged, a symbolic link, or from another build.
         """
         unreadable = f"cannot read the BM25 index {directory}"
         root = root or directory
@@ -185,7 +187,7 @@ class Bm25Index:
 def _check_columns(
     weights: NDArray[Any], documents: NDArray[Any], offsets: NDArray[Any], tokens: int
 ) -> None:
-    """Raise ``ValueError`` if the types or sizes of the arrays do not match. Only their ends are read."""
+    """Raise ``ValueError`` if the arrays have wrong types, or sizes that do not match each other."""
     kinds = [array.dtype for array in (weights, documents, offsets)]
     if kinds != [np.float32, np.int32, np.int64]:
         raise ValueError(f"the columns have the wrong types: {kinds}")
@@ -194,7 +196,7 @@ def _check_columns(
 
 
 def _check_digest(root: Path, name: str, digest: str) -> None:
-    """Read a file, and raise :class:`ArtifactError` if its digest differs from ``digest``."""
+    """Raise :class:`ArtifactError` if the file ``name`` below ``root`` has another digest than ``digest``."""
     try:
         with open_beneath(root, name) as stream:
             found = digest_stream(stream)

@@ -1,12 +1,14 @@
 """Compute how much each token adds to the BM25 score of each text, with the package bm25s.
 
-1. :func:`count_tokens` counts the tokens of texts in arrays. The parts of a corpus can be counted separately,
-   and :func:`merged` joins the counts. The result does not depend on the division into parts.
-2. :func:`bm25_weights` passes the counts to bm25s, which computes one column of weights per token.
+1. :func:`count_tokens` counts the tokens of each text, and stores the counts in arrays. The parts of a corpus
+   can be counted separately, and :func:`merged` joins the counts. The merged counts do not depend on the
+   division into parts.
+2. :func:`bm25_weights` passes the token counts to bm25s, which computes one column of weights per token.
 
-By default, bm25s creates a Python object for every token of the corpus, and computes the weights text by
-text. This module overrides the method ``build_index_from_ids`` of bm25s, and applies the formulas of bm25s to
-the arrays. The resulting weights have the same bits.
+By default, bm25s creates a Python object for every token of the corpus, and computes the weights one text at
+a time. To save time and memory, this module overrides the method ``build_index_from_ids`` of bm25s, and
+applies the formulas of bm25s to the arrays of token counts. The resulting weights are bit-for-bit the same as
+those that bm25s computes by default.
 """
 
 from __future__ import annotations
@@ -28,17 +30,17 @@ from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import Analyze
 
 _DELTA = {"bm25+": 1.0, "bm25l": 0.5}
-#: The number of weights that are computed at once, which limits the memory of float64 intermediates.
+#: The number of weights that are computed at once. The number limits the memory for float64 intermediates.
 _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """The number of occurrences of each token in each text, as a sparse matrix by text.
+    """The number of occurrences of each token in each text, as a sparse matrix with one row per text.
 
-    Text ``i`` contains the distinct tokens from ``tokens[starts[i]]`` to ``tokens[starts[i + 1] - 1]``.
-    ``counts`` contains the number of occurrences for each entry of ``tokens``. ``vocabulary`` is in the order
-    of the first occurrence.
+    Text ``i`` contains the distinct tokens from ``tokens[starts[i]]`` to ``tokens[starts[i + 1] - 1]``. Token
+    ``tokens[j]`` of a text occurs ``counts[j]`` times in the text. ``vocabulary`` maps the number of a token
+    to the token. Tokens are numbered in the order of their first occurrence.
     """
 
     vocabulary: list[str]
@@ -51,9 +53,10 @@ class TokenCounts:
 
 
 def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int]) -> TokenCounts:
-    """Return the counts with groups of texts in another order.
+    """Return the token counts of the same texts, with groups of texts in another order.
 
-    ``sizes`` contains the number of texts in each group, and ``order`` contains the positions of the groups.
+    A group is a run of consecutive texts. ``sizes`` contains the number of texts in each group. ``order``
+    contains the old positions of the groups in their new order.
     """
     ends = np.cumsum(sizes)
     chosen = np.array(order, dtype=np.intp)
@@ -61,7 +64,7 @@ def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int
     lengths = np.diff(counted.starts)[texts]
     entries = _ranges(counted.starts[:-1][texts], lengths)
     tokens = counted.tokens[entries]
-    # Number the tokens by their first occurrence. (Of several assignments to an index, the last counts.)
+    # Number the tokens by their first occurrence. (Later assignments overwrite earlier ones.)
     first = np.empty(len(counted.vocabulary), dtype=np.int64)
     first[tokens[::-1]] = np.arange(len(tokens) - 1, -1, -1)
     by_occurrence = np.argsort(first)
@@ -76,21 +79,21 @@ def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int
 
 
 def _ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the numbers of all ranges, where range ``i`` has ``sizes[i]`` numbers from ``starts[i]``."""
+    """Concatenate integer ranges. Range ``i`` contains ``sizes[i]`` integers, starting at ``starts[i]``."""
     before = np.cumsum(sizes) - sizes
     ranges: NDArray[np.int64] = np.arange(int(sizes.sum())) + np.repeat(starts - before, sizes)
     return ranges
 
 
 class _Corpus(NamedTuple):
-    """A corpus in the form that bm25s expects, with the tokens of the texts and the number of each token."""
+    """Token counts in a form that bm25s accepts. ``vocab`` maps the number of each token to itself."""
 
     ids: TokenCounts
     vocab: dict[int, int]
 
 
 class Columns(NamedTuple):
-    """The weights of all tokens, as a sparse matrix by token.
+    """The BM25 weights of all tokens, as a sparse matrix with one column per token.
 
     Token ``t`` adds ``weights[i]`` to the score of the text ``documents[i]``, for every ``i`` from
     ``offsets[t]`` to ``offsets[t + 1] - 1``.
@@ -120,7 +123,7 @@ def count_tokens(texts: Iterable[str], analyze: Analyze) -> TokenCounts:
 
 
 def merged(parts: Iterable[TokenCounts]) -> TokenCounts:
-    """Return the counts of the texts of all parts, in the order of the parts."""
+    """Join the token counts of several parts of a corpus, in the order of the parts."""
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     starts, tokens, counts = [np.zeros(1, dtype=np.int64)], [], []
@@ -139,10 +142,10 @@ def merged(parts: Iterable[TokenCounts]) -> TokenCounts:
 
 
 def bm25_weights(counted: TokenCounts, settings: Bm25Settings) -> Columns:
-    """Return the weight of every token in every text."""
+    """Return the BM25 weight of every token in every text."""
     if not counted.vocabulary:
         return Columns(np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(1, np.int64))
-    k1 = max(settings.k1, 1e-9)  # bm25s divides by k1 for absent terms.
+    k1 = max(settings.k1, 1e-9)  # bm25s divides by k1 for tokens that are not in a text.
     delta = _DELTA.get(settings.idf, 0.5)
     model = _model()(k1=k1, b=settings.b, delta=delta, method=settings.idf, backend="numpy")
     numbers = {number: number for number in range(len(counted.vocabulary))}
@@ -153,7 +156,7 @@ def bm25_weights(counted: TokenCounts, settings: Bm25Settings) -> Columns:
 
 @cache
 def _model() -> Any:
-    """Return the class of a bm25s model over :class:`TokenCounts`. bm25s is imported on first use."""
+    """Return a subclass of ``bm25s.BM25`` that indexes :class:`TokenCounts`."""
     import bm25s
     from bm25s.scoring import _select_idf_scorer, _select_tfc_scorer
 
@@ -175,10 +178,10 @@ def _model() -> Any:
 def _columns(
     counted: TokenCounts, idf_of: Any, tf_of: Any, parameters: dict[str, float], *, relative: bool
 ) -> dict[str, Any]:
-    """Return the columns of weights, which are computed in blocks of limited size.
+    """Compute the columns of weights in blocks of limited size, and return the arrays that bm25s expects.
 
-    If ``relative`` is true, the weights of bm25s are relative to the weight in a text without the token. The
-    weight in a text without the token is then added again, so that an absent token adds 0 to a score.
+    If ``relative`` is true, bm25s subtracts from each weight the weight of the token in a text that does not
+    contain the token. The subtracted value is added again here, so that an absent token adds 0 to a score.
     """
     from scipy.sparse import csr_matrix
 
@@ -214,7 +217,7 @@ def _columns(
 
 @contextlib.contextmanager
 def _unseen_by_tqdm() -> Iterator[None]:
-    """Disable tqdm while bm25s runs, because tqdm starts a thread and sets multiprocessing's start method."""
+    """Disable tqdm's monitor, which starts a thread and sets the start method of multiprocessing."""
     bars: Any = sys.modules.get("tqdm")  # bm25s also works without tqdm.
     interval = bars and bars.tqdm.monitor_interval
     if bars:

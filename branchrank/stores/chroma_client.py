@@ -1,9 +1,9 @@
-"""Clients for Chroma, which is an embedded database in a directory or a server.
+"""Open clients for Chroma, which is either an embedded database in a directory or a server.
 
-1. An embedded database is not opened through a link. A server is contacted only at the given URL, without the
-   proxy in the environment and without a ``.env`` file.
-2. Every request to a server, including the first, has a time limit and a limit on the size of the response.
-3. The embedding function of a collection is never loaded. A collection with an embedding function is an
+1. An embedded database is not opened if its path contains a symbolic link. Requests to a server go only to
+   the given URL. Chroma's ``.env`` file and the proxy settings in environment variables are ignored.
+2. Every request to a server has a time limit and a limit on the size of the response.
+3. Embedding functions are never loaded. A collection that has an embedding function is rejected with an
    error.
 """
 
@@ -25,7 +25,7 @@ from branchrank.safe_open import check_opened
 Location = Path | str
 
 REBUILD = "rebuild the index: branchrank index"
-#: The limits for a heartbeat request and for all other requests to a server, in seconds and bytes.
+#: The limits for heartbeat requests and for all other requests to a server, in seconds and bytes.
 _HEARTBEAT_SECONDS = 10.0
 _HEARTBEAT_BYTES = 64 * 1024
 _ANSWER_SECONDS = 120.0
@@ -36,7 +36,7 @@ _NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
 
 @contextlib.contextmanager
 def chroma_errors(location: Location) -> Iterator[None]:
-    """Convert any exception of Chroma to an :class:`ArtifactError` that names the location."""
+    """Convert any exception of Chroma to an :class:`ArtifactError` whose message contains ``location``."""
     try:
         yield
     except (ArtifactError, UsageError):
@@ -52,23 +52,23 @@ def chroma_errors(location: Location) -> Iterator[None]:
 
 
 def _is_panic(error: BaseException) -> bool:
-    """Return whether an error is a panic in Chroma's compiled code.
+    """Return whether an exception is a panic in Chroma's compiled Rust code.
 
-    The class of a panic can't be imported.
+    The module name of the exception is compared, because the class of these exceptions can't be imported.
     """
     return type(error).__module__ == "pyo3_runtime"
 
 
 def connect(location: Location, root: Path | None = None) -> Any:
-    """Open a client for the database or server at ``location``.
+    """Open a Chroma client for the database or server at ``location``.
 
-    The path of an embedded database must not contain a link below ``root``.
+    The path of an embedded database must not contain a symbolic link below the folder ``root``.
     """
     with preserved_random_state():
         import chromadb
     from chromadb.config import Settings
 
-    # A .env file in the current folder could make Chroma load other classes.
+    # Ignore a .env file in the current folder, which could make Chroma load other classes.
     settings = Settings(_env_file=None, anonymized_telemetry=False)
     if isinstance(location, Path):
         # Chroma caches open databases by path, so the path must not depend on the working directory.
@@ -102,7 +102,7 @@ def connect(location: Location, root: Path | None = None) -> Any:
 
 @functools.cache
 def _bounded_client() -> Any:
-    """Return Chroma's client class with limits on every request, including requests of the constructor."""
+    """Return a subclass of Chroma's client with limits on every request, even those of the constructor."""
     from chromadb.api.client import Client
 
     class BoundedClient(Client):  # type: ignore[misc]
@@ -129,9 +129,9 @@ def _bounded_client() -> Any:
 
 
 def _bound(server: Any, base: str) -> None:
-    """Replace an HTTP session by a session with limits.
+    """Replace the HTTP session of ``server`` by a session with limits.
 
-    Chroma's own session has no timeout, and no limit on the size of decompressed responses.
+    Chroma's HTTP session has no timeout, and no limit on the size of decompressed responses.
     """
     import httpx
 
@@ -142,7 +142,7 @@ def _bound(server: Any, base: str) -> None:
 
 
 def disconnect(client: Any) -> None:
-    # Chroma's own close() leaves the HTTP connections open.
+    # Chroma's close() leaves HTTP connections open.
     sessions = [server._session for server in _servers(client)]
     client.close()
     for session in sessions:
@@ -150,17 +150,17 @@ def disconnect(client: Any) -> None:
 
 
 def _servers(client: Any) -> list[Any]:
-    """Return the parts of a client that have an HTTP session; empty for an embedded database."""
+    """Return the parts of a client that have an HTTP session, or an empty list for an embedded database."""
     parts = [getattr(part, "_server", None) for part in (client, getattr(client, "_admin_client", None))]
     return [part for part in dict.fromkeys(parts) if getattr(part, "_session", None) is not None]
 
 
 @contextlib.contextmanager
 def connected(location: Location, root: Path | None = None) -> Iterator[Any]:
-    """Open a client for the database or server at ``location``, and close it at the end of the block.
+    """Open a client for the database or server at ``location``, and close it after the ``with`` block.
 
-    The path of an embedded database must not contain a link below ``root``. Raises :class:`ArtifactError` if
-    Chroma fails.
+    The path of an embedded database must not contain a symbolic link below the folder ``root``. Raises
+    :class:`ArtifactError` if Chroma raises any exception.
     """
     with chroma_errors(location):
         client = connect(location, root)
@@ -189,7 +189,7 @@ def refuse_foreign(collection: Any, location: Location) -> None:
 
 
 def _embedding_functions(tree: Any) -> Iterator[str]:
-    """Yield the names of all embedding functions in a configuration."""
+    """Yield the names of all embedding functions in a collection's configuration."""
     pending = [tree]
     while pending:
         value = pending.pop()

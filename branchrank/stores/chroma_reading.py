@@ -1,10 +1,11 @@
 """Read the records of a Chroma database that another program created.
 
-1. Chroma writes to a database when it opens the database. The folder is therefore copied to a temporary
-   folder that only the current user can read. Folders with links, and folders larger than the limits, are
-   rejected.
+1. Opening a database with Chroma changes the database's files. The folder of the database is therefore copied
+   to a temporary folder that only the current user can read. Folders that contain symbolic links, more than
+   ``MOST_BYTES`` bytes or more than ``MOST_FILES`` files are rejected.
 2. Records are read in batches. Embedding functions are never loaded.
-3. Vectors are returned as they are stored, for any metric. The copy is deleted afterwards.
+3. Vectors are returned as stored, whatever the metric of the collection is. The temporary copy is deleted at
+   the end.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _BATCH = 2000
 
 
 class ChromaRecords(NamedTuple):
-    """The n records of one collection. ``vectors`` has the shape ``(n, d)``."""
+    """The n records of one collection. ``vectors`` has the shape ``(n, d)``, where d is the dimension."""
 
     collection: str
     ids: list[str]
@@ -36,11 +37,11 @@ class ChromaRecords(NamedTuple):
 
 
 def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRecords:
-    """Return every record of a collection of the database in ``folder``.
+    """Return all records of a collection of the Chroma database in ``folder``.
 
-    By default, the only collection of the database is read. Raises :class:`UsageError` if ``collection`` does
-    not exist, or if it is not given and the database has several collections. Raises :class:`ArtifactError`
-    with ``remedy`` if the database can't be read.
+    If ``collection`` is empty, the database must have exactly one collection, which is read. Raises
+    :class:`UsageError` if ``collection`` does not exist, or if it is empty and the database does not have
+    exactly one collection. Raises :class:`ArtifactError` with ``remedy`` if the database can't be read.
     """
     with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
         copy = Path(temporary) / "chroma"

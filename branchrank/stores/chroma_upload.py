@@ -1,14 +1,16 @@
-"""Build the Chroma collections of an index, embedded or on a server.
+"""Build the Chroma collections of an index, in an embedded database or on a server.
 
-1. A collection belongs to one generation of an index, and is not changed after the build. The index computes
-   all vectors, so a collection never has an embedding function.
-2. Chroma's HNSW graph has random levels, so two builds differ. The graph has many edges, and searches visit
-   many candidates. With ten thousand vectors, every build therefore finds the results of exact search.
-   (``recall_against_exact`` measures this.) If vectors are unreachable in a graph, the graph is built again.
+1. A collection belongs to one build of an index, and is not changed after the build. Chroma gets finished
+   vectors, so a collection never has an embedding function.
+2. Chroma's search graph (HNSW) has random levels, so two builds differ. With the settings in this module, the
+   graph has many edges, and searches visit many candidates. With ten thousand vectors, searches in every
+   build therefore return the same results as exact search. (The function ``recall_against_exact`` measures
+   how many results are the same.) If a search can't reach some of the vectors in a graph, the graph is built
+   again.
 3. An embedded collection is always built from scratch, on one thread.
-4. Vectors are uploaded to a server in batches, several at a time. The metadata of a collection on a server
-   contains an identifier of its index. After an interrupted build, the next build uploads only the missing
-   vectors.
+4. Vectors are uploaded to a server in batches, with several uploads at the same time. The metadata of a
+   collection on a server contains an identifier of its index. After an interrupted build, the next build of
+   the same index uploads only the missing vectors.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ from branchrank.stores.chroma_client import Location, connected, refuse_foreign
 from branchrank.stores.vectors_chroma import MADE_FOR, ChromaVectors, UnreachableError
 
 EF_SEARCH = 1000
-#: With 200 (and 32 neighbours), one in eight builds missed a neighbour of 100 questions on 8,426 chunks.
+#: With 200 (and 32 neighbours), one in eight builds missed a result of 100 questions on 8,426 chunks.
 _EF_CONSTRUCTION = 400
-#: With Chroma's default of 16, points among near-duplicates can be unreachable, even in small graphs.
+#: With Chroma's default of 16, vectors with many near-duplicates can be unreachable, even in small graphs.
 _MAX_NEIGHBORS = 64
 #: The largest number of attempts to build a graph in which all vectors are reachable.
 _BUILDS = 3
-#: With a small threshold, Chroma writes vectors to files instead of its log. The manifest has their digests.
+#: With a small threshold, Chroma writes vectors not to its log, but to files with digests in the manifest.
 _SYNC_THRESHOLD = 2
-#: On a server, a small threshold would write the whole graph again after every batch.
+#: On a server, a small threshold would make Chroma write the whole graph after every batch.
 _SERVER_SYNC_THRESHOLD = 10_000
 _LARGEST_BATCH = 5461
 #: The number of vectors in one request to a server, and the number of simultaneous requests.
@@ -54,12 +56,13 @@ def build_collection(
 ) -> None:
     """Create the collection ``name`` with the unit vectors in ``matrix``, of shape ``(len(ids), d)``.
 
-    For ``root`` and ``made_for``, see :class:`~branchrank.stores.vectors_chroma.ChromaVectors`. On a server,
+    :class:`~branchrank.stores.vectors_chroma.ChromaVectors` describes ``root`` and ``made_for``. On a server,
     an incomplete collection of the same index is completed, and a collection of another index is replaced.
 
-    The collection is checked after the build. If vectors are unreachable in the graph, or an interrupted
-    upload left a wrong vector, the collection is built again. Raises :class:`ArtifactError` if Chroma fails,
-    if all builds have unreachable vectors, or if another program created the collection on the server.
+    The collection is checked after the build. A collection is built again if a search can't reach some
+    vectors, or if an interrupted upload left a wrong vector. Raises :class:`ArtifactError` if Chroma fails,
+    if vectors are unreachable in every build, or if another program created a collection with this name on
+    the server.
     """
     if isinstance(location, Path) and (location / "chroma.sqlite3").is_file():
         drop_collection(location, name, root)
@@ -90,7 +93,7 @@ def drop_collection(location: Location, name: str, root: Path | None = None) -> 
 def _fill(
     location: Location, name: str, ids: Sequence[str], matrix: Vectors, root: Path | None, made_for: str
 ) -> bool:
-    """Add the vectors to the collection. Return whether an interrupted upload was continued."""
+    """Add the vectors to the collection, and return whether an interrupted upload was resumed."""
     with connected(location, root) as client:
         collection = _interrupted(client, location, name, made_for) if isinstance(location, str) else None
         resumed = collection is not None
@@ -106,7 +109,7 @@ def _fill(
 
 
 def _interrupted(client: Any, location: Location, name: str, made_for: str) -> Any:
-    """Return the collection that an interrupted build of the same vectors left on a server, or ``None``."""
+    """Return the incomplete collection of an interrupted build of the same index, or ``None``."""
     from chromadb.errors import NotFoundError
 
     try:

@@ -1,4 +1,4 @@
-"""The text that each index stores for a chunk or a node."""
+"""Functions that return the text of a chunk or node to embed or to index with BM25."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from branchrank.records import Chunk, Node
 
 
 def embedded_text(chunk: Chunk) -> str:
-    """Return the text that is embedded for a chunk, which is the breadcrumb followed by the chunk's text."""
+    """Return the text to embed for a chunk, which is its breadcrumb followed by its text."""
     return f"{chunk.breadcrumb}\n{chunk.text}"
 
 
 def chunk_terms(chunk: Chunk) -> str:
-    """Return the text that BM25 indexes for a chunk, which contains its path, its breadcrumb and its text."""
+    """Return the text that BM25 indexes for a chunk, which contains its path, breadcrumb and text."""
     return f"{_path(chunk.source)}\n{chunk.breadcrumb}\n{chunk.text}"
 
 
 def node_terms(node: Node) -> str:
-    """Return the text that BM25 indexes for a node, which contains its path, its breadcrumb and its text."""
+    """Return the text that BM25 indexes for a node, which contains its path, breadcrumb and text."""
     return f"{_path(node.source)}\n{node.breadcrumb}\n{node.text}"
 
 
 def _path(source: str) -> str:
     if source.endswith(ENTRY_SUFFIX):
-        return ""  # The name of the file is an identifier, not words.
+        return ""  # The file name of a BEIR document is an id without words.
     path = PurePosixPath(source)
     return " ".join([*path.parts[:-1], path.name.split(".")[0]])

@@ -1,9 +1,9 @@
-"""Read ``.npy`` files that NumPy wrote from arrays of numbers. Files with other content are errors.
+"""Read ``.npy`` files that contain arrays of numbers. All other content is rejected with an error.
 
-NumPy's own reader evaluates the header of a file as a Python literal. A damaged header can therefore raise
-any error of Python's parser, and a header with a wrong shape can reserve a lot of memory. This module
-compares the header with a pattern, and checks that the file has exactly the number of bytes that the header
-describes.
+``numpy.load`` evaluates the header of a file as a Python literal. A damaged header can therefore raise any
+error of Python's parser, and a header with a wrong shape can make NumPy allocate a lot of memory. This module
+matches the header with a regular expression instead, and checks that the file has exactly the size that the
+header describes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def map_npy(stream: BinaryIO) -> NDArray[Any]:
 
 
 def map_npys(stream: BinaryIO, count: int) -> list[NDArray[Any]]:
-    """Memory-map ``count`` arrays that follow each other in an open file.
+    """Memory-map ``count`` arrays that are stored one after the other in an open file.
 
     Raises ``ValueError`` if the file does not contain exactly ``count`` arrays of numbers.
     """

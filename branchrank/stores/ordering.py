@@ -1,8 +1,8 @@
-"""Select the n best of an array of scores, in an order that does not depend on the machine.
+"""Select the n highest of an array of scores, in an order that is the same on every machine.
 
-1. The best score comes first. Entries with the same score are sorted by id, as strings.
-2. The cosines of the few best candidates are computed again, row by row in float64, because a matrix product
-   may round equal rows differently at different positions of the matrix.
+1. The highest score comes first. Entries with the same score are sorted by their id as a string.
+2. The cosines of the best candidates are computed again, one row at a time in float64, because a matrix
+   product may round equal rows differently at different positions of the matrix.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ TieOrder = NDArray[np.int32]
 
 _scored = partial(tuple.__new__, Scored)
 
-#: The number of rows that are scored at once, which limits the memory if very many rows tie.
+#: The number of rows that are scored at once. The number limits the memory if very many rows tie.
 _BLOCK = 4096
 
 
 def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = None) -> IntArray:
-    """Return the indices of the ``n`` best ``scores``, best first, or of all scores if there are fewer.
+    """Return the indices of the ``n`` highest scores, highest first, or of all scores if there are fewer.
 
-    Equal scores are sorted by ``ties``, which has one entry per score. If ``rows`` is given, ``ties`` has one
-    entry per row of the index, and ``rows`` contains the row of each score.
+    Equal scores are sorted by ``ties``. Without ``rows``, ``ties[i]`` belongs to ``scores[i]``. With
+    ``rows``, ``ties[rows[i]]`` belongs to ``scores[i]``.
     """
     count = min(n, len(scores))
     if count <= 0:
@@ -44,13 +44,13 @@ def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = 
 
 
 def scored(keys: Iterable[str], scores: Iterable[float]) -> list[Scored]:
-    """Return the entries of a ranked list."""
-    # The constructor ``Scored(...)`` takes three times longer.
+    """Pair each key with its score, and return the pairs as a ranked list."""
+    # Calling ``Scored(...)`` for each pair would take three times as long.
     return list(map(_scored, zip(keys, scores, strict=True)))
 
 
 def cosines(matrix: FloatArray, rows: IntArray, vector: FloatArray) -> NDArray[np.float64]:
-    """Return the dot products of some rows with a vector, in float64. Equal rows have equal results."""
+    """Return the dot product of ``vector`` with each of the rows ``rows`` of ``matrix``, in float64."""
     exact = np.empty(len(rows), dtype=np.float64)
     query = vector.astype(np.float64)
     for start in range(0, len(rows), _BLOCK):

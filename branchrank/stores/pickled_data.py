@@ -1,7 +1,8 @@
 """Read the data in a pickle without Python's unpickler, so that no class is imported or called.
 
-The local mode of qdrant-client stores every point as a pickle. Only pickle operations for plain data and
-records are supported. A record is read as the dictionary of its fields. Other pickle operations are errors.
+The local mode of qdrant-client stores every point as a pickle. This reader supports only the pickle
+operations for plain data and for objects of given classes, and rejects all other operations with an error. An
+object is read as the dictionary of its fields.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ _MARK = object()
 
 
 def read_pickled(content: bytes, records: frozenset[str]) -> Any:
-    """Return the value in the pickle ``content``. Objects of classes in ``records`` become dictionaries.
+    """Return the value in the pickle ``content``. Objects of the classes ``records`` become dictionaries.
 
-    ``records`` contains names of the form ``module.Class``. Raises ``ValueError`` if the pickle contains any
-    other class or an unknown operation, or is truncated.
+    ``records`` contains class names of the form ``module.Class``. Raises ``ValueError`` if the pickle
+    contains any other class or an unsupported operation, or if it is truncated.
     """
     try:
         return _Reader(content, records).read()
@@ -39,7 +40,7 @@ def read_pickled(content: bytes, records: frozenset[str]) -> Any:
 
 
 class _Reader:
-    """A stack machine for the operations of plain data in the pickle protocols 2 to 5."""
+    """A stack machine for the pickle operations that plain data needs in the protocols 2 to 5."""
 
     def __init__(self, content: bytes, records: frozenset[str]) -> None:
         self.content = content
@@ -82,7 +83,7 @@ class _Reader:
         self.stack.append(value)
 
     def marked(self) -> list[Any]:
-        """Remove the last mark and the items above it from the stack, and return these items."""
+        """Remove the last mark and the items above it from the stack, and return the removed items."""
         place = len(self.stack) - 1 - next(n for n, each in enumerate(reversed(self.stack)) if each is _MARK)
         above = self.stack[place + 1 :]
         del self.stack[place:]

@@ -1,11 +1,13 @@
 """A Qdrant collection in this process, without a server.
 
-1. The collection is a shard of Qdrant's embedded engine in a directory. Searches are exact, so two builds
-   give the same results. (`benchmarks/qdrant_hybrid.py` measures the times.)
-2. The write-ahead log is turned off, because only one process at a time could open a shard with a log. Each
-   change is flushed to the disk.
-3. Opening a shard changes its files, so a digest can't verify the files. A collection that must be trusted is
-   built again from verified vectors (:func:`branchrank.stores.qdrant_points.chunk_points`).
+1. The collection is a shard of Qdrant's embedded engine (the package qdrant-edge-py) in a directory. Searches
+   are exact, so two builds return the same results. The script `benchmarks/qdrant_hybrid.py` measures how
+   long searches take.
+2. The write-ahead log is turned off, because only one process at a time can open a shard with such a log.
+   Each change is flushed to the disk instead.
+3. Opening a shard changes its files, so the files can't be verified with a digest. If verified data is
+   needed, the collection must be built again from the verified vectors of an index
+   (:func:`branchrank.stores.qdrant_points.chunk_points`).
 """
 
 from __future__ import annotations
@@ -51,12 +53,12 @@ class _ShardConfig(msgspec.Struct):
 
 
 class EmbeddedCollection:
-    """A Qdrant collection in its own directory. Several threads can use it at the same time."""
+    """An embedded Qdrant collection in a directory. Several threads can use the collection at once."""
 
     def __init__(self, directory: Path) -> None:
         """Open the collection in ``directory``.
 
-        Raises :class:`ArtifactError` if the directory is not a collection with dense vectors.
+        Raises :class:`ArtifactError` if the directory does not contain a collection with dense vectors.
         """
         qdrant = edge()
         self._directory = directory
@@ -109,17 +111,17 @@ class EmbeddedCollection:
         return cls(directory)
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Add points, or replace points with the same key. The change is flushed to the disk."""
+        """Add points, or replace points with the same key, and flush the change to the disk."""
         qdrant = edge()
         with self._failures():
-            # Each point is a separate operation, because the engine reorders the points of one operation.
+            # Send one point per operation, because the engine reorders the points of an operation.
             # Another order would change the last digits of sparse scores, and therefore the order of ties.
             for point in points:
                 self._shard.update(qdrant.UpdateOperation.upsert_points([self._point(point)]))
             self._shard.flush()
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete the points with these keys. Unknown keys are ignored."""
+        """Delete the points with the keys ``keys``. Unknown keys are ignored."""
         with self._failures():
             self._shard.update(edge().UpdateOperation.delete_points([point_id(key) for key in keys]))
             self._shard.flush()
@@ -130,14 +132,14 @@ class EmbeddedCollection:
             return int(self._shard.count(edge().CountRequest(exact=True)))
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the largest cosine similarity that pass the filters, ties by key."""
+        """Return the ``n`` points with the largest cosine that pass the filters, with ties sorted by key."""
         check_query(vector, self.dimension)
         return self._query(vector.tolist(), DENSE, n, filters)
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the best BM25 scores that pass the filters, ties by key.
+        """Return the ``n`` points with the best BM25 scores that pass the filters, with ties sorted by key.
 
-        Points without a term of the query are not returned.
+        Points that contain no term of the query are not returned.
         """
         if not self.has_sparse or not query.indices:
             return []
@@ -146,7 +148,7 @@ class EmbeddedCollection:
         )
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """Return the MaxSim of a query with points by key, as in :class:`QdrantCollection`."""
+        """Return the MaxSim of a query with each point in ``keys``, as in :class:`QdrantCollection`."""
         if not keys or not len(tokens):
             return {}
         return mean_of_sums(self._query(tokens.tolist(), TOKENS, len(keys), {KEY: list(keys)}), tokens)

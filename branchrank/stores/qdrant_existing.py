@@ -1,14 +1,15 @@
 """Read-only access to a Qdrant collection that another program created.
 
-1. A collection on a server is searched on the server. Requests only read the layout, the points and search
-   results.
+1. If the collection is on a server, the server searches it. BranchRank sends only requests that read the
+   layout, the points or search results.
 2. A collection in a folder is a shard of Qdrant's embedded engine, or a collection of qdrant-client's local
-   mode. The folder is copied first, because opening a shard changes it. The copy does not follow links and
-   has a maximum size. Points of the local mode are stored as pickles, which are read as plain data
-   (:mod:`branchrank.stores.pickled_data`) and loaded into a shard in a temporary folder.
-3. :mod:`branchrank.stores.qdrant_layout` selects the vectors that are searched.
-4. The key of a point is its id as text. Scores are Qdrant's scores. Distances (Euclid, Manhattan) are
-   negated, so larger is better.
+   mode. The folder is first copied to a temporary folder, because opening a shard changes its files. Copying
+   does not follow symbolic links, and fails if the folder is too large. The local mode stores points as
+   pickles, which are read as plain data (:mod:`branchrank.stores.pickled_data`) and added to a new shard in
+   the temporary folder.
+3. :mod:`branchrank.stores.qdrant_layout` determines which of the collection's vectors are searched.
+4. The key of a point is its id as a string. Scores are Qdrant's scores, except that distances (Euclid,
+   Manhattan) are negated, so that larger values are better.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _RECORDS = frozenset(f"qdrant_client.http.models.models.{name}" for name in ("Po
 
 
 class ExistingCollection(Protocol):
-    """A read-only Qdrant collection. Every method raises :class:`ArtifactError` if Qdrant fails."""
+    """A Qdrant collection that is only read. Every method raises :class:`ArtifactError` if Qdrant fails."""
 
     @property
     def place(self) -> str:
@@ -62,22 +63,22 @@ class ExistingCollection(Protocol):
         """Yield the key and the payload of every point."""
 
     def vectors(self, keys: Sequence[str]) -> list[StoredVectors]:
-        """Return the vectors of points, in the order of ``keys``."""
+        """Return the vectors of the points with the keys ``keys``, in the same order."""
 
     def dense(self, vector: Vectors, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
-        """Return the ``n`` nearest points by the dense vectors, ties by key.
+        """Return the ``n`` points whose dense vectors are nearest to ``vector``, with ties sorted by key.
 
-        If ``keys`` is given, only these points are searched.
+        If ``keys`` is given, only the points with these keys are searched.
         """
 
     def sparse(self, query: SparseWeights, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
-        """Return the ``n`` best points by the sparse vectors, ties by key.
+        """Return the ``n`` points with the best sparse scores for ``query``, with ties sorted by key.
 
-        If ``keys`` is given, only these points are searched.
+        If ``keys`` is given, only the points with these keys are searched.
         """
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> list[Scored]:
-        """Return Qdrant's MaxSim, which is a sum, of a query's token vectors with points that have tokens."""
+        """Return Qdrant's MaxSim (a sum over the query's tokens) of points ``keys`` with token vectors."""
 
     def close(self) -> None:
         """Close files or connections."""
@@ -198,7 +199,7 @@ class _Shard:
             raise
 
     def _opened(self, path: Path, name: str, copy: Path, dimension: int) -> Any:
-        """Open a copy of a shard, or a new shard with the points of a local-mode collection."""
+        """Open a copy of a shard, or create a new shard with the points of a local-mode collection."""
         shards = [each for each in (path / name, path) if (each / "edge_config.json").is_file()]
         if shards and (shards[0] != path or path.name == name):
             self._copy(shards[0], copy)

@@ -1,8 +1,9 @@
-"""The layout of an existing Qdrant collection, which determines the vectors that are searched.
+"""Determine which vectors of an existing Qdrant collection are searched.
 
-1. If a collection has several dense vectors, the vector named ``dense`` is searched or, without this name,
-   the only vector with the dimension of the model. The sparse vector named ``sparse`` is searched or, without
-   this name, the only sparse vector.
+1. If a collection has several dense vectors per point, the dense vector named ``dense`` is searched. If no
+   dense vector has the name ``dense``, the only dense vector with the dimension of the model is searched. The
+   sparse vector named ``sparse`` is searched. If no sparse vector has the name ``sparse``, the only sparse
+   vector is searched.
 2. The multivector named ``tokens``, or the only multivector, contains token vectors for late interaction.
 """
 
@@ -23,9 +24,10 @@ _DISTANCES = ("Euclid", "Manhattan")
 
 
 class Layout(NamedTuple):
-    """The names and sizes of the vectors that are searched.
+    """The names and dimensions of the vectors that are searched.
 
-    ``distance`` is true if the metric of the dense vector is a distance, for which smaller values are better.
+    ``dense``, ``sparse`` and ``tokens`` are the names of the dense vector, the sparse vector and the
+    multivector. ``distance`` is true if smaller values of the dense vector's metric are better.
     """
 
     dense: str
@@ -37,9 +39,9 @@ class Layout(NamedTuple):
 
 
 class StoredVectors(NamedTuple):
-    """The dense vector, the sparse vector and the token vectors ``(tokens, d)`` of a point.
+    """The dense vector, the sparse vector and the token vectors of a point.
 
-    A vector that the point does not have is ``None``.
+    A vector that the point does not have is ``None``. ``tokens`` has the shape ``(number of tokens, d)``.
     """
 
     dense: Vectors | None
@@ -48,7 +50,7 @@ class StoredVectors(NamedTuple):
 
 
 class DenseVector(NamedTuple):
-    """The size and metric of a dense vector or a multivector. ``several`` is true for a multivector."""
+    """The dimension and metric of a dense vector or a multivector. ``several`` is true for a multivector."""
 
     size: int
     distance: str
@@ -62,7 +64,7 @@ class _StoredVector(msgspec.Struct):
 
 
 class StoredLayout(msgspec.Struct):
-    """The layout of a collection, as shards and the local mode store it in a file."""
+    """The layout of a collection in a configuration file of a shard or of qdrant-client's local mode."""
 
     vectors: dict[str, Any]
     sparse_vectors: dict[str, Any] | None = None
@@ -79,7 +81,7 @@ class StoredLayout(msgspec.Struct):
 
 
 class LocalModeMeta(msgspec.Struct):
-    """The content of ``meta.json`` in a folder of the local mode."""
+    """The content of ``meta.json`` in a folder of qdrant-client's local mode."""
 
     collections: dict[str, StoredLayout]
 
@@ -117,7 +119,7 @@ def chosen_layout(
 
 
 def stored_vectors(vector: Any, layout: Layout) -> StoredVectors:
-    """Return the vectors of a point, from the form of Qdrant's engine, its client or its pickles."""
+    """Convert a point's vectors from the form that Qdrant's engine, client or local mode uses."""
     named = vector if isinstance(vector, Mapping) else {"": vector}
     dense = named.get(layout.dense)
     sparse = named.get(layout.sparse) if layout.sparse is not None else None

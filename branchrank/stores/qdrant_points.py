@@ -1,13 +1,13 @@
-"""The points of a Qdrant collection, embedded or on a server, with their vectors and metadata.
+"""Points with vectors and metadata for Qdrant collections, and the interface of the collections.
 
 1. The id of a point is the UUID5 of its key, so a chunk has the same point id in every collection.
-2. A point has a named vector ``dense`` (with the cosine metric). In a hybrid collection, a point also has a
-   named sparse vector ``sparse`` with Qdrant's BM25 term weights. Qdrant computes the IDF over the
-   collection.
-3. If the index stores token vectors, a point has the multivector ``tokens``. Qdrant's MaxSim is the sum, over
-   the query's tokens, of the best cosine. BranchRank uses the mean, so the sum is divided by the number of
-   tokens.
-4. The payload of a point contains its key under ``key``, and the metadata for filters.
+2. A point has a vector named ``dense`` (with the cosine metric). In a hybrid collection, a point also has a
+   sparse vector named ``sparse`` with Qdrant's BM25 term weights. Qdrant computes the IDF from the points of
+   the collection.
+3. If the index stores token vectors, a point has a multivector named ``tokens``. Qdrant's MaxSim is the sum,
+   over the query's tokens, of the largest cosine with a token of the point. BranchRank's MaxSim is the mean
+   over the query's tokens, so Qdrant's sum is divided by the number of the query's tokens.
+4. The payload of a point contains its key in the field ``key``, and the metadata for filters.
 """
 
 from __future__ import annotations
@@ -29,25 +29,24 @@ TOKENS = "tokens"
 KEY = "key"
 BATCH = 256
 
-#: Maps each field to a value, or to several values. A point must have one of the values in every field.
+#: Maps fields of the payload to accepted values. A point must have an accepted value in every field.
 Filters = Mapping[str, str | int | Sequence[str] | Sequence[int]]
 
 _NAMESPACE = uuid.UUID("6f3c2a52-60b1-5d55-8f0e-7a1b2f9d4c11")
 
 
 class SparseWeights(NamedTuple):
-    """A sparse vector, which consists of term numbers and one weight per term."""
+    """A sparse vector. ``indices`` are the numbers of terms, and ``values`` are the terms' weights."""
 
     indices: list[int]
     values: list[float]
 
 
 class Point(Record, frozen=True, kw_only=True):
-    """One entry of a collection.
+    """One point of a Qdrant collection, with the text that BM25 indexes.
 
-    ``vector`` has unit length and the shape ``(d,)``. ``text`` is the text that BM25 indexes. ``tokens``
-    contains the unit vectors of the text's tokens, with the shape ``(tokens, d)``, if the collection has
-    token vectors.
+    ``vector`` has unit length and the shape ``(d,)``. If the collection has token vectors, ``tokens``
+    contains the unit vectors of the text's tokens, with the shape ``(number of tokens, d)``.
     """
 
     key: str
@@ -62,8 +61,8 @@ def chunk_points(
 ) -> list[Point]:
     """Return one point per chunk.
 
-    ``vectors`` contains the unit vectors of the chunks, with the shape ``(len(chunks), d)``. ``tokens``
-    contains the token vectors of each chunk, if the collection has token vectors.
+    ``vectors`` contains the unit vectors of the chunks, with the shape ``(len(chunks), d)``. If the
+    collection has token vectors, ``tokens`` contains the token vectors of each chunk.
     """
     return [
         Point(
@@ -83,7 +82,7 @@ def chunk_points(
 
 
 class QdrantCollection(Protocol):
-    """A Qdrant collection, embedded or on a server.
+    """A Qdrant collection that BranchRank created, either embedded or on a server.
 
     Every method raises :class:`ArtifactError` if Qdrant fails.
     """
@@ -104,24 +103,24 @@ class QdrantCollection(Protocol):
         """Add points, or replace points with the same key."""
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete the points with these keys. Unknown keys are ignored."""
+        """Delete the points with the keys ``keys``. Unknown keys are ignored."""
 
     def count(self) -> int:
         """Return the number of points."""
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the largest cosine similarity that pass the filters, ties by key."""
+        """Return the ``n`` points with the largest cosine that pass the filters, with ties sorted by key."""
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the best BM25 scores that pass the filters, ties by key.
+        """Return the ``n`` points with the best BM25 scores that pass the filters, with ties sorted by key.
 
-        Points without a term of the query are not returned.
+        Points that contain no term of the query are not returned.
         """
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """Return the MaxSim of a query's token vectors, ``(tokens, d)``, with the points in ``keys``, by key.
+        """Return the MaxSim of a query's token vectors ``tokens`` with each point in ``keys``, by key.
 
-        Points without token vectors are not in the result.
+        ``tokens`` has the shape ``(number of tokens, d)``. Points without token vectors are omitted.
         """
 
     def close(self) -> None:
@@ -129,9 +128,10 @@ class QdrantCollection(Protocol):
 
 
 class Bm25Encoder:
-    """Computes Qdrant's BM25 term weights in this process (k 1.2, b 0.75, average length 256 tokens).
+    """Computes Qdrant's BM25 term weights in this process (k1 = 1.2, b = 0.75, average length 256 tokens).
 
-    Qdrant multiplies the weights by the IDF at query time.
+    The IDF is not part of the weights, because Qdrant multiplies the weights by the IDF when it answers a
+    query.
     """
 
     @cached_property
@@ -139,16 +139,16 @@ class Bm25Encoder:
         return edge().Bm25()
 
     def document(self, text: str) -> SparseWeights:
-        """Return the term weights of a text for the index."""
+        """Return the BM25 weight of each term of a text, for a point of a collection."""
         return _weights(self._model.embed_document(encodable(text)))
 
     def query(self, text: str) -> SparseWeights:
-        """Return the weight 1 for each distinct term of a query, without stop words."""
+        """Return a sparse vector with the weight 1 for each distinct term of a query except stop words."""
         return _weights(self._model.embed_query(encodable(text)))
 
 
 def edge() -> Any:
-    """Import ``qdrant_edge``. Raises :class:`MissingDependencyError` if the package is not installed."""
+    """Import ``qdrant_edge``. Raises :class:`MissingDependencyError` if it is not installed."""
     try:
         import qdrant_edge
     except ImportError as error:
@@ -157,7 +157,7 @@ def edge() -> Any:
 
 
 def accepted(value: str | int | Sequence[str] | Sequence[int]) -> list[str] | list[int]:
-    """Return the values of a filter's field as a list. All values are strings, or all values are numbers."""
+    """Return the accepted values of a field in a filter as a list."""
     if isinstance(value, str):
         return [value]
     return [value] if isinstance(value, int) else list(value)  # type: ignore[return-value]
@@ -184,7 +184,7 @@ def ranked_points(points: Sequence[Any]) -> list[Scored]:
 
 
 def mean_of_sums(points: Sequence[Scored], tokens: Vectors) -> dict[str, float]:
-    """Convert Qdrant's sums over the tokens of a query to means, by key."""
+    """Convert MaxSim scores, which Qdrant sums over the tokens of a query, to means by key."""
     return {key: score / len(tokens) for key, score in points}
 
 

@@ -1,16 +1,16 @@
-"""A Qdrant collection on a server, accessed through Qdrant's REST interface.
+"""Create and search a Qdrant collection on a server, through Qdrant's REST interface.
 
-1. Requests go only to the configured host. ``BRANCHRANK_QDRANT_KEY`` is sent only to the host in
-   ``BRANCHRANK_QDRANT_KEY_HOST`` or ``BRANCHRANK_QDRANT_URL``. A URL in a workspace's configuration file
-   therefore can't redirect the key to another host. The key is not sent over plain HTTP, except to this
-   machine. No message contains the key.
-2. Points, sparse weights and exact searches are the same as in the embedded collection, so both collections
-   return the same results.
+1. Requests go only to the configured host. The API key in ``BRANCHRANK_QDRANT_KEY`` is sent only to the host
+   in ``BRANCHRANK_QDRANT_KEY_HOST`` or ``BRANCHRANK_QDRANT_URL``. A URL in a workspace's configuration file
+   therefore can't send the API key to another host. The API key is not sent over HTTP without TLS, except to
+   this machine. No message contains the API key.
+2. The points, the sparse weights and the exact search are the same as in an embedded collection, so a search
+   on a server returns the same results.
 3. The time limit for a response is ten seconds, and the size limit is 64 MiB. Responses are not decompressed.
-4. A failure of the server is an error, not an empty result. An upsert returns after searches can find the
-   points.
-5. A collection is filled in batches, several at a time. After an interruption, points that are already on the
-   server are not sent again.
+4. If the server fails, the search raises an error and does not return an empty result. An upsert returns only
+   after searches can find the new points.
+5. A collection is filled in batches, with several requests at the same time. After an interruption, points
+   that are already on the server are not sent again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Storage(NamedTuple):
-    """How a server stores a new collection. The value 0 means the default of the server."""
+    """Settings for how a server stores a new collection. The value 0 means the server's default."""
 
     shards: int = 0
     replication_factor: int = 0
@@ -60,7 +60,7 @@ class Storage(NamedTuple):
 
 
 class ServerCollection:
-    """The collection ``name`` on the server at ``url``. Several threads can use it at the same time."""
+    """The collection ``name`` on the server at ``url``. Several threads can use the collection at once."""
 
     def __init__(self, url: str, name: str, *, timeout_s: int = TIMEOUT_S) -> None:
         """Connect to the server and read the layout of the collection.
@@ -99,10 +99,11 @@ class ServerCollection:
         storage: Storage = Storage(),  # noqa: B008  (a frozen record)
         timeout_s: int = TIMEOUT_S,
     ) -> ServerCollection:
-        """Create an empty collection, and replace an existing collection of the same name.
+        """Create an empty collection, after deleting any existing collection of the same name.
 
         The collection has sparse vectors if ``enable_hybrid`` is true, and a multivector for token vectors if
-        ``token_dimension`` is not 0. The multivector has no graph, because MaxSim compares only candidates.
+        ``token_dimension`` is not 0. The multivector has no search graph, because MaxSim is computed only for
+        candidates.
         """
         client = connect(url, timeout_s)
         models = rest_models()
@@ -136,7 +137,7 @@ class ServerCollection:
         return cls(url, name, timeout_s=timeout_s)
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Add points, or replace points with the same key. Searches find the points after this call."""
+        """Add points, or replace points with the same key, and wait until searches can find them."""
         with failures(self._url):
             for start in range(0, len(points), BATCH):
                 batch = [self._point(point) for point in points[start : start + BATCH]]
@@ -145,8 +146,8 @@ class ServerCollection:
     def fill(self, keys: Sequence[str], points: Callable[[Sequence[int]], Sequence[Point]]) -> None:
         """Add the points of ``keys`` that are missing from the collection.
 
-        ``points(rows)`` returns the points for some positions in ``keys``. If a batch fails, the error is
-        raised, and batches that have not started are not sent.
+        ``points(rows)`` must return the points with the keys ``keys[row]`` for each ``row`` in ``rows``. If a
+        batch fails, its error is raised, and batches that have not started are not sent.
         """
 
         def send(start: int) -> None:
@@ -169,7 +170,7 @@ class ServerCollection:
                 raise
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete the points with these keys. Unknown keys are ignored."""
+        """Delete the points with the keys ``keys``. Unknown keys are ignored."""
         selector = rest_models().PointIdsList(points=[point_id(key) for key in keys])
         with failures(self._url):
             self._client.delete(self._name, points_selector=selector, wait=True)
@@ -180,14 +181,14 @@ class ServerCollection:
             return int(self._client.count(self._name, exact=True).count)
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the largest cosine similarity that pass the filters, ties by key."""
+        """Return the ``n`` points with the largest cosine that pass the filters, with ties sorted by key."""
         check_query(vector, self.dimension)
         return self._query(vector.tolist(), DENSE, n, filters)
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the best BM25 scores that pass the filters, ties by key.
+        """Return the ``n`` points with the best BM25 scores that pass the filters, with ties sorted by key.
 
-        Points without a term of the query are not returned.
+        Points that contain no term of the query are not returned.
         """
         if not self.has_sparse or not query.indices:
             return []
@@ -195,7 +196,7 @@ class ServerCollection:
         return self._query(vector, SPARSE, n, filters)
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """Return the MaxSim of a query with points by key, as in :class:`QdrantCollection`."""
+        """Return the MaxSim of a query with each point in ``keys``, as in :class:`QdrantCollection`."""
         if not keys or not len(tokens):
             return {}
         return mean_of_sums(self._query(tokens.tolist(), TOKENS, len(keys), {KEY: list(keys)}), tokens)
@@ -232,9 +233,9 @@ class ServerCollection:
 
 
 def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return the key for the server at ``url``; empty if no key may be sent to it.
+    """Return the API key for the server at ``url``, or an empty string if no key may be sent to it.
 
-    Raises :class:`UsageError` if the key would be sent without encryption.
+    Raises :class:`UsageError` if the API key would be sent without encryption.
     """
     environment = os.environ if environment is None else environment
     key = environment.get("BRANCHRANK_QDRANT_KEY", "")
@@ -251,7 +252,7 @@ def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
 
 
 def connect(url: str, timeout_s: int) -> Any:
-    """Return a client for the server at ``url``, with the key for the server.
+    """Return a client for the server at ``url``, with the API key if one may be sent to the server.
 
     Raises :class:`UsageError` if ``url`` is not an HTTP URL.
     """
@@ -269,7 +270,7 @@ def connect(url: str, timeout_s: int) -> Any:
     except ImportError as error:
         raise MissingDependencyError("qdrant-client", extra="qdrant", purpose="a Qdrant server") from error
     with warnings.catch_warnings():
-        # The function ``key_for`` allows plain HTTP only to this machine.
+        # The warning is not needed, because ``key_for`` allows HTTP without TLS only to this machine.
         warnings.filterwarnings("ignore", message="Api key is used with an insecure connection")
         port = parts.port or (443 if parts.scheme == "https" else 6333)
         return qdrant_client.QdrantClient(
@@ -284,7 +285,7 @@ def connect(url: str, timeout_s: int) -> Any:
 
 
 def rest_models() -> Any:
-    """Return the module of qdrant-client with the records of the REST interface."""
+    """Return the module of qdrant-client that contains the classes of the REST interface."""
     from qdrant_client import models
 
     return models
@@ -302,7 +303,7 @@ def _filter(models: Any, filters: Filters | None) -> Any:
 
 @contextlib.contextmanager
 def failures(url: str) -> Iterator[None]:
-    """Convert any exception of the client to an :class:`ArtifactError` that names the server."""
+    """Convert any exception of qdrant-client to an :class:`ArtifactError` whose message contains ``url``."""
     try:
         yield
     except (ArtifactError, UsageError):

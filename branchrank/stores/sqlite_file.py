@@ -1,14 +1,14 @@
-"""A SQLite file with the chunks of an index and their FTS5 index.
+"""Write and open a SQLite file that contains the chunks of an index and their FTS5 index.
 
-1. The complete file with its digests is built in a temporary folder, copied next to its final path and
-   renamed. The file does not change afterwards.
-2. The file is opened read-only and immutable, with ``trusted_schema`` off. A file with another application id
-   or another schema (such as an added view or trigger) is rejected, and so is a file that fails SQLite's
-   ``quick_check``.
+1. The file is built in a temporary folder, then copied next to its final path and renamed. The file does not
+   change after it has been renamed.
+2. The file is opened with SQLite's options ``mode=ro`` and ``immutable=1``, and with ``trusted_schema`` off.
+   A file with another application id or another schema (such as an added view or trigger) is rejected, and so
+   is a file that fails SQLite's ``quick_check``.
 3. The FTS5 index is compared with its digest when the file is opened, and each chunk is compared with its
    checksum when it is read. SQLite's ``quick_check`` does not detect a changed byte in a value.
 
-The digests detect corruption, but do not protect against attackers, who can change the digests as well.
+The digests detect damage, but do not protect against attackers, who can change the digests as well.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _TABLES = (
     "CREATE VIRTUAL TABLE stems USING fts5(breadcrumb, text, content='', tokenize='porter unicode61')",
     "CREATE VIRTUAL TABLE words USING fts5(breadcrumb, text, content='', tokenize='unicode61')",
 )
-#: The table ``stems`` finds all forms of a word, and the table ``words`` finds the words with a prefix.
-#: A prefix of a word may not be a prefix of its stem (the stem of ``deploy`` is ``deploi``).
+#: The table ``stems`` finds all forms of a word, and the table ``words`` finds all words with a given prefix.
+#: A prefix of a word may not be a prefix of its stem. (The stem of ``deploy`` is ``deploi``.)
 _FTS_TABLES = ("stems", "words")
 _FTS_CONTENT = (
     "SELECT id, block FROM {}_data ORDER BY id",
@@ -53,7 +53,7 @@ _FTS_CONTENT = (
 
 
 class SqliteHeader(Record, frozen=True, kw_only=True):
-    """The digests and the number of chunks, which are stored in the file."""
+    """The header of a search file, with its digests and its number of chunks."""
 
     corpus_digest: str
     chunk_count: int
@@ -61,13 +61,15 @@ class SqliteHeader(Record, frozen=True, kw_only=True):
 
 
 class SqliteFile:
-    """An open search file. Several threads can use it, and a lock lets one thread read at a time."""
+    """An open search file. Several threads can use the file, but only one thread reads at a time."""
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
-        """Open and check the file ``path``. Links below ``root`` (by default its folder) are not followed.
+        """Open and check the file ``path``.
 
-        Raises :class:`ArtifactError` if the file does not exist, is damaged, is a link, or is not a search
-        file.
+        Symbolic links in the path below ``root`` (by default the file's folder) are not followed.
+
+        Raises :class:`ArtifactError` if the file does not exist, is damaged, is a symbolic link, or is not a
+        search file.
         """
         if not path.is_file():
             raise ArtifactError(f"the search file {path} does not exist", remedy=REMEDY)
@@ -89,7 +91,7 @@ class SqliteFile:
         weakref.finalize(self, self._connection.close)
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        """Return all rows of an SQL query with bound values.
+        """Run the SQL query ``statement`` with the bound values ``values``, and return all rows.
 
         Raises :class:`ArtifactError` if the file is damaged.
         """
@@ -97,7 +99,7 @@ class SqliteFile:
             return self._connection.execute(statement, values).fetchall()
 
     def chunks(self, rows: Sequence[int]) -> list[Chunk]:
-        """Return the chunks in the given rows, in this order, after checking their checksums."""
+        """Return the chunks with the row ids ``rows``, in the same order, after verifying their checksums."""
         marks = ",".join("?" * len(rows))
         found = self.rows(f"SELECT rowid, id, chunk, checksum FROM chunks WHERE rowid IN ({marks})", rows)  # noqa: S608
         chunks: dict[object, Chunk] = {}
@@ -151,12 +153,14 @@ class SqliteFile:
 def build_sqlite(
     path: Path, chunks: Sequence[Chunk], *, corpus_digest: str, root: Path | None = None
 ) -> None:
-    """Write the search file for ``chunks``. Links below ``root`` (by default its folder) are not followed.
+    """Write the search file for ``chunks`` to ``path``.
 
-    Raises :class:`ArtifactError` for repeated ids, and :class:`~branchrank.errors.StorageError` if the file
-    can't be written. After an error, the old file is unchanged.
+    Symbolic links in the path below ``root`` (by default the file's folder) are not followed.
+
+    Raises :class:`ArtifactError` if two chunks have the same id, and :class:`~branchrank.errors.StorageError`
+    if the file can't be written. After an error, an existing file is unchanged.
     """
-    # Rows are in the order of the ids, so that ties in the order of rows are in the order of ids.
+    # Rows are written in the order of the chunk ids, so that sorting ties by row also sorts them by id.
     ordered = sorted(chunks, key=lambda chunk: chunk.id)
     root = root or path.parent
     with storage_errors(path):
@@ -193,7 +197,7 @@ def _write(path: Path, chunks: Sequence[Chunk], corpus_digest: str) -> None:
                 ((row, chunk.breadcrumb, chunk.text) for row, chunk in enumerate(chunks, start=1)),
             )
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608
-        # The digest is computed after the commit, because only then the full-text index is complete.
+        # The digest is computed after the commit, because the full-text index is incomplete before it.
         connection.execute("COMMIT")
         header = SqliteHeader(
             corpus_digest=corpus_digest,
@@ -230,7 +234,7 @@ def _schema(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
 
 @cache
 def _expected_schema() -> list[tuple[object, ...]]:
-    """Return the schema that SQLite creates for a search file, including the internal tables of FTS5."""
+    """Return the schema of a valid search file, including the internal tables of FTS5."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         for statement in _TABLES:
             connection.execute(statement)

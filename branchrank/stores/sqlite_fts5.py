@@ -1,12 +1,12 @@
-"""Keyword search in a SQLite file with FTS5. Every score is in 0..1.
+"""Search the chunks in a SQLite file by keywords with FTS5. Every score is between 0 and 1.
 
-The score of a chunk is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25 score. ``e`` is 1 if the chunk
-contains one of the query's terms exactly as it is written, else 0. Inexact matches have the same word stem
-or, if too few chunks match by stem, the same beginning. Exact matches therefore come first, and the scores of
-different queries are comparable.
+The score of a chunk is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25 score, and ``e`` is 1 if the
+chunk contains one of the query's terms exactly as written, else 0. A chunk also matches if it contains a word
+with the same stem as a term or, if too few chunks match by stem, a word that starts with a term. With this
+formula, chunks with an exact term come first, and the scores of different queries are comparable.
 
-The terms of a query are quoted as FTS5 strings and passed as a bound value, so a query can't contain
-operators.
+The terms of a query are quoted as FTS5 strings and passed as a bound value, so a query can't contain FTS5 or
+SQL operators.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _WORDS = "SELECT rowid, -rank FROM words WHERE words MATCH ? ORDER BY rank, rowi
 class KeywordMatch(NamedTuple):
     """A chunk that FTS5 found.
 
-    ``bm25`` is the BM25 score, at least 0. ``exact`` is true if the chunk contains a term exactly as written.
+    ``bm25`` is the BM25 score, at least 0. ``exact`` is true if the chunk contains a term of the query
+    exactly as written.
     """
 
     key: str
@@ -43,19 +44,20 @@ class KeywordMatch(NamedTuple):
 
     @property
     def score(self) -> float:
-        """The keyword score in 0..1, which is at least 0.5 for exact matches and at most 0.5 for others."""
+        """The keyword score, from 0.5 to 1 for exact matches and from 0 to 0.5 for other matches."""
         return (self.exact + self.bm25 / (1.0 + self.bm25)) / 2.0
 
     @property
     def note(self) -> str:
-        """A short explanation of the score."""
+        """A short explanation of the keyword score."""
         return f"BM25 {self.bm25:.4f}, {'exact' if self.exact else 'partial'}"
 
 
 def query_terms(query: str) -> list[str]:
-    """Return the distinct terms of a query in lower case, which are quoted phrases and words.
+    """Return the distinct terms of a query in lower case. A term is a quoted phrase or a word.
 
-    Stop words are removed, unless all terms are stop words. At most :data:`TERM_LIMIT` terms are returned.
+    Stop words are removed, unless all terms are stop words. Only the first :data:`TERM_LIMIT` terms are
+    returned.
     """
     readable = query.encode("utf-8", "ignore").decode("utf-8").replace("\0", " ").lower()
     found = [" ".join(phrase.split()) or word for phrase, word in _TERM.findall(readable)]
@@ -73,11 +75,11 @@ def fts_expression(terms: Iterable[str], *, prefix: bool = False) -> str:
 
 
 def _literal(terms: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern that matches any of the terms as whole words.
+    """Return a regular expression that matches any of the terms as whole words.
 
-    Runs of white space in the searched text must be replaced by single spaces.
+    The searched text must contain single spaces instead of runs of white space.
     """
-    # A term must not match inside a longer word. Only ends that are word characters are checked.
+    # A term must not match inside a longer word. Ends of a term that are punctuation can match anywhere.
     return re.compile(
         "|".join(
             (r"(?<!\w)" if re.match(r"\w", term) else "")
@@ -89,19 +91,20 @@ def _literal(terms: Iterable[str]) -> re.Pattern[str]:
 
 
 class Fts5Table:
-    """The keyword search in one file. Several threads can use it at the same time."""
+    """Keyword search in one search file. Several threads can search at the same time."""
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
         """Open the file ``path``.
 
-        The errors are those of :class:`~branchrank.stores.sqlite_file.SqliteFile`.
+        Raises the same errors as :class:`~branchrank.stores.sqlite_file.SqliteFile`.
         """
         self.file = SqliteFile(path, root)
 
     def matches(self, query: str, n: int) -> list[KeywordMatch]:
         """Return at most ``n`` chunks that match a term of the query.
 
-        The result is sorted by exact matches first, then by BM25, then by id.
+        Chunks are sorted by keyword score, highest first, so exact matches come first. Chunks with equal
+        scores are sorted by id.
         """
         terms = query_terms(query)
         if not terms:
@@ -125,9 +128,9 @@ class Fts5Table:
         return sorted(matches, key=lambda match: (-match.score, match.key))[:n]
 
     def bm25(self, query: str, keys: Sequence[str]) -> dict[str, float]:
-        """Return FTS5's BM25 scores of the chunks ``keys``, at least 0.
+        """Return FTS5's BM25 score, at least 0, of each chunk whose id is in ``keys``.
 
-        A chunk gets 0 if it matches no term of the query by stem.
+        The score is 0 if the chunk contains no word with the same stem as a term of the query.
         """
         scores = dict.fromkeys(keys, 0.0)
         terms = query_terms(query)

@@ -1,9 +1,11 @@
-"""Many distinct strings as four arrays, in memory or mapped from a file, instead of one Python object each.
+"""Store many distinct strings in four arrays, which can be memory-mapped.
+
+Four arrays take less memory than one Python object per string.
 
 1. The array ``text`` contains the UTF-8 bytes of all strings, one after the other. The array ``starts``
    contains the offset of each string.
-2. The array ``order`` contains the rows sorted by their strings, so a string is found by bisection. The array
-   ``ties`` contains the position of each row in this order, and is used to sort rows with equal scores.
+2. The array ``order`` contains the row numbers sorted by string, so a string is found by bisection. The array
+   ``ties`` contains the position of each row in ``order``, and is used to sort rows with equal scores by id.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-#: The largest number of cached look-ups. A full cache is cleared.
+#: The largest number of cached look-ups. When the cache is full, it is cleared.
 _KEPT = 1 << 16
 
 
 class StringArrays(NamedTuple):
-    """The arrays of ``n`` strings, in descending order of the size of their items.
+    """The arrays of ``n`` strings. Arrays with larger items come first.
 
-    :mod:`branchrank.stores.arrays` needs this order.
+    :mod:`branchrank.stores.arrays` requires arrays with larger items to come first.
     """
 
     starts: NDArray[np.int64]
@@ -32,19 +34,19 @@ class StringArrays(NamedTuple):
 
 
 class Strings(Sequence[str]):
-    """A read-only sequence of distinct strings, which is equal to a tuple of the same strings."""
+    """A read-only sequence of distinct strings. ``==`` is true for a tuple of the same strings."""
 
     def __init__(self, arrays: StringArrays) -> None:
-        """Raise ``ValueError`` if the types or sizes of the arrays do not match. Only their ends are read."""
+        """Raise ``ValueError`` if ``arrays`` have wrong types, or sizes that do not match each other."""
         starts, order, ties, text = self.arrays = arrays
         kinds = [f"{array.dtype.name} {array.ndim}" for array in arrays]
         if kinds != ["int64 1", "int32 1", "int32 1", "uint8 1"]:
             raise ValueError(f"the arrays of a table of strings have the wrong types: {kinds}")
         if not len(starts) - 1 == len(order) == len(ties) or starts[0] != 0 or starts[-1] != len(text):
             raise ValueError("the sizes of the arrays of a table of strings do not match")
-        #: The position of each row in the sorted strings, with the shape ``(n,)``.
+        #: The position of each row in the list of sorted strings, with the shape ``(n,)``.
         self.ties = ties
-        # Items of a memoryview are plain integers, which are faster than the integers of NumPy.
+        # Indexing a memoryview returns Python integers, which are faster than NumPy's integers.
         self._starts, self._order, self._text = starts.data, order.data, text.data
         #: Caches of look-ups by string and by row, because queries look up the same strings repeatedly.
         self._found: dict[str, int] = {}
@@ -52,7 +54,7 @@ class Strings(Sequence[str]):
 
     @classmethod
     def of(cls, strings: Iterable[str]) -> Strings:
-        """Return the table of these strings."""
+        """Return ``strings`` as a :class:`Strings` object."""
         if isinstance(strings, Strings):
             return strings
         encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
@@ -60,7 +62,7 @@ class Strings(Sequence[str]):
 
     @classmethod
     def joined(cls, text: bytes, sizes: NDArray[np.int64]) -> Strings:
-        """Return the table of the strings in ``text``, which follow each other. ``sizes`` are in bytes."""
+        """Split ``text`` into strings of ``sizes`` bytes, and return them as a :class:`Strings` object."""
         starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
         strings = [text[first:last] for first, last in pairwise(starts.tolist())]
         # UTF-8 bytes sort in the same order as the code points of the strings.
@@ -68,7 +70,7 @@ class Strings(Sequence[str]):
         return cls(StringArrays(starts, order, _inverse(order), np.frombuffer(text, dtype=np.uint8)))
 
     def where(self, kept: NDArray[np.bool_]) -> Strings:
-        """Return the table of the strings for which ``kept`` is true, in the same order."""
+        """Return the strings for which ``kept`` is true, in the same order."""
         starts, order, _, text = self.arrays
         sizes = np.diff(starts)
         rows = np.cumsum(kept, dtype=np.int32) - np.int32(1)
@@ -106,7 +108,7 @@ class Strings(Sequence[str]):
         return found
 
     def take(self, rows: Iterable[int]) -> list[str]:
-        """Return the strings in the given rows."""
+        """Return the string in each of the rows ``rows``."""
         known = self._decoded.get
         return [known(row) or self[row] for row in rows]
 
@@ -128,7 +130,7 @@ class Strings(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
     def find(self, string: str) -> int | None:
-        """Return the row of a string, or ``None`` if the string is not in the table."""
+        """Return the row number of ``string``, or ``None`` if the string does not exist."""
         found = self._found.get(string)
         if found is None:
             found = self._bisected(string)
@@ -152,7 +154,7 @@ class Strings(Sequence[str]):
         return None
 
     def row(self, string: str) -> int:
-        """Return the row of a string. Raises ``KeyError`` if the string is not in the table."""
+        """Return the row number of ``string``. Raises ``KeyError`` if the string does not exist."""
         found = self._found.get(string)
         if found is None and (found := self.find(string)) is None:
             raise KeyError(string)

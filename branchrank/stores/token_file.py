@@ -1,11 +1,13 @@
 """The token vectors of an index's chunks, stored in memory-mapped files.
 
-- ``values`` contains the rows of all chunks, one after the other, as int8 or float16 without a header.
-- ``scales.npy`` contains one float32 factor per row (:class:`branchrank.ranking.maxsim.TokenVectors`).
-- ``offsets.npy`` is int64 with the shape ``(chunks + 1,)``. Chunk ``i`` has the rows from ``offsets[i]`` to
-  ``offsets[i + 1] - 1``.
-- ``keys.npy`` contains the cache key of each chunk, 64 hexadecimal digits. A later build uses the keys to
-   find vectors that can be reused.
+- ``values`` contains the token vectors of all chunks, one vector per row, as int8 or float16 numbers without
+  a header.
+- ``scales.npy`` contains one float32 factor per row of ``values``
+  (:class:`branchrank.ranking.maxsim.TokenVectors`).
+- ``offsets.npy`` contains int64 numbers with the shape ``(number of chunks + 1,)``. Chunk ``i`` has the rows
+  of ``values`` from ``offsets[i]`` to ``offsets[i + 1] - 1``.
+- ``keys.npy`` contains a cache key of 64 hexadecimal digits for each chunk. A later build uses the keys to
+  find vectors that it can reuse.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _NUMBERS: dict[TokenPrecision, type[np.int8] | type[np.float16]] = {"int8": np.i
 
 
 def save_token_vectors(directory: Path, keys: Sequence[str], vectors: Iterable[TokenVectors]) -> None:
-    """Write the token vectors of each chunk, without keeping all of them in memory.
+    """Write the token vectors of each chunk to ``directory``, without keeping all vectors in memory.
 
     Raises :class:`~branchrank.errors.StorageError` if the files can't be written.
     """
@@ -49,7 +51,10 @@ class TokenFile:
     """The token vectors of the chunks ``ids``, opened from ``directory``."""
 
     def __init__(self, directory: Path, ids: Sequence[str], precision: TokenPrecision) -> None:
-        """Open the files. Raises :class:`ArtifactError` if they do not contain one entry per id."""
+        """Open the files.
+
+        Raises :class:`ArtifactError` if a file is damaged, or if the files do not contain one entry per id.
+        """
         self.precision = precision
         self._ids = Strings.of(ids)
         try:
@@ -96,7 +101,7 @@ def _load(path: Path, number: Any) -> NDArray[Any]:
 
 
 def _rows(path: Path, count: int, number: type[Any]) -> NDArray[Any]:
-    # A plain view is used, because indexing the rows of a ``memmap`` object is slow.
+    # Use a plain array, because indexing the rows of a ``memmap`` object is slow.
     values = np.asarray(np.memmap(path, dtype=number, mode="r"))
     return values.reshape(count, -1)
 

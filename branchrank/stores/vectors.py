@@ -1,11 +1,11 @@
-"""The protocol of the two vector stores, which are exact search in NumPy and search in Chroma.
+"""The interface of the two vector stores, which search exactly with NumPy or approximately with Chroma.
 
-1. Every vector has unit length. The score is therefore the cosine similarity, in -1..1, and the squared L2
-   distance is ``2 - 2 * score``.
-2. All stores return exactly the same scores for the same ids. An approximate store only selects candidates,
-   and the scores of the candidates are computed from the vectors of the index.
-3. Results with the same score are sorted by id. If ``n`` is larger than the number of vectors, all vectors
-   are returned.
+1. Every vector has unit length. The score of a vector is its cosine similarity to the query, from -1 to 1.
+   The squared L2 distance is ``2 - 2 * score``.
+2. The two stores return exactly the same scores for the same ids. Chroma only selects candidates, and
+   BranchRank computes the scores of the candidates from the vectors of the index.
+3. Results with the same score are sorted by id. If more results are requested than there are vectors, all
+   vectors are returned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Scored
 
-#: The number of vectors up to which ``auto`` uses exact search (see ``benchmarks/vector_crossover.py``).
+#: ``auto`` uses exact search up to this number of vectors (see ``benchmarks/vector_crossover.py``).
 EXACT_UP_TO = 50_000
 LARGEST_DISTANCE = 4.0
 
@@ -35,27 +35,27 @@ class VectorStore(Protocol):
     def search(self, vector: Vectors, n: int) -> list[Scored]:
         """Return the ``n`` vectors nearest to a unit vector of shape ``(d,)``, best first.
 
-        Raises :class:`ArtifactError` if ``vector`` has another dimension than the index, or if the store
+        Raises :class:`ArtifactError` if ``vector`` does not have the dimension of the index, or if Chroma
         returns unknown ids.
         """
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
-        """Return the scores of the ids ``keys``, with the shape ``(len(keys),)``.
+        """Return the score of each vector with an id in ``keys``, with the shape ``(len(keys),)``.
 
-        The scores are the same as from :meth:`search`.
+        The scores are the same as those that :meth:`search` returns.
 
         Raises ``KeyError`` for an unknown id.
         """
 
     def vector(self, key: str) -> Vectors:
-        """Return the stored vector of an id, float32 ``(d,)``. Raises ``KeyError`` for an unknown id."""
+        """Return the vector with the id ``key``, float32 ``(d,)``. Raises ``KeyError`` for an unknown id."""
 
     def close(self) -> None:
         """Close files and connections. The store can't be used afterwards."""
 
 
 def squared_distance(similarity: float) -> float:
-    """Return the squared L2 distance, in 0..4, of unit vectors with the given cosine similarity."""
+    """Return the squared L2 distance, from 0 to 4, of two unit vectors from their cosine similarity."""
     return max(0.0, 2.0 - 2.0 * similarity)
 
 
@@ -69,10 +69,11 @@ def check_query(vector: Vectors, dimension: int) -> None:
 
 
 def recall_against_exact(store: VectorStore, exact: VectorStore, queries: Iterable[Vectors], n: int) -> float:
-    """Return the recall of ``store``, in 0..1.
+    """Return the recall (0 to 1) of the results of ``store`` compared with exact search.
 
-    The recall is the share of the exact top ``n`` results that ``store`` finds, averaged over the queries.
-    The recall is 1 if there are no queries or no vectors.
+    For each query, the recall is the number of the exact top ``n`` results that ``store`` also returns,
+    divided by the number of exact results. The result is the mean over the queries, or 1 if there are no
+    queries or no vectors.
     """
     shares = []
     for query in queries:

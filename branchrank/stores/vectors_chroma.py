@@ -1,16 +1,16 @@
-"""The vector store in Chroma, which is embedded in a directory or runs on a server.
+"""Vector search with Chroma, in an embedded database in a directory or on a server.
 
-1. A query requests a few more than ``n`` candidates from Chroma. The scores of the candidates are computed
-   from the vectors of the index, so scores and ties are the same as in the exact store.
-2. A collection is checked when it is opened. The number of vectors, and the ids, vectors and nearest
-   neighbours of a sample, are compared with the vectors of the index. (Chroma's ``count()`` alone is not
-   enough, because it is correct even if files are missing.) The metadata of a collection on a server must
-   match the index.
+1. A search for ``n`` results requests a few more candidates from Chroma. The scores of the candidates are
+   computed from the vectors of the index, so scores and ties are the same as in exact search.
+2. A collection is checked when it is opened. The number of vectors must match the index, and so must the ids
+   and vectors of a sample. Searches must find the sampled vectors. (It is not enough to check Chroma's
+   ``count()``, which is correct even if files are missing.) The metadata of a collection on a server must
+   contain the identifier of the index.
 
 :mod:`branchrank.stores.chroma_upload` creates the collections.
 
-Chroma writes a file named ``index_metadata.pickle``. Only the Rust code of Chroma reads this file, never
-Python.
+Chroma writes a file named ``index_metadata.pickle``. Only Chroma's Rust code reads this file, so Python never
+unpickles it.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from branchrank.stores.ordering import IntArray
 from branchrank.stores.vectors import check_query
 from branchrank.stores.vectors_exact import ExactVectors
 
-#: The key, in the metadata of a collection, of the identifier of its index.
+#: The metadata of a collection contains the identifier of its index under this key.
 MADE_FOR = "branchrank"
-#: The number of candidates beyond ``n``, so that ties at the end of the list can be sorted by id.
+#: The number of candidates to request beyond ``n``, so that ties at the end of the list can be sorted by id.
 _SLACK = 16
-#: Scores that differ by less than this value count as ties, because Chroma computes in float32.
+#: Scores that differ by less than this value are treated as ties, because Chroma computes in float32.
 _TIE = 1e-6
 _PROBES = 64
-#: The share of sampled vectors that must be found. An intact graph can miss a few vectors.
+#: The fraction of sampled vectors that searches must find. An intact graph can miss a few vectors.
 _PROBES_FOUND = 0.95
 
 
 class UnreachableError(ArtifactError):
-    """Vectors are stored in a collection, but a search does not find them."""
+    """A search does not find vectors that are stored in the collection."""
 
 
 class ChromaVectors:
-    """A vector store that gets candidates from Chroma, and scores them with the vectors of the index."""
+    """A vector store that requests candidates from Chroma, and scores them with the vectors of the index."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class ChromaVectors:
         root: Path | None = None,
         made_for: str = "",
     ) -> None:
-        """Open the collection ``name`` and check it against ``ids`` and ``matrix``.
+        """Open the collection ``name``, and compare it with the ids ``ids`` and the vectors ``matrix``.
 
-        ``made_for`` is an identifier of the ids and vectors, which must match the metadata of a collection on
-        a server. The path of an embedded database must not contain a link below the folder ``root`` (by
-        default ``location``). Raises :class:`ArtifactError` if the collection does not exist, is damaged, or
-        belongs to another index, or if the server can't be reached.
+        ``made_for`` is the identifier of the index, which must match the metadata of a collection on a
+        server. The path of an embedded database must not contain a symbolic link below the folder ``root``
+        (by default ``location``). Raises :class:`ArtifactError` if the collection does not exist, is damaged,
+        or belongs to another index, or if the server can't be reached.
         """
         if isinstance(location, Path) and not (location / "chroma.sqlite3").is_file():
             raise ArtifactError(f"the folder {location} does not contain a Chroma database", remedy=REBUILD)
@@ -88,7 +88,7 @@ class ChromaVectors:
             raise
 
     def _check_owner(self, made_for: str) -> None:
-        # A collection that an older version uploaded has no identifier.
+        # Collections uploaded by older versions of BranchRank have no identifier.
         found = (self._collection.metadata or {}).get(MADE_FOR, made_for)
         if isinstance(self._location, str) and found != made_for:
             raise self._damaged("the collection was made for another index")
@@ -131,13 +131,13 @@ class ChromaVectors:
 
     @property
     def ids(self) -> Sequence[str]:
-        """The ids, in the order of the rows."""
+        """The ids of the vectors, in the order of the rows."""
         return self._exact.ids
 
     def search(self, vector: Vectors, n: int) -> list[Scored]:
         """Return the ``n`` nearest vectors; see :class:`~branchrank.stores.vectors.VectorStore`.
 
-        Exact search is used if all vectors are requested, or if there is a tie after the last candidate.
+        Exact search is used if all vectors are requested, or if result ``n`` ties with the last candidate.
         """
         check_query(vector, self._exact.dimension)
         wanted = min(n + _SLACK, len(self.ids))
@@ -151,19 +151,19 @@ class ChromaVectors:
         if len(rows) < _PROBES_FOUND * n:
             raise self._damaged(f"a search for {wanted} vectors returned {len(rows)}")
         ranking = self._exact.rank(rows, vector, len(rows))
-        # If the last candidates tie, other vectors with the same score may have smaller ids.
+        # If result ``n`` ties with the last candidate, vectors that are not candidates may tie with it too.
         if len(ranking) < n or ranking[n - 1].score - ranking[-1].score < _TIE:
             return self._exact.search(vector, n)
         return ranking[:n]
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
-        """Return the scores of the ids ``keys``; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        """Return the scores for the ids ``keys``; see :class:`~branchrank.stores.vectors.VectorStore`."""
         return self._exact.scores(vector, keys)
 
     def vector(self, key: str) -> Vectors:
-        """Return the vector of an id, with the shape ``(d,)``."""
+        """Return the vector with the id ``key``, with the shape ``(d,)``."""
         return self._exact.vector(key)
 
     def close(self) -> None:
-        """Close the client."""
+        """Close the Chroma client."""
         disconnect(self._client)

@@ -1,11 +1,11 @@
-"""Exact vector search, with one dot product for each row of a memory-mapped file.
+"""Exact vector search, which compares the query with every row of a memory-mapped file.
 
-1. ``vectors.npy`` contains float32 rows ``(n, d)`` in the order of the ids. The file is read without pickle.
-2. The dot products of the query with all rows are computed on the calling thread. A matrix-vector product on
-   two BLAS threads took up to fifty times longer on a busy machine.
-3. Rows with a score above the n-th best score minus the rounding error are scored again in float64, and the
-   best n of these rows are returned (see :mod:`branchrank.stores.ordering`). The result has the same bits for
-   any number of BLAS threads.
+1. ``vectors.npy`` contains a float32 array ``(n, d)``, with one row per id. The file is read without pickle.
+2. The dot products of the query with all rows are computed on the calling thread, because a matrix-vector
+   product on two BLAS threads took up to fifty times longer on a busy machine.
+3. All rows whose score is at least the n-th best score minus the rounding error are scored again in float64,
+   and the n best of them are returned (see :mod:`branchrank.stores.ordering`). The results are bit-for-bit
+   the same for any number of BLAS threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from branchrank.stores.vectors import check_query
 
 
 def save_vectors(path: Path, matrix: Vectors) -> None:
-    """Write float32 rows ``(n, d)`` atomically. Raises :class:`~branchrank.errors.StorageError`."""
+    """Write ``matrix`` as a float32 array ``(n, d)`` to the file ``path``, atomically.
+
+    Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
+    """
     with atomic_writer(path) as stream:
         np.save(stream, np.ascontiguousarray(matrix, dtype=np.float32), allow_pickle=False)
 
@@ -57,7 +60,7 @@ class ExactVectors:
     """The vector store with exact search, which compares the query with every vector."""
 
     def __init__(self, ids: Sequence[str], matrix: Vectors) -> None:
-        """``matrix`` is float32 ``(len(ids), d)`` with unit rows; ``ids`` are distinct."""
+        """``matrix`` is a float32 array ``(len(ids), d)`` with rows of unit length. Ids must be distinct."""
         if len(ids) != len(matrix):
             raise ArtifactError(
                 f"the index has {len(ids)} ids, but {len(matrix)} vectors",
@@ -73,7 +76,7 @@ class ExactVectors:
 
     @property
     def ids(self) -> Strings:
-        """The ids, in the order of the rows."""
+        """The ids of the vectors, in the order of the rows."""
         return self._ids
 
     def search(self, vector: Vectors, n: int) -> list[Scored]:
@@ -84,33 +87,33 @@ class ExactVectors:
             return []
         rough = np.vecdot(self.matrix, vector.astype(np.float32))
         threshold = np.partition(rough, len(rough) - count)[len(rough) - count]
-        # The rounding error is at most ``d * eps / 2`` times both lengths. This bound is doubled here.
+        # The rounding error is at most ``d * eps / 2`` times the lengths of both vectors. Use twice as much.
         length = max(1.0, float(np.linalg.norm(vector)))
         error = np.float32(self.dimension * float(np.finfo(np.float32).eps) * length)
         pool = np.flatnonzero(rough >= threshold - error)
         return self.rank(pool, vector, count)
 
     def rank(self, rows: IntArray, vector: Vectors, n: int) -> list[Scored]:
-        """Return the best ``n`` of the given rows."""
+        """Return the ``n`` vectors in ``rows`` with the highest scores, highest first."""
         scores = self.score(rows, vector)
         order = best(scores, self._ids.ties, n, rows=rows)
         return scored(self._ids.take(rows[order].tolist()), scores[order].tolist())
 
     def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
-        """Return the cosine similarity of the given rows with a unit vector, shape ``(len(rows),)``."""
+        """Return the cosine similarity of each row in ``rows`` to a unit vector, shape ``(len(rows),)``."""
         return cosines(self.matrix, rows, vector)
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
-        """Return the scores of the ids ``keys``; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        """Return the scores for the ids ``keys``; see :class:`~branchrank.stores.vectors.VectorStore`."""
         return self.score(np.array([self._ids.row(key) for key in keys], dtype=np.intp), vector)
 
     def row(self, key: str) -> int:
-        """Return the row of an id. Raises ``KeyError`` for an unknown id."""
+        """Return the row number of the id ``key``. Raises ``KeyError`` for an unknown id."""
         return self._ids.row(key)
 
     def vector(self, key: str) -> Vectors:
-        """Return the vector of an id, with the shape ``(d,)``."""
+        """Return the vector with the id ``key``, with the shape ``(d,)``."""
         return np.array(self.matrix[self._ids.row(key)])
 
     def close(self) -> None:
-        """Do nothing, because the memory map is closed when the object is deleted."""
+        """Do nothing, because the file is closed when the object is deleted."""

@@ -33,24 +33,24 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def local(settings: Resolved) -> System:
-    """dense(chunks) + BM25(chunks) -> RRF."""
+    """Return the system ``local``, which fuses vectors and BM25 over chunks by RRF."""
     return _laid(settings, LocalSettings)
 
 
 def bm25(settings: Resolved) -> System:
-    """BM25(chunks), the lexical baseline."""
+    """Return the system ``bm25``, the lexical baseline, which ranks chunks by BM25."""
     return with_values(BM25, _hits(settings))
 
 
 def dense(settings: Resolved) -> System:
-    """dense(chunks), the vector baseline."""
+    """Return the system ``dense``, the vector baseline, which ranks chunks by cosine."""
     return with_values(DENSE, _hits(settings))
 
 
 def pageindex(settings: Resolved) -> System:
-    """Tree search from the root, by an LLM or lexically, then a final ranking of the visited nodes.
+    """Return the system ``pageindex``, which searches the tree from the root and ranks the visited nodes.
 
-    If there is no LLM endpoint, or ``no_llm`` is set, the search and the ranking are lexical. Raises
+    If there is no LLM endpoint, or ``no_llm`` is set, the search and the ranking use lexical scores. Raises
     :class:`UsageError` if the settings have an LLM model, but no endpoint and no ``no_llm``.
     """
     part = settings.part(PageindexSettings)
@@ -60,7 +60,10 @@ def pageindex(settings: Resolved) -> System:
 
 
 def hybrid(settings: Resolved) -> System:
-    """dense(chunks) -> nodes -> evidence -> neighbours; + BM25(nodes) -> RRF -> cap -> rerank.
+    """Return the system ``hybrid``, which fuses vectors and BM25 over sections by RRF, and reranks.
+
+    The sections of the nearest chunks, with their neighbours in the tree, are fused with a BM25 search of the
+    sections.
 
     If there is no LLM endpoint, or ``no_llm`` is set, reranking by an LLM is removed; reranking by a
     cross-encoder is not. Raises :class:`UsageError` if the settings have an LLM model, but no endpoint and no
@@ -72,7 +75,7 @@ def hybrid(settings: Resolved) -> System:
 
 
 def grep(settings: Resolved) -> System:
-    """grep(chunks) + dense(chunks) with a threshold -> RRF.
+    """Return the system ``grep``, which fuses grep and a vector search with a distance threshold by RRF.
 
     The index's calibrated threshold replaces the default threshold, but not a value that the user set.
     """
@@ -81,7 +84,7 @@ def grep(settings: Resolved) -> System:
 
 
 def qdrant(settings: Resolved) -> System:
-    """Qdrant dense + Qdrant sparse BM25, 2k results each -> weighted RRF.
+    """Return the system ``qdrant``, which fuses 2k dense and 2k sparse (BM25) results by weighted RRF.
 
     If ``qdrant.collection`` is set, the system ranks spans, since the passages of the user's collection are
     not chunks of the index.
@@ -102,14 +105,14 @@ def qdrant(settings: Resolved) -> System:
 
 
 def sqlite(settings: Resolved) -> System:
-    """FTS5 + dense -> weighted RRF -> the best chunk of each document, with scores in 0..1."""
+    """Return the system ``sqlite``, which fuses FTS5 and vectors, and groups the chunks by document."""
     alpha = settings.part(RetrievalSettings).hybrid_alpha
     weights = {"branches.fts5.weight": 1.0 - alpha, "branches.dense.weight": alpha}
     return _laid(settings, RetrievalSettings, weights)
 
 
 def late_interaction(settings: Resolved) -> System:
-    """dense(chunks) + BM25(chunks) -> score fusion -> MaxSim of token vectors -> rerank -> longer passages.
+    """Return the system ``late-interaction``, which fuses vectors and BM25, adds MaxSim, and reranks.
 
     If there is no LLM endpoint, or ``no_llm`` is set, reranking by an LLM is removed; reranking by a
     cross-encoder is not. Raises :class:`UsageError` if the settings have an LLM model, but no endpoint and no
@@ -176,9 +179,10 @@ BUILTIN: dict[str, Callable[[Resolved], System]] = {
 
 
 def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
-    """Return the systems of these predictor names, each once, in the given order.
+    """Return the systems with these predictor names, each once, in the given order.
 
-    Names of groups are replaced with their members. Raises :class:`UsageError` for an unknown name.
+    The name of a group, such as ``all``, stands for the predictors in the group. Raises :class:`UsageError`
+    for an unknown name.
     """
     spelt = [member for name in names for member in GROUPS.get(name, (name,))]
     unknown = [name for name in spelt if name not in BUILTIN]

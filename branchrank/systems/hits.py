@@ -1,8 +1,8 @@
 """Turn candidates into hits. The hit of a node is the node's best chunk or own span.
 
 A hit has its rank in each branch's list. If the branch expands over the tree, a section has the rank and the
-score of its best chunk in the branch's list of chunks. A section that only the expansion found has no rank,
-but a note with the rank of the best chunk of its file.
+score of its best chunk in the branch's list of chunks. A section that only the expansion over the tree found
+has no rank, but it has a note with the rank of the best chunk of its file.
 """
 
 from __future__ import annotations

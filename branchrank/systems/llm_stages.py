@@ -72,8 +72,8 @@ class BoundStages:
         """Return the reranked candidates, and whether the reranker succeeded.
 
         If the reranker fails and a branch expands over the tree, the candidates are ordered by their scores
-        in that branch's list, then by lexical score. If the reranker of another system fails, the order does
-        not change.
+        in that branch's list, then by lexical score. If the reranker fails and no branch expands over the
+        tree, the order does not change.
         """
         nodes = self.system.unit == "node"
         branches = self.system.branches

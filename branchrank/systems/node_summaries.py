@@ -3,8 +3,8 @@
 1. The leaves are summarised first, then the nodes whose children are all summarised.
 2. A node's prompt contains its title, the start of its own text and its children's summaries. The calls for
    nodes of equal height are concurrent.
-3. Each finished call is cached by its content, so that an interrupted pass can be resumed. After an edit,
-   only the edited section and the ancestors with a child whose summary changed are summarised again.
+3. Each finished call is cached by its content, so that an interrupted summarisation can be resumed. After an
+   edit, only the edited section and the ancestors with a child whose summary changed are summarised again.
 4. If a call fails, the node keeps its extractive summary, and the failure is counted.
 """
 

@@ -5,8 +5,9 @@
    no branch with words.
 2. Without a reranker, the passages are ordered by their passage scores.
 3. With a reranker, a passage scores ``1 / (i * j)``, where ``i`` is the rank that the reranker gave to its
-   section, and ``j`` is the rank of the passage within the section by passage score. The first five hits are
-   then two or three passages of the first section, one or two of the second, and one of the third.
+   section, and ``j`` is the rank of the passage within the section by passage score. With a reranker, the
+   first five hits are two or three passages of the first section, one or two of the second, and one of the
+   third.
 4. If the reranker failed, each section returns its best passage, in the fallback order of the sections.
 """
 

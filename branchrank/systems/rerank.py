@@ -49,7 +49,7 @@ STAGE = "rerank"
 _LOGPROBS = 20
 _PREDICTING = Lock()
 _PAIR_CHARS = 4000
-#: Characters of a candidate's text in a pointwise call.
+#: Maximum number of characters of a candidate's text in a pointwise call.
 POINTWISE_CHARS = 2000
 
 
@@ -209,7 +209,7 @@ def _by_score(first: Sequence[RerankCandidate], scores: Sequence[float]) -> tupl
 
 
 def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: float) -> tuple[str, ...]:
-    """Fuse the reranker's order with the first stage. Candidates that the reranker omitted come last."""
+    """Fuse the reranker's order with the first stage. With ``weight`` 1, omitted candidates come last."""
     ids = [candidate.id for candidate in first]
     orders = {"first": ids, "reranked": order}
     branches = {name: [Scored(key, 0.0) for key in keys] for name, keys in orders.items()}

@@ -170,7 +170,7 @@ class SearchTools:
         return self._reader.text(str(arguments.path("path", path)))
 
     def read_file(self, path: str) -> str:
-        """Return the text of an indexed file, or the message ``[ERROR: <code>] <why>``."""
+        """Return the text of an indexed file, or an error message with a code and the reason."""
         try:
             return self.file_text(path)
         except FileRefused as refusal:

@@ -1,7 +1,7 @@
 """The stages, stage times and numbers of hits that a system's answers must have.
 
-``branchrank verify`` compares a run's rows with these values. If you add a stage to the engine, add it to
-this module as well. A test compares this module with the stages of every built-in system.
+``branchrank verify`` compares the answers in a run with the values in this module. If you add a stage to the
+engine, add it to this module as well. A test compares this module with the stages of every built-in system.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def least_hits(system: System, k: int, chunks: int) -> int:
 def most_hits(system: System, k: int) -> int | None:
     """Return the maximum number of hits of an answer, or ``None`` if there is no limit.
 
-    The maximum is the sum of the branches' maximum list lengths, or the candidate cap if it is smaller.
+    The maximum is the sum of the branches' maximum list lengths, or the candidate cap if the cap is smaller.
 
     >>> from branchrank.spec import Branch, Fuse, System
     >>> branches = (Branch(kind="dense", top_n=40), Branch(kind="bm25", top_n=80))
@@ -118,7 +118,7 @@ def least_calls(system: System, hits: int) -> int:
 
 
 def fused_score(system: System, placements: Mapping[str, Placement]) -> float | None:
-    """Compute a hit's score from its ranks in the branches. Return ``None`` if they do not determine it."""
+    """Return a hit's score, computed from its ranks in the branches, or ``None`` if this is impossible."""
     averaged = system.group.by == "document" and system.group.aggregate == "avg"
     scored_again = (
         system.rerank.method != "none" or system.rescore.method != "none" or orders_passages(system)

@@ -1,11 +1,11 @@
-"""Steps of the tree search that an LLM chooses.
+"""Steps of the tree search in which an LLM picks the nodes.
 
 1. The children are shown in pages of ``step_candidates`` children. If the remaining calls are too few for
    these pages and the levels below, pages are larger and each child has less text. Children with the lowest
    lexical scores are omitted only if the titles alone exceed the model's context.
 2. The LLM picks at most ``beam`` children from each page.
-3. If the picks of all pages exceed the beam, one more call chooses among the picks. A child that the LLM
-   ranks first in every call is therefore always followed.
+3. If more than ``beam`` children are picked from all pages, one more call chooses among the picked children.
+   A child that the LLM ranks first in every call is always followed.
 4. If the call of a page fails, the children with the best lexical scores are picked. After the last call that
    the settings allow, the rest of the search is lexical.
 """

@@ -1,14 +1,16 @@
 """Build one tree of nodes from the documents of a corpus.
 
-1. The root (id ``/``) represents the corpus. The parent of a document is the first document with a toctree
-   that lists it. The parent of a document in no toctree is its folder (id ``path/``), and the parent of a
-   folder is the folder above. A folder therefore has a node only if a document below it is in no toctree.
+1. The root node (id ``/``) represents the corpus. The parent of a document is the first document whose
+   toctree lists it. If no toctree lists a document, its parent is its folder (id ``path/``). The parent of a
+   folder is the folder that contains it. A folder therefore has a node only if it contains a document that is
+   in no toctree.
 2. The children of a document are its sections, then the documents in its toctrees, in toctree order. The
    children of a folder are sorted by name.
-3. The depth of a node is one more than the depth of its parent. A breadcrumb starts at the document's title,
-   because changes to other documents' toctrees can change the nodes above the document.
-4. The text of a node is the text of its own blocks. The summary of a node consists of the first sentences of
-   its prose and, if the node has children, their titles.
+3. The depth of a node is one more than the depth of its parent. A breadcrumb starts at the document's title
+   and omits the nodes above the document, because changes to the toctrees of other documents can change these
+   nodes.
+4. The text of a node does not include the text of its subsections. The summary of a node consists of the
+   first sentences of its prose and, if the node has children, the titles of the children.
 """
 
 from __future__ import annotations
@@ -33,18 +35,19 @@ _SENTENCE_END = re.compile(r"[.!?:。！？](?=\s)")
 
 
 class Page(Record, frozen=True, kw_only=True):
-    """The nodes of one document, first the file's, before the position of the file in the tree is known.
+    """The nodes of one document, before its position in the tree is known. The node of the file comes first.
 
-    Depths count from the file. The node of the file has no parent, its children are only its sections, and
+    The file has the depth 0. The node of the file has no parent, its children are only its top sections, and
     its summary contains only its prose.
     """
 
     nodes: tuple[Node, ...]
 
     def placed(self, parent: str | None, depth: int, below: Sequence[tuple[str, str]]) -> Iterator[Node]:
-        """Yield the nodes with their final parent and depth.
+        """Yield the nodes with their final parents, children, depths and summaries.
 
-        ``below`` contains the ids and titles of the documents that are children of this document.
+        ``parent`` and ``depth`` are those of the file's node in the tree. ``below`` contains the ids and
+        titles of the documents that are children of this document.
         """
         file, *sections = self.nodes
         titles = [node.title for node in sections if node.parent_id == file.id]
@@ -60,7 +63,7 @@ class Page(Record, frozen=True, kw_only=True):
 
 
 class Outline:
-    """The folders and documents of a tree, without the sections."""
+    """The folders and documents of a tree, without the sections of the documents."""
 
     def __init__(self, documents: Sequence[DocumentOutline], corpus_name: str) -> None:
         parents, self.notes = toctree_parents(documents)
@@ -84,7 +87,7 @@ class Outline:
             self._children[identifier].extend(sorted(children))
 
     def nodes(self, page_of: Callable[[str], Page]) -> Iterator[Node]:
-        """Yield every node in pre-order. ``page_of`` is called once for each document, in the same order."""
+        """Yield every node in pre-order. ``page_of`` is called once for each document, also in pre-order."""
         waiting: list[tuple[str, str | None, int]] = [(ROOT_ID, None, 0)]
         while waiting:
             identifier, parent, depth = waiting.pop()
@@ -98,10 +101,10 @@ class Outline:
 
 
 def build_nodes(documents: Sequence[Document], corpus_name: str) -> tuple[list[Node], list[str]]:
-    """Return the nodes of a corpus in pre-order, and notes about toctree entries that were ignored.
+    """Return the nodes of a corpus in pre-order, and notes about toctree entries that had no effect.
 
-    The order of ``documents`` has no effect. The id of a node changes only if its path or a heading in it
-    does.
+    The result does not depend on the order of ``documents``. The id of a node changes only if the path of its
+    file or a heading in the file changes.
     """
     by_source = {document.source: document for document in documents}
     outline = Outline([DocumentOutline.of(by_source[source]) for source in sorted(by_source)], corpus_name)
@@ -109,7 +112,7 @@ def build_nodes(documents: Sequence[Document], corpus_name: str) -> tuple[list[N
 
 
 def block_text(blocks: Iterable[Block]) -> str:
-    """Join the texts of blocks, with a blank line between blocks, but not inside a table or list."""
+    """Join the texts of blocks, with blank lines between blocks, except between table rows and list items."""
     text = ""
     for before, block in pairwise([None, *blocks]):
         assert block is not None
@@ -126,7 +129,7 @@ def block_text(blocks: Iterable[Block]) -> str:
 def summarise(prose: str, child_titles: Sequence[str]) -> str:
     """Return the first sentences of ``prose``, followed by ``child_titles``.
 
-    The sentences and the titles have at most :data:`SUMMARY_LENGTH` characters each.
+    The sentences have at most :data:`SUMMARY_LENGTH` characters together, and so do the titles.
     """
     summary = _cut(prose, _SENTENCE_END)
     if not child_titles:
@@ -138,7 +141,8 @@ def summarise(prose: str, child_titles: Sequence[str]) -> str:
 def _cut(text: str, boundary: re.Pattern[str]) -> str:
     """Cut a text to at most :data:`SUMMARY_LENGTH` characters.
 
-    The text is cut at the last boundary in its second half or, if there is none, between words.
+    The text is cut after the last match of ``boundary`` in the second half of these characters or, if there
+    is no match, between words.
     """
     if len(text) <= SUMMARY_LENGTH:
         return text
@@ -152,7 +156,7 @@ def _cut(text: str, boundary: re.Pattern[str]) -> str:
 def _above(
     identifier: str, parent: str | None, depth: int, title: str, below: Sequence[tuple[str, str]]
 ) -> Node:
-    """Return the node of the root or of a folder."""
+    """Return the node for the root or for a folder."""
     return Node(
         id=identifier,
         parent_id=parent,
@@ -166,7 +170,7 @@ def _above(
 
 
 def draft_page(document: Document) -> Page:
-    """Return the nodes of one document, before the position of the file in the tree is known."""
+    """Return the nodes of one document, before its position in the tree is known."""
     sections = document.sections
     below: list[list[Section]] = [[] for _ in sections]
     depths: list[int] = []
@@ -201,7 +205,7 @@ def draft_page(document: Document) -> Page:
 
 
 def _prose(blocks: Sequence[Block]) -> str:
-    """Return the start of a section's prose or, if it has no prose, of its other blocks except headings."""
+    """Return the start of a section's prose and lists or, if it has none, of its code and tables."""
     content = [block for block in blocks if block.kind != "heading"]
     chosen = [block for block in content if block.kind in ("prose", "list")] or content
     words: list[str] = []

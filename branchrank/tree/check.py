@@ -1,14 +1,14 @@
 """Check that a list of nodes is a valid tree, and report every problem.
 
-A valid tree follows these rules.
+A tree is valid if all of the following are true.
 
-1. Ids are unique. Exactly one node, the root, has no parent. Every parent and every child exists, parents
-   list their children, and children name their parent.
-2. The depth of a node is one more than the depth of its parent. Together with rule 1, this excludes cycles.
-3. The root and folders have no source and no lines. Files and sections have a source and lines.
-4. A file starts at line 1. The own span of a node comes first, then the subtrees of its sections. Each
-   subtree starts on the line after the previous subtree, and the last subtree ends on the last line of the
-   node. Every line is therefore in exactly one own span.
+1. The ids of nodes are unique. Exactly one node, the root, has no parent. Every parent and every child of a
+   node is a node of the tree. A node lists another node as a child exactly if it is the parent of that node.
+2. The depth of a node is one more than the depth of its parent, which excludes cycles.
+3. Files and sections have a source and line numbers. The root and folders have no source and no line numbers.
+4. A file starts at line 1. The lines of a file or section begin with its own span, followed by its
+   subsections. Each subsection starts on the line after the own span or the previous subsection, and the last
+   subsection ends on the last line of the file or section. Every line is therefore in exactly one own span.
 5. A breadcrumb consists of the document's title and the titles of all headings down to the node.
 """
 
@@ -21,17 +21,17 @@ from branchrank.records import BREADCRUMB_SEPARATOR, Node
 
 
 class Problem(NamedTuple):
-    """A message about a problem of the node at ``position`` in the list of nodes."""
+    """A message about a problem. ``position`` is the position of the invalid node in the list of nodes."""
 
     position: int
     message: str
 
 
 def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> list[str]:
-    """Return a message with the node's id for every problem; an empty list if the tree is valid.
+    """Return a message for every problem, or an empty list if the tree is valid.
 
-    ``line_counts`` maps each source to its number of lines. If ``line_counts`` is given, the node of every
-    file must end at the last line of the file.
+    ``line_counts`` maps each source to the number of lines of the file. If ``line_counts`` is given, the node
+    of every file must end at the last line of the file.
     """
     if not nodes:
         return ["there are no nodes, but every tree has a root"]
@@ -40,9 +40,9 @@ def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = N
 
 
 def find_problems(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> Iterator[Problem]:
-    """Yield the problems of parents and children, then the problems of spans, in the order of the nodes.
+    """Yield the problems with parents and children, or else all other problems in the order of the nodes.
 
-    Spans are checked only if there are no problems of parents and children.
+    Lines, sources and breadcrumbs are checked only if all parents, children and depths are valid.
     """
     broken = False
     for problem in _link_problems(nodes):
@@ -127,7 +127,7 @@ def _node_problems(node: Node, by_id: Mapping[str, Node]) -> Iterator[str]:
 
 
 def _span_problems(node: Node, own_end: int, by_id: Mapping[str, Node]) -> Iterator[str]:
-    """Yield a problem wherever the sections of a node do not exactly cover the lines after its own span."""
+    """Yield a message wherever a node's subsections do not cover exactly the lines after its own span."""
     last = own_end
     for child_id in node.children:
         child = by_id[child_id]

@@ -1,7 +1,8 @@
 """Find the parent, the children and the siblings of a node in the tree, and the sections at given lines.
 
 1. Nodes are in pre-order, so a subtree is a range of rows; see :mod:`branchrank.tree.rows`.
-2. A tree is built from nodes in memory, or opened over a table that decodes nodes one by one.
+2. A tree is built from a list of nodes in memory, or opened from a table that decodes one node at a time from
+   a file.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Tree:
 
     @classmethod
     def opened(cls, table: NodeTable, rows: TreeRows) -> Tree:
-        """Return the tree over a table of nodes that are not in memory, with the links in ``rows``."""
+        """Return a tree of the nodes in ``table``, with the parents and children in ``rows``."""
         tree = cls.__new__(cls)
         tree._open(table, rows)
         return tree
@@ -60,9 +61,9 @@ class Tree:
         return (node for node in self.table.stream() if node.line_start is not None)
 
     def only(self, sources: Collection[str]) -> Tree:
-        """Return the part of the tree with these sources.
+        """Return the part of the tree that contains the files ``sources``.
 
-        Pages of other sources that are above the kept nodes become folders.
+        An ancestor of these files that belongs to another file is replaced by a folder.
         """
         kept = {node.id for node in self.sections if node.source in sources} | {self.root.id}
         for node in reversed(list(self.table.stream())):
@@ -78,7 +79,7 @@ class Tree:
         )
 
     def node(self, identifier: str) -> Node:
-        """Return the node with this id.
+        """Return the node with the id ``identifier``.
 
         All methods with the argument ``identifier`` raise ``KeyError`` for an unknown id.
         """
@@ -94,7 +95,7 @@ class Tree:
         return tuple(map(self.table.at, self.rows.children_of(self.table.row(identifier))))
 
     def siblings(self, identifier: str) -> tuple[Node, ...]:
-        """Return the other children of a node's parent, in order."""
+        """Return the children of a node's parent, in order, without the node itself."""
         parent = self.parent(identifier)
         if parent is None:
             return ()
@@ -107,7 +108,7 @@ class Tree:
         return int(depths.max() - depths[0])
 
     def file_node(self, source: str) -> Node | None:
-        """Return the node of a whole file, or ``None`` if the source is not in the tree."""
+        """Return the node of the file ``source``, or ``None`` if the tree does not contain the file."""
         node = self.table.mapping.get(source)
         return node if node is not None and node.kind == "file" else None
 
@@ -116,9 +117,10 @@ class Tree:
         return (self.table.at(row) for source in sources for row in self.table.in_source(source).tolist())
 
     def overlapping(self, span: Span) -> tuple[Node, ...]:
-        """Return the nodes with an own span that shares lines with ``span``.
+        """Return the nodes whose own span shares lines with ``span``.
 
-        Nodes with more shared lines come first; ties are in the order of the ids.
+        Nodes that share more lines with ``span`` come first, and nodes that share equally many are sorted by
+        id.
         """
         rows = self.table.in_source(span.source)
         first = np.maximum(self.table.line_starts[rows], span.line_start)
@@ -130,7 +132,7 @@ class Tree:
 
 
 def _as_folder(node: Node) -> Node:
-    """Return a copy of a node without text and lines, which can't be a hit."""
+    """Return a copy of a node without source, text and lines, so that the copy can't become a hit."""
     return msgspec.structs.replace(
         node, source="", text="", line_start=None, line_end=None, own_line_end=None
     )

@@ -1,16 +1,20 @@
-"""Export and import of the JSON that VectifyAI's PageIndex writes for a Markdown file.
+"""Export and import the JSON format that VectifyAI's PageIndex writes for a Markdown file.
 
-The export writes one document at a time. Every heading becomes a node with a 1-based ``line_num``, with the
-``text`` from the heading to the next heading of any level, and with a ``summary`` (of a leaf) or a
-``prefix_summary`` (of a parent). The format has no end lines, and no field for text before the first heading.
+The export writes one file per document. Every heading becomes a node. The ``line_num`` of a node is the
+number of the heading's line, starting at 1. The ``text`` of a node contains the lines from the heading to the
+next heading of any level. The summary is in the field ``summary`` of a node without children, or in the field
+``prefix_summary`` of a node with children. The format has no field for the last line of a node or for text
+before the first heading.
 
 The import works in three steps.
 
-1. The line numbers of the tree are checked against the source file, and every span is computed again.
-2. The blocks of the file are read as usual. A block is cut if the tree has a heading inside the block.
-3. Notes list the differences between the tree and the file. Text before the first heading, which the format
-   drops, is restored from the file. Notes also list headings that are missing from the tree, and nodes at
-   lines that are not headings.
+1. The line numbers of the tree are checked against the Markdown file, and the lines of every section are
+   computed from the file.
+2. The blocks of the Markdown file are parsed as usual. A block is cut in two if the tree has a heading inside
+   the block.
+3. Text before the first heading, which the format can't contain, is restored from the Markdown file. Notes
+   report restored text, headings that are missing from the tree, and nodes of the tree that are not headings
+   in the file.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ _REMEDY = "give the JSON file that PageIndex wrote for this Markdown file (not f
 
 
 class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One heading of a PageIndex tree. The fields are in PageIndex's order. A leaf has no ``nodes``."""
+    """One heading of a PageIndex tree. The fields have PageIndex's order. ``nodes`` are child headings."""
 
     title: str
     node_id: str | UnsetType = UNSET
@@ -51,8 +55,8 @@ class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
 class PageIndexDocument(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The PageIndex tree of one file.
 
-    ``doc_name`` is the file's name without folder and suffix, ``line_count`` is the number of line breaks
-    plus 1, and ``structure`` contains the top headings.
+    ``doc_name`` is the file's name without folder and suffix. ``line_count`` is the number of line breaks in
+    the file plus 1. ``structure`` contains the nodes of the top headings.
     """
 
     doc_name: str
@@ -62,7 +66,7 @@ class PageIndexDocument(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ImportedDocument(NamedTuple):
-    """A document with the sections of a PageIndex tree, the tree's summaries by section id, and notes."""
+    """A document whose sections come from a PageIndex tree, the summaries by section id, and notes."""
 
     document: Document
     summaries: dict[str, str]
@@ -70,7 +74,7 @@ class ImportedDocument(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A heading of the tree during an import. ``level`` is 1 for a top heading."""
+    """A node of the imported PageIndex tree and the level of its heading, which is 1 for a top heading."""
 
     node: PageIndexNode
     level: int
@@ -79,7 +83,7 @@ class _Entry(NamedTuple):
 def export_document(
     document: Document, content: bytes, *, summaries: Mapping[str, str] | None = None, with_text: bool = True
 ) -> PageIndexDocument:
-    """Return the PageIndex tree of a document, with ``summaries`` (by section id) if they are given."""
+    """Return the PageIndex tree of a document. ``summaries`` maps section ids to summaries."""
     text, _ = decode(content)
     lines = split_lines(text)
     headed: list[int] = []
@@ -124,14 +128,15 @@ def export_document(
 
 
 def encode_document(document: PageIndexDocument) -> bytes:
-    """Return the tree as JSON, indented by two spaces as in PageIndex's files."""
+    """Return a PageIndex tree as JSON, indented by two spaces as in PageIndex's files."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
 
 def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocument:
-    """Read a PageIndex tree of the file ``source`` with the bytes ``content``.
+    """Decode the PageIndex tree ``payload`` of the file ``source``, which contains the bytes ``content``.
 
-    Raises :class:`InputError` if the JSON is not a PageIndex tree or its lines don't match the file.
+    Raises :class:`InputError` if ``payload`` is not a PageIndex tree, or if its line numbers are not
+    ascending or not in the file.
     """
     tree = _decode(payload, source)
     read = read_document(source, content)
@@ -160,7 +165,7 @@ def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocu
 
 
 def import_nodes(imported: Sequence[ImportedDocument], corpus_name: str) -> tuple[list[Node], list[str]]:
-    """Return the nodes of imported documents, with the imported summaries, and all notes."""
+    """Return the nodes of imported documents with the imported summaries, and the notes of all documents."""
     nodes, notes = build_nodes([each.document for each in imported], corpus_name)
     summaries = {identifier: text for each in imported for identifier, text in each.summaries.items()}
     nodes = [
@@ -171,7 +176,7 @@ def import_nodes(imported: Sequence[ImportedDocument], corpus_name: str) -> tupl
 
 
 def _title_line(heading: Block, lines: Sequence[str]) -> tuple[int, str]:
-    """Return the line number of a heading's title, and the title with markup, as in PageIndex."""
+    """Return the line number of a heading's title, and the title with its markup, as PageIndex does."""
     for number in range(heading.line_start, heading.line_end + 1):
         if match := _ATX.fullmatch(lines[number - 1]):
             return number, match[1].strip()
@@ -210,7 +215,7 @@ def _check_lines(entries: Sequence[_Entry], document: Document) -> None:
 
 
 def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Heading], list[str]]:
-    """Return the headings of the tree, with the lines and titles that the reader found, and notes."""
+    """Return the headings of a PageIndex tree, with lines and titles from the Markdown file, and notes."""
     read_at = {
         number: (block, section.labels)
         for section in document.sections
@@ -234,7 +239,7 @@ def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Headi
 
 
 def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
-    """Yield the document's blocks, cut at the tree's headings and without the lines of these headings."""
+    """Yield the document's blocks without the lines of ``headings``, cut at the removed lines."""
     taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
     for section in document.sections:
         for block in section.blocks:
@@ -263,7 +268,7 @@ def _cut(block: Block, taken: set[int]) -> Iterator[Block]:
 
 
 def _dropped(document: Document, headings: Sequence[Heading]) -> Iterator[str]:
-    """Yield notes on text and headings that are in the file but not in the tree."""
+    """Yield notes about text and headings that are in the Markdown file but not in the PageIndex tree."""
     first = headings[0].line_start if headings else document.line_count + 1
     if any(
         block.line_start < first

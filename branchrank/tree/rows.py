@@ -1,8 +1,9 @@
-"""The links of a tree as arrays, which can be mapped from a file.
+"""The parents and children of a tree as arrays, which can be memory-mapped from a file.
 
 1. The row of a node is its position in pre-order, so a subtree is a range of rows.
-2. A second list contains all rows sorted by parent, then by source, then by first line. In this list, the
-   children of a node follow each other, and children from the same file are in line order.
+2. The array ``families`` contains all rows sorted by parent, then by source, then by first line. The children
+   of a node are therefore next to each other in ``families``, and children from the same file are in line
+   order.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ Rows = NDArray[np.int32]
 
 
 class TreeRows(NamedTuple):
-    """The links of ``n`` nodes. All arrays have the shape ``(n,)``, except ``children`` with ``(n + 1,)``.
+    """The parents and children of ``n`` nodes. Arrays have the shape ``(n,)``; ``children`` has ``(n + 1,)``.
 
-    ``depths`` are the levels below the root. ``parents`` are rows, and -1 for the root. The subtree of row
-    ``r`` is the range from ``r`` to ``ends[r] - 1``. ``families`` is the list of rows sorted by parent,
-    source and first line. ``places`` maps each row to its position in ``families``. The children of row ``r``
-    are the entries of ``families`` from position ``children[r]`` to position ``children[r + 1] - 1``.
+    ``depths`` contains the depth of each node, which is 0 for the root. ``parents`` contains the row of each
+    node's parent, and -1 for the root. The subtree of row ``r`` consists of the rows from ``r`` to ``ends[r]
+    - 1``. ``families`` contains all rows sorted by parent, source and first line. ``places`` contains the
+    position of each row in ``families``. The children of row ``r`` are the entries of ``families`` from
+    position ``children[r]`` to position ``children[r + 1] - 1``.
     """
 
     depths: Rows
@@ -37,7 +39,7 @@ class TreeRows(NamedTuple):
 
     @classmethod
     def of(cls, depths: Rows, sources: Rows, lines: Rows) -> TreeRows:
-        """Return the links of nodes in pre-order, from their depths, source numbers and first lines."""
+        """Compute the arrays from the depth, source number and first line of each node in pre-order."""
         count = len(depths)
         parents = np.full(count, -1, dtype=np.int32)
         ends = np.full(count, count, dtype=np.int32)
@@ -62,11 +64,11 @@ class TreeRows(NamedTuple):
 
 
 class NodeTable(Protocol):
-    """The nodes of a tree in pre-order, with the columns from which links are made.
+    """The nodes of a tree in pre-order, with the columns from which :class:`TreeRows` is computed.
 
     ``source_rows`` contains the number of each node's source, or -1 for a node without a source.
-    ``line_starts`` and ``line_ends`` contain the first and the last line of each own span, or 0 for a node
-    without lines. ``ties`` contains the position of each node in the order of the ids.
+    ``line_starts`` and ``line_ends`` contain the first and the last line of each node's own span, or 0 for a
+    node without lines. ``ties`` contains each node's position in the list of nodes sorted by id.
     """
 
     @property
@@ -89,7 +91,7 @@ class NodeTable(Protocol):
         """Every node of the tree by id."""
 
     def at(self, row: int) -> Node:
-        """Return the node in a row."""
+        """Return the node in row ``row``."""
 
     def row(self, identifier: str) -> int:
         """Return the row of a node. Raises ``KeyError`` if the id is unknown."""
@@ -119,7 +121,7 @@ class NodeList:
         self.line_ends = _column([node.own_line_end or 0 for node in self._nodes])
 
     def at(self, row: int) -> Node:
-        """Return the node in a row."""
+        """Return the node in row ``row``."""
         return self._nodes[row]
 
     def row(self, identifier: str) -> int:

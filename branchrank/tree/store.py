@@ -1,4 +1,4 @@
-"""Read and write ``nodes.jsonl``. The file is written atomically, and checked whenever it is read."""
+"""Read and write the file ``nodes.jsonl``, which contains the nodes of a tree, one per line."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ _REMEDY = "build it again: branchrank index CORPUS, or pageindex_common.py build
 
 
 def write_nodes(path: Path, nodes: Iterable[Node]) -> None:
-    """Write one node per line. Raises :class:`StorageError` if the file can't be written."""
+    """Write one node per line, atomically. Raises :class:`StorageError` if the file can't be written."""
     write_jsonl(path, nodes)
 
 
 def load_nodes(path: Path | str) -> Tree:
-    """Read and check a tree.
+    """Read a tree, and check that it is valid.
 
-    Raises :class:`ArtifactError`, which names the line, if the file can't be read or is not a valid tree.
+    Raises :class:`ArtifactError` if the file can't be read or does not contain a valid tree. The message
+    contains the line number of the invalid node.
     """
     decoder = msgspec.json.Decoder(Node)
     nodes: list[Node] = []

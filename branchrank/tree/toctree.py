@@ -1,14 +1,18 @@
-"""Determine the parent of each document from the toctrees.
+"""Determine the parent of each document from the toctree directives in all documents.
 
-1. Documents are processed in the order of their sources. The entries of a document are processed as listed.
-2. An entry is a path, with or without a suffix. The path is relative to the document or, if it starts with
-   ``/``, to the root of the documentation. The root is the corpus or, if the path does not exist there, the
-   outermost folder above the document in which the path exists. ``Title <path>`` means ``path``. Entries with
-   ``*``, ``?``, ``[...]`` or ``**`` are patterns, which match documents without a parent in source order.
-3. The parent of a document is the first document with a toctree that lists it.
-4. Each pattern is compared with every document, so only the first ``MAX_PATTERNS`` patterns of a corpus are
-   used. Further patterns are ignored with a note.
-5. Entries that would close a cycle, or that match no document, are ignored with a note.
+1. Documents are processed in the order of their paths. The toctree entries of a document are processed in the
+   listed order.
+2. A toctree entry is a path of a document, with or without a suffix, or ``Title <path>``. A path that starts
+   with ``/`` is relative to the root of the documentation, and any other path is relative to the folder of
+   the document with the toctree. The root is the corpus folder or, if the path does not exist there, the
+   outermost folder above the document in which the path exists. An entry with ``*``, ``?``, ``[...]`` or
+   ``**`` is a pattern. A pattern selects the matching documents that have no parent yet, in the order of
+   their paths.
+3. The parent of a document is the first document whose toctree lists it.
+4. Only the first ``MAX_PATTERNS`` patterns of a corpus are used, because each pattern is compared with every
+   document. All further patterns are ignored with a note.
+5. A toctree entry that matches no document, or that would make a document its own ancestor, is ignored with a
+   note.
 """
 
 from __future__ import annotations
@@ -28,9 +32,9 @@ _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 
 
 def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str], list[str]]:
-    """Return the source of each document's parent by the source of the document, and notes.
+    """Return a dictionary from the source of each document to the source of its parent, and notes.
 
-    Sources are in toctree order. Documents that are in no toctree are not in the result.
+    The dictionary is in toctree order, and contains only documents that are in a toctree.
     """
     ordered = sorted(documents, key=lambda document: document.source)
     names = _names(ordered)
@@ -63,13 +67,13 @@ def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str
                 else:
                     parents[target] = document.source
             if _is_pattern(path):
-                # If all matches have parents, keep one match, so that the note about no match is not written.
+                # If all matches have parents, one match is kept, because an empty list would cause a note.
                 patterns[asked] = [target for target in targets if target not in parents] or targets[:1]
     return parents, notes
 
 
 def _names(documents: Sequence[DocumentOutline]) -> dict[str, str]:
-    """Return a map from the names of documents, with and without their suffix, to their sources."""
+    """Return a dictionary from the path of each document, with and without its suffix, to its source."""
     names = {document.source: document.source for document in documents}
     for suffix in SUFFIXES:
         for document in documents:
@@ -89,7 +93,7 @@ def _is_pattern(path: str) -> bool:
 
 
 def _resolve(source: str, path: str, names: Mapping[str, str]) -> list[str]:
-    """Return the documents that the entry ``path`` in ``source`` matches.
+    """Return the documents that the entry ``path`` in a toctree of ``source`` matches.
 
     Only a pattern can match several documents.
     """
@@ -116,7 +120,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _is_above(source: str, below: str, parents: Mapping[str, str]) -> bool:
-    """Return whether ``source`` is equal to ``below`` or is an ancestor of it."""
+    """Return whether ``source`` is an ancestor of ``below`` or the same document."""
     current: str | None = below
     while current is not None:
         if current == source:

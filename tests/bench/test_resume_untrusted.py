@@ -216,7 +216,7 @@ def test_no_file_is_opened_that_the_command_does_not_name(doctored: Any, tmp_pat
     refused = invoke("resume", doctored(change))
     assert refused.exit_code == 3, refused.output
     assert f"{outside}" in refused.stderr
-    assert "does not name" in refused.stderr
+    assert "not passed to this" in refused.stderr
     assert "private" not in refused.output
     assert [path.name for path in outside.parent.iterdir()] == ([] if name == "record" else ["file"])
 
@@ -315,7 +315,7 @@ def test_what_the_run_did_not_use_is_refused(
 ) -> None:
     refused = invoke("resume", doctored(lambda run: None), words[0], words[1].format(listener.address))
     assert refused.exit_code == 3, refused.output
-    assert "its plan differs" in refused.stderr
+    assert "was run with different values" in refused.stderr
     assert words[0] in refused.stderr
     assert listener.received == []
 

@@ -59,7 +59,7 @@ def test_as_many_hits_are_kept_as_the_deepest_measure_needs(
         (("--top-k", 10, "--measure", "nDCG@20"), "nDCG@20' needs 20 hits, but --top-k 10 keeps fewer"),
         (("--top-k", 3, "--primary", "strict_hit@5"), "strict_hit@5' needs 5 hits"),
         (("--measure", "nDCG@5000"), "needs 5000 hits, but --top-k 1000"),
-        (("--measure", "R@100"), "'R@100' looks at 100 hits, and system 'dense' finds at most 40"),
+        (("--measure", "R@100"), "'R@100' needs 100 hits, and system 'dense' finds at most 40"),
         (("--measure", "nDGC@10"), "did you mean `nDCG@10`?"),
     ],
 )

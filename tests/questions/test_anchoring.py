@@ -139,7 +139,7 @@ def test_equal_passages_in_other_files_move_nothing() -> None:
     corpus = {"ports.md": ["# Ports"], "a.md": [PAGE[7]], "b.md": [PAGE[7]]}
     mended, moved, problems = reanchor([question], corpus)
     assert (mended, moved) == ([question], [])
-    assert "the gold has no quote that could be searched" in problems[0].message
+    assert "the gold has no quote to search for" in problems[0].message
 
 
 def test_without_a_digest_a_paragraph_that_moved_down_is_found_by_its_quote() -> None:
@@ -173,7 +173,7 @@ def test_the_own_file_is_preferred_to_another() -> None:
     ("gold", "reason"),
     [
         (item(1, 1, "port 9090"), "the quote is not in the corpus"),
-        (item(1, 99), "the gold has no quote that could be searched"),
+        (item(1, 99), "the gold has no quote to search for"),
         (item(5, 5, "s"), "the quote is at "),
     ],
 )

@@ -34,7 +34,7 @@ def test_answers_are_the_same_again(project: Path, run: Path) -> None:
     result = invoke("verify", run, "--rerun", 3, "--data-dir", project / "data")
     assert result.exit_code == 0, result.output
     assert "6 of 6 answers to 3 questions are the same" in result.output
-    assert f"not rerun: mine: name its class: --predictor {CLASS}" in result.output
+    assert f"not rerun: mine: pass its class: --predictor {CLASS}" in result.output
 
 
 def test_a_class_that_is_named_is_asked_again(project: Path, run: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_class_that_is_named_is_asked_again(project: Path, run: Path) -> None:
 
 
 def test_a_workspace_that_is_not_named_is_not_opened(run: Path) -> None:
-    with pytest.raises(RunError, match="does not name") as caught:
+    with pytest.raises(RunError, match="not passed to this") as caught:
         Run.load(run).verify(rerun=1)
     assert "branchrank verify --rerun 1" in caught.value.remedy
     assert "--data-dir" in caught.value.remedy

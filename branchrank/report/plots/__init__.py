@@ -1,9 +1,9 @@
 """The plots of a report, made as Vega-Lite specifications with Altair and drawn as SVG by vl-convert.
 
-1. Every plot is drawn twice, for wide and for narrow screens, so that text keeps its size.
-2. Each mark has its figure as text (``aria-label``) for screen readers. The page's script shows this text as
-   a tooltip.
-3. Equal figures give equal bytes, so ``verify`` can draw a plot again and compare.
+1. Every plot is drawn twice, for wide and for narrow screens, so that text has a readable size on both.
+2. Each drawn value has a text (``aria-label``) for screen readers. The page's script shows the ``aria-label``
+   as a tooltip.
+3. The same data give the same bytes, so ``verify`` can draw a plot again and compare the drawings.
 """
 
 from branchrank.report.plots.differences import differences

@@ -20,7 +20,7 @@ from branchrank.report.plots.style import (
 )
 from branchrank.runs.words import confidence, gap, gap_between, is_share, margin, plural, score, verdict_words
 
-#: The short name, mark and colour of each verdict, so that the plot is readable without colours.
+#: The short name, shape and colour of each verdict; names and shapes make colours unnecessary.
 _LOOKS = {
     "better": ("better", "triangle-right", GOOD),
     "worse": ("worse", "triangle-left", BAD),
@@ -29,12 +29,12 @@ _LOOKS = {
     "too few questions to tell": ("too few questions", "circle", MUTED),
 }
 _ROW_PIXELS, _NARROW_ROW_PIXELS = 30, 46
-#: The extra row height on narrow screens if a name is too long to fit beside its figures.
+#: The extra row height on narrow screens if a name is too long to fit beside its numbers.
 _OWN_LINE_PIXELS = 16
 
 
 def differences(comparisons: Sequence[Comparison]) -> Plot:
-    """Plot every comparison of a run in one row, sorted by difference (largest first)."""
+    """Plot the comparisons of a run, with one row for each, sorted by difference (largest first)."""
     ordered = sorted(comparisons, key=lambda each: (-each.difference, each.candidate, each.baseline))
     first = ordered[0]
     described = "; ".join(_words(each) for each in ordered)
@@ -139,7 +139,7 @@ def _chart(comparisons: Sequence[Comparison], frame: Frame) -> dict[str, Any]:
 
 
 def _texts(base: Any, y: Any, frame: Frame, width: int, *, own_line: bool) -> list[Any]:
-    """Return layers with figures and verdicts beside each row, or above it on narrow screens."""
+    """Return layers with the numbers and verdict beside each row, or above the row on narrow screens."""
     import altair
 
     looks = {"aria": False, "fontSize": frame.font, "baseline": "middle"}
@@ -162,7 +162,7 @@ def _texts(base: Any, y: Any, frame: Frame, width: int, *, own_line: bool) -> li
 
 
 def _domain(rows: Sequence[dict[str, Any]], delta: float) -> list[float]:
-    """Return a domain that includes all intervals, zero and the margin, with some space at both ends."""
+    """Return the x range that includes all intervals, zero and the margin, with some space at both ends."""
     low = min(-delta, *(row["low"] for row in rows))
     high = max(delta, *(row["high"] for row in rows))
     air = 0.05 * (high - low) or 1.0

@@ -1,6 +1,6 @@
-"""Drawing plots as SVG with vl-convert, and comparing drawings of different versions.
+"""Drawing plots as SVG with vl-convert, and comparing SVGs that different versions drew.
 
-Text and lines have the text colour of the page, so that the same drawing works on light and dark pages.
+Text and lines are drawn in the text colour of the page, so that one SVG works on light and dark pages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from branchrank.report.plots.style import INK
 
 
 def draw(spec: dict[str, object]) -> str:
-    """Draw a specification as SVG, with text in the text colour of the page."""
+    """Draw a Vega-Lite specification as SVG, with text in the text colour of the page."""
     import vl_convert
 
     svg: str = vl_convert.vegalite_to_svg(spec)
@@ -45,13 +45,13 @@ def drawn_by() -> str:
 
 
 def standalone(svg: str) -> str:
-    """Return a drawing as a separate file that uses the light or dark colours of the reader's system."""
+    """Return an SVG as the text of a separate file, with light or dark colours as in the reader's system."""
     head, _, rest = svg.partition(">")
     return f"{head}>{_STYLE}{rest}\n{drawn_by()}\n"
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """Return the drawing in a :func:`standalone` file of another version, or else ``None``."""
+    """Return the SVG in a :func:`standalone` file that another version drew, or ``None`` for other files."""
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):
         return None
@@ -59,7 +59,7 @@ def drawn_elsewhere(file: str) -> str | None:
 
 
 def same_to_the_eye(svg: str, other: str) -> bool:
-    """Return whether two drawings have the same marks and texts, with coordinates less than a pixel apart."""
+    """Return whether two SVGs have the same shapes and texts, with coordinates less than a pixel apart."""
     if _NUMBER.split(svg) != _NUMBER.split(other):
         return False
     pairs = zip(_NUMBER.findall(svg), _NUMBER.findall(other), strict=True)

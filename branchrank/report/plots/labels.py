@@ -17,8 +17,8 @@ _GAP = 4
 class Label(Record, frozen=True, kw_only=True):
     """The position of a label, in pixels from the lower left corner of the plot.
 
-    On the right side of its point, a label starts at ``x``; on the left side, it ends at ``x``. Its vertical
-    centre is ``y``.
+    On the right side of its point, a label starts at ``x``; on the left side, it ends at ``x``. The vertical
+    centre of the label is ``y``.
     """
 
     x: float
@@ -47,9 +47,9 @@ def place_labels(
     radii: Sequence[float],
     frame: Frame,
 ) -> list[Label]:
-    """Place a label beside each point, or above or below it if there is no space.
+    """Place a label beside each point, or above or below the point if there is no space beside it.
 
-    Labels are inside the width of the plot. Labels of higher points are placed first.
+    All labels are within the width of the plot. Labels are placed from the highest point to the lowest.
     """
     taken = [
         _Box(left=x - r, right=x + r, low=y - r, high=y + r) for (x, y), r in zip(points, radii, strict=True)

@@ -14,7 +14,7 @@ Estimates = Sequence[tuple[str, str, Estimate | None]]
 
 
 def rates(estimates: Estimates) -> Plot:
-    """Plot estimates in percent, each with its predictor and panel."""
+    """Plot ``(predictor, panel, estimate)`` entries in percent, with one panel for each measure."""
     described = "; ".join(
         f"{name} {panel.replace('_', ' ')} {interval(each, 'hit@')}" for name, panel, each in estimates
     )

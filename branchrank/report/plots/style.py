@@ -1,4 +1,4 @@
-"""The style of all plots, with sizes, and colours for light and dark pages."""
+"""The style of all plots, which has sizes and colours that work on light and dark pages."""
 
 from __future__ import annotations
 
@@ -31,17 +31,19 @@ class Frame(NamedTuple):
     label_pixels: int
 
     def text_pixels(self, text: str) -> float:
-        """Return the maximum width of a label (longer labels are cut)."""
+        """Return the estimated width of ``text`` as a label, at most ``label_pixels`` (longer labels are
+        cut).
+        """
         return min(self.label_pixels, _CHARACTER_WIDTH * self.font * len(text))
 
 
 WIDE = Frame(width=640, height=340, narrow=False, font=13, label_pixels=240)
-#: With its axis, this frame fits a screen of 360 pixels without smaller text.
+#: A drawing of this size, with its axis, fits a screen of 360 pixels without smaller text.
 NARROW = Frame(width=270, height=300, narrow=True, font=12, label_pixels=120)
 
 
 def finished(chart: TopLevelMixin, frame: Frame) -> dict[str, Any]:
-    """Return the Vega-Lite specification of a chart with the shared style and printable text."""
+    """Return a chart's Vega-Lite specification, with the style of all plots and only printable characters."""
     quiet = {"labelColor": INK, "titleColor": INK, "domainColor": MUTED, "tickColor": MUTED}
     fonts = {"labelFontSize": frame.font, "titleFontSize": frame.font, "titleFontWeight": "normal"}
     spec: dict[str, Any] = _printable(chart.to_dict())
@@ -57,7 +59,7 @@ def finished(chart: TopLevelMixin, frame: Frame) -> dict[str, Any]:
 
 
 def _printable(value: Any) -> Any:
-    """Make every text in a value printable, since a control character makes vl-convert crash."""
+    """Replace unprintable characters in all strings of ``value``, since they can make vl-convert crash."""
     if isinstance(value, str):
         return safe(value)
     if isinstance(value, dict):

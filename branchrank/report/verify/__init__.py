@@ -1,11 +1,11 @@
-"""The checks of ``branchrank verify``, which recompute all figures of a run and find contradictions.
+"""The checks of ``branchrank verify``, which recompute all results of a run and find contradictions.
 
-1. The digests in ``run.json`` are compared with the measured files, and with ``run.json`` itself.
-2. The record, the rows and the timings are compared with the plan and with each other. The answers must be
-   possible for the system that gave them.
-3. Tables, reports and plots are recomputed and compared.
-4. If the corpus is available, gold, hits and quoted passages are compared with the documents.
-5. With ``rerun``, some questions are answered again (:mod:`branchrank.report.verify.rerun`).
+1. The measurement files and ``run.json`` are compared with the digests recorded in ``run.json``.
+2. ``run.json``, the rows and the timings are compared with the plan and with each other. Each answer must be
+   one that its system can give.
+3. Tables, reports and plots are recomputed and compared with the files of the run.
+4. If the corpus is available, then gold, hits and quoted passages are compared with the documents.
+5. If ``rerun`` is given, some questions are answered again (:mod:`branchrank.report.verify.rerun`).
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def verify_run(
     """Check a run's directory for contradictions between its files, its plan and the documents.
 
     ``rerun`` is the number of questions to answer again, with the options in ``named``. ``corpus`` is the
-    folder of the corpus, by default the folder in the run's record. ``seal`` is a copy of the plan's seal.
-    Raises :class:`RunError` if the directory does not have a run, and the errors of
+    folder of the corpus (by default the folder that is recorded in ``run.json``). ``seal`` is a copy of the
+    plan's seal. Raises :class:`RunError` if the directory does not have a run, and the errors of
     :func:`~branchrank.bench.rerun.open_rerun`.
     """
     record = read_run(directory)
     found = _verified(directory, record, rerun, corpus, seal, named, notify, progress)
-    # Findings about rows have the name of the plain file, also if the rows are compressed.
+    # Findings about rows have the name of the uncompressed file, even if the run's rows are compressed.
     findings = [
         replace(each, file=record.rows_file) if each.file == names.ROWS else each for each in found.findings
     ]
@@ -111,9 +111,9 @@ def _verified(
 
 
 def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[str]]:
-    """Recompute the reports, and return the findings, the page's passages and notes.
+    """Recompute the reports, and return the findings, the passages in ``report.html``, and notes.
 
-    The notes are about plots that another version drew and that look the same.
+    The notes name the plots that another version drew and that look the same as now.
     """
     report = report_content(run)
     drawn, notes = drawings(report.plots), []

@@ -1,9 +1,9 @@
 """Checks of a run against its corpus, if the corpus is available.
 
-1. The corpus is in the given folder, or in the folder in the run's record. The digest shows whether the
-   corpus has changed.
-2. Gold and hits must be inside their documents, and quotes inside the gold's lines. The facts about the gold
-   are recomputed and compared.
+1. The corpus is read from the given folder, or else from the folder recorded in ``run.json``. The corpus has
+   changed if its digest is not the recorded digest.
+2. The lines of gold and hits must exist in the documents, and quotes must be in the gold lines. The facts
+   about the gold in ``gold.jsonl`` are recomputed and compared.
 3. The passages in ``report.html`` must have the text of the documents.
 """
 
@@ -29,7 +29,7 @@ from branchrank.safe_open import read_beneath
 
 
 class SearchedCorpus:
-    """The corpus of a run."""
+    """The corpus that a run searched."""
 
     def __init__(self, run: RunData, root: Path) -> None:
         self.run = run
@@ -43,7 +43,7 @@ class SearchedCorpus:
             return None
 
     def check(self, page: Passages | None) -> list[Finding]:
-        """Check gold, facts, hits and the passages in ``report.html``."""
+        """Check the gold, the facts about it, the hits and the passages in ``report.html``."""
         findings = some(names.QUESTIONS, list(self._gold()))
         facts = gold_facts(self.run.asked, self.root)
         findings += some(
@@ -81,7 +81,7 @@ class SearchedCorpus:
                 )
 
     def _hits(self) -> Iterator[Finding]:
-        """Find hits of systems that are outside their documents."""
+        """Find hits whose lines are not in the document that they name."""
         systems = {each.name for each in self.run.record.predictors if each.system is not None}
         for row in self.run.rows:
             for hit in row.hits if row.predictor in systems else ():
@@ -107,7 +107,7 @@ class SearchedCorpus:
 
 
 def searched_corpus(run: RunData, corpus: Path | None) -> tuple[SearchedCorpus | None, str]:
-    """Return the corpus in the folder ``corpus`` or in the run's folder, or ``None`` with the reason."""
+    """Return the corpus in ``corpus`` or in the recorded folder, or ``None`` and why it can't be used."""
     record = run.record
     if corpus is None and not record.corpus:
         return None, ""

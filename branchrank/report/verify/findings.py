@@ -11,12 +11,12 @@ from pathlib import Path
 from branchrank.records import Record
 from branchrank.safe_open import read_beneath
 
-#: The number of differences that are listed for one file; the others are counted.
+#: The maximum number of differences listed for one file; further differences are only counted.
 SHOWN = 5
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """A problem in ``file`` at ``place``."""
+    """A problem in ``file``, at ``place`` (such as a row or a line)."""
 
     file: str
     place: str
@@ -29,8 +29,8 @@ class Finding(Record, frozen=True, kw_only=True):
 def read_text(path: Path) -> str | None:
     """Read a file's text, or return ``None`` if the file is missing; invalid bytes are replaced.
 
-    A link, a pipe or a folder counts as missing. A run can come from another person, and a finding that
-    quotes a linked file could disclose its content.
+    A symbolic link, a pipe or a folder counts as a missing file. A run can come from another person, and a
+    finding that quotes a linked file could disclose its content.
     """
     try:
         return read_beneath(path.parent, path.name).decode("utf-8", errors="replace")
@@ -78,7 +78,7 @@ def _other_columns(header: list[list[str]], ours: list[str]) -> str:
 
 
 def compare_lines(name: str, found: str | None, expected: str) -> list[Finding]:
-    """Return a finding for each line that differs, with its first difference."""
+    """Return a finding for each line that differs, which shows the first difference in the line."""
     if found is None:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:
@@ -112,7 +112,7 @@ def _line_finding(name: str, number: int, their: str, our: str) -> Finding:
 
 
 def some(name: str, findings: Sequence[Finding]) -> list[Finding]:
-    """Return the first findings of a file, with a last finding that counts the others."""
+    """Return the first findings about a file, and a last finding with the number of further ones."""
     more = len(findings) - SHOWN
     if more <= 0:
         return list(findings)

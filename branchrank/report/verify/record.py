@@ -1,10 +1,10 @@
-"""Checks of ``run.json``, ``timings.csv`` and ``gold.jsonl`` against the plan in the run's record.
+"""Checks of ``run.json``, ``timings.csv`` and ``gold.jsonl`` against the plan in ``run.json``.
 
-1. Values that are in ``run.json`` twice must be equal, and its counts are recomputed.
+1. Values that ``run.json`` has twice must be equal, and the counts in ``run.json`` must be correct.
 2. The counts of shared work must add up to the number of answers.
-3. The latency pass must have exactly the questions that are sampled with the seed, and a stage can't take
-   longer than its query.
-4. The facts about the gold must belong to the questions with gold.
+3. The latency pass must have timed exactly the questions that are sampled with the seed, and a stage can't
+   take longer than its query.
+4. The facts in ``gold.jsonl`` must be about exactly the questions with gold.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GOLD_KEYS = "gold keys"
 
 
 def check_record(run: RunData) -> list[Finding]:
-    """Check the values in ``run.json`` about the plan and the rows."""
+    """Check the values in ``run.json`` against the plan and the rows."""
     record, settings = run.record, run.settings
     said = {
         "seed": (record.seed, settings.sample_seed),
@@ -82,7 +82,7 @@ def _predictor_faults(predictor: PredictorRecord, indexes: set[str]) -> Iterator
 
 
 def _counter_faults(run: RunData) -> Iterator[str]:
-    """Check the counters of gold keys, which are computed once per question and index, and then reused."""
+    """Check the counts of gold keys (ids of gold chunks and nodes), computed once per question and index."""
     record = run.record
     index_of = {each.name: each.index for each in record.predictors if each.system is not None}
     answers = [row for row in run.rows if row.predictor in index_of and row.status == "ok"]
@@ -99,7 +99,7 @@ def _counter_faults(run: RunData) -> Iterator[str]:
 
 
 def check_timings(run: RunData) -> list[Finding]:
-    """Check that ``timings.csv`` has every query of the latency pass, with plausible times."""
+    """Check that ``timings.csv`` has every query of the latency pass, with times that are possible."""
     timed = defaultdict(list)
     for timing in run.timed:
         timed[timing.predictor, timing.question_id, timing.phase].append(timing)
@@ -158,7 +158,7 @@ def _time_faults(timings: list[Timing], system: System | None) -> Iterator[str]:
 
 
 def check_gold_facts(run: RunData) -> list[Finding]:
-    """Check that ``gold.jsonl`` has the questions with gold, if a corpus was searched."""
+    """Check that ``gold.jsonl`` has exactly the questions with gold, if the run searched a corpus."""
     about = [facts.question_id for facts in run.gold_facts]
     golden = [question.id for question in run.asked if question.gold]
     if about == (golden if run.record.corpus else []):

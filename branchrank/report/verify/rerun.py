@@ -1,7 +1,7 @@
-"""Answering some questions of a run again, and looking up every hit of the run in its index.
+"""Answers some questions of a run again, and looks up every hit of the run in its index.
 
-Scores can differ by 0.0001, since they differ between processors. Everything else must be the same, except
-times, which are not compared.
+Scores can differ by 0.0001, since different processors compute slightly different scores. Times are not
+compared, and everything else must be the same.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ _TOLERANCE = 1e-4
 
 
 class Rerun(Record, frozen=True, kw_only=True):
-    """The result of a rerun.
+    """The result of answering some questions again.
 
-    ``questions`` and ``rows`` count what was answered again, and ``identical`` the rows with the same answer.
-    ``left_out`` has the predictors that were not run again, each with the reason.
+    ``questions`` and ``rows`` count the questions and rows that were answered again, and ``identical`` counts
+    the rows whose new answer is the same. ``left_out`` has the predictors that were not run again, with the
+    reason for each.
     """
 
     questions: int
@@ -48,7 +49,7 @@ class Rerun(Record, frozen=True, kw_only=True):
 def ask_again(
     run: RunData, count: int, named: Named, *, progress: Progress, notify: Notify
 ) -> tuple[Rerun, list[Finding]]:
-    """Answer ``count`` questions again; raises the errors of :func:`~branchrank.bench.rerun.open_rerun`."""
+    """Answer ``count`` questions again; errors are those of :func:`~branchrank.bench.rerun.open_rerun`."""
     directory = run.directory
     with open_rerun(directory, run.record, count, named, progress=progress, notify=notify) as opened:
         again = _answers(run, opened, progress)
@@ -64,7 +65,7 @@ def ask_again(
 
 
 def _answers(run: RunData, opened: OpenRerun, progress: Progress) -> list[tuple[tuple[str, str, int], str]]:
-    """Return the key of each row that was answered again, with a difference or ""."""
+    """Return the key of each row that was answered again, with its difference ("" if there is none)."""
     rows = {row.key: row for row in run.rows}
     wanted = [
         (question, each, repeat)

@@ -1,6 +1,7 @@
-"""Checks that the rows are complete, consistent, and judged according to spans and gold.
+"""Checks that the rows are complete, consistent, and correctly judged by their spans and the gold.
 
-The module :mod:`branchrank.report.verify.systems` has more checks, for the rows of systems.
+The module :mod:`branchrank.report.verify.systems` has more checks, for the rows of predictors that are
+systems (not classes or endpoints).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def check_rows(run: RunData) -> list[Finding]:
             for source in sorted(outside)
         ]
         if row.llm != models.get(row.predictor, row.llm):
-            findings.append(row_finding(row.key, f"has the LLM {row.llm!r}, but the plan has another"))
+            findings.append(row_finding(row.key, f"has the LLM {row.llm!r}, but the plan has another LLM"))
     return findings
 
 
@@ -76,12 +77,12 @@ def _row_faults(row: Row, question: Question) -> Iterator[str]:
     if row.gold_ranks and not question.gold:
         yield "has ranks of gold, but its question has no gold"
     if not row.gold_ranks.keys() <= set(row.stages):
-        yield "has ranks of the gold in stages that are not in the row"
+        yield "has ranks of the gold for stages that the row does not list"
     for call in row.calls:
         if (call.question_id, call.predictor, call.repeat) != (row.question_id, row.predictor, row.repeat):
             yield "has an LLM call of another row"
         elif call.model != row.llm:
-            yield f"has an LLM call of {call.model!r}, but its LLM is {row.llm!r}"
+            yield f"has a call to the LLM {call.model!r}, but its LLM is {row.llm!r}"
     if any(hit.line_end < hit.line_start for hit in row.hits):
         yield "has a hit that ends before it starts"
 
@@ -96,7 +97,7 @@ def _status_faults(row: Row) -> Iterator[str]:
 def _judgement_faults(row: Row, question: Question) -> Iterator[str]:
     """Find judgements that do not follow from the spans of the hits and the gold.
 
-    A credit by quote is accepted, since the text is needed to check it.
+    Gold credited because of its quote is accepted without a check, which would need the text of the hit.
     """
     pages, weak = gold_pages(question)
     covered: set[int] = set()

@@ -1,13 +1,14 @@
-"""Checks that the rows of a system are possible for this system (:mod:`branchrank.systems.stages`).
+"""Checks that each row of a system is one that the system can give (:mod:`branchrank.systems.stages`).
 
-1. The row must have the stages of the system, with traces of the length in the settings.
-2. A hit's id, node and lines must be the same in every row. Each row has a hit only once, and scores don't
-   increase with the rank.
-3. Ranks in the branches must be possible, and the scores of a rank fusion must follow from the ranks.
+1. The row must have the stages of the system, with traces of the length that the settings define.
+2. A hit's node and lines must be the same in every row that has a hit with this id. Each row has a hit only
+   once, and scores don't increase with the rank.
+3. The ranks in the branches must be within their limits, and the scores of a rank fusion must follow from the
+   ranks.
 4. The gold's ranks must agree with the hits and with each other.
 5. Rows of a system with an LLM must have LLM calls, and other rows must not have any.
 
-The rows of a class or an endpoint are not checked, since their stages are unknown.
+The rows of predictors that are a class or an endpoint are not checked, since their stages are unknown.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from branchrank.systems.branches import branch_kind, label
 from branchrank.systems.stages import depth_of, fits, fused_score, last_ranking, least_calls, least_hits
 
 _PASSAGES = "passages"
-#: Tolerances, since traces have scores with nine decimals, and distances have single precision.
+#: Tolerances for scores in traces (nine decimals), and for distances (single precision).
 _TRACED, _SINGLE = 1e-8, 1e-5
 
 
 def check_systems(run: RunData) -> list[Finding]:
-    """Check every successful row of a system."""
+    """Check every successful row of every predictor that is a system."""
     findings: list[Finding] = []
     places: dict[tuple[str, str], tuple[object, ...]] = {}
     indexes = {index.name: index for index in run.record.indexes}
@@ -53,7 +54,7 @@ def check_systems(run: RunData) -> list[Finding]:
 
 
 def _is_known(system: System) -> bool:
-    """Return whether all branch kinds of the system are installed, which the checks need."""
+    """Return whether all branch kinds of the system are installed; without them, it can't be checked."""
     try:
         return all(branch_kind(branch.kind) for branch in system.branches) and bool(system.searched)
     except UsageError:
@@ -61,7 +62,7 @@ def _is_known(system: System) -> bool:
 
 
 def _moved(row: Row, index: str, places: dict[tuple[str, str], tuple[object, ...]]) -> Iterator[str]:
-    """Find hits with different lines in another row of the same index."""
+    """Find hits that have different lines or another node in another row of the same index."""
     for hit in row.hits:
         place = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters, hit.tokens)
         if places.setdefault((index, hit.id), place) != place:
@@ -85,7 +86,7 @@ class _Checks:
         self.grows = system.passages.lines > 0
 
     def faults(self, row: Row) -> Iterator[str]:
-        """Find everything in a successful row that is not possible for the system."""
+        """Find everything in a successful row that the system can't give."""
         if not fits(self.system, row.stages):
             yield f"has the stages {', '.join(row.stages) or 'none'}, unlike the system {self.system.name!r}"
             return
@@ -156,14 +157,14 @@ class _Checks:
     def _gold_faults(self, row: Row) -> Iterator[str]:
         ranks, kept = row.gold_ranks, len(row.hits)
         first = next((rank for rank, hit in enumerate(row.hits, start=1) if hit.gold is not None), None)
-        # The gold can be in lines added to a hit, even if it is not in the ranked chunk.
+        # The gold can be in lines that were added around the ranked chunk, even if it is not in the chunk.
         if self.system.unit != "span" and not self.grows and ranks.get(_PASSAGES) != first:
             yield f"has the gold at rank {ranks.get(_PASSAGES)} of the passages, but at {first} of the hits"
         cap = self.system.fuse.cap
         if cap:
             fused = ranks.get("fusion")
             if ranks.get("cap") != (fused if fused is not None and fused <= cap else None):
-                yield "has different ranks of the gold in cap and fusion"
+                yield "has ranks of the gold in cap and fusion that contradict each other"
         if self.system.unit == "chunk" and not self.grows:
             last = ranks.get(last_ranking(self.system))
             if (last if last is not None and last <= kept else None) != first:
@@ -173,7 +174,7 @@ class _Checks:
             if rank is not None and limit is not None and rank > limit:
                 yield f"has the gold at rank {rank} of {name}, which returns at most {limit} hits"
             if rank is not None and branch.expand is None and "fusion" not in ranks:
-                yield f"has a rank of the gold in {name}, but not in the fusion"
+                yield f"has a rank of the gold in {name}, but no rank of the gold in fusion"
             if branch.fused_unit != "chunk":
                 continue
             if self.grows:
@@ -182,20 +183,20 @@ class _Checks:
                 hit.branches[name].rank for hit in row.hits if hit.gold is not None and name in hit.branches
             ]
             if golden and (rank is None or rank > min(golden)):
-                yield f"has the gold at rank {rank} of {name}, but a hit with gold at {min(golden)}"
+                yield f"has the gold at rank {rank} of {name}, but a hit with gold at rank {min(golden)}"
 
     def _trace_faults(self, row: Row) -> Iterator[str]:
         if not self.trace_depth:
             if row.trace:
-                yield "has a trace, but the settings have no trace"
+                yield "has a trace, but the settings turn traces off"
             return
         if tuple(dict.fromkeys(stage.stage for stage in row.trace)) != row.stages:
-            yield "has a trace of other stages than in its list of stages"
+            yield "has traces of stages that differ from its list of stages"
             return
         lists = {stage.stage: stage for stage in row.trace}
         for stage in row.trace:
             if len(stage.keys) != len(stage.scores) or len(stage.keys) > self.trace_depth:
-                yield f"has a trace of {stage.stage} with another length than in the settings"
+                yield f"has a trace of {stage.stage} that is too long or does not have one score per entry"
             if len(set(stage.keys)) < len(stage.keys):
                 yield f"has the same entry twice in its trace of {stage.stage}"
             if _rises(stage.scores):

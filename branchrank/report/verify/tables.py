@@ -1,8 +1,9 @@
 """Checks of a run's digests, and of the tables that are computed from its files.
 
-Digests detect damage and accidental edits, but not a person who changes the digests too. A changed file with
-a new digest must also pass all checks of the content (:mod:`branchrank.report.verify.rows`,
-:mod:`branchrank.report.verify.systems`, :mod:`branchrank.report.verify.record`).
+Digests detect damage and accidental edits, but not a person who changes the digests too. A file that was
+changed and given a new digest must still pass all checks of the content
+(:mod:`branchrank.report.verify.rows`, :mod:`branchrank.report.verify.systems`,
+:mod:`branchrank.report.verify.record`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from branchrank.runs.tables import calls_csv, comparisons_csv, questions_csv, su
 
 
 def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
-    """Compare the files with measurements, and ``run.json``, with their digests."""
+    """Compare the measurement files and ``run.json`` with their recorded digests."""
     if not run.digests:
         return [
             Finding(
@@ -52,7 +53,7 @@ def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
 
 
 def check_other_rows(directory: Path, run: RunRecord) -> list[Finding]:
-    """Report a file with rows in the format that the run does not use."""
+    """Report a file with rows whose format (plain or compressed) is not that of the run."""
     [other] = {names.ROWS, names.COMPACT_ROWS} - {run.rows_file}
     if not (directory / other).exists():
         return []
@@ -64,7 +65,7 @@ def check_other_rows(directory: Path, run: RunRecord) -> list[Finding]:
 
 
 def check_tables(run: RunData) -> list[Finding]:
-    """Recompute the CSV files and the hard set, and compare them."""
+    """Recompute the CSV files and the hard set, and compare them with the files of the run."""
     findings = []
     for name, content in (
         (names.SUMMARY_CSV, summary_csv(run)),

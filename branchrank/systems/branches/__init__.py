@@ -38,7 +38,7 @@ __all__ = [
 
 ENTRY_POINTS = "branchrank.branches"
 
-#: The module and the object of each built-in kind, by name. A module is imported on first use.
+#: A map from each built-in branch kind to its module and object. A module is imported on first use.
 BUILTIN_KINDS = {
     "dense": "vectors:DENSE",
     "bm25": "words:BM25",

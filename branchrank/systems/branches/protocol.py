@@ -60,8 +60,7 @@ Search = Callable[[Lookup], BranchResult]
 
 
 Scores = Callable[[Lookup, Sequence[str]], Mapping[str, float]]
-#: A function that takes a query's token vectors, float32 ``(tokens, d)``, and the ids of chunks, and returns
-#: the MaxSim of the query with each chunk. Chunks without token vectors are missing in the result.
+#: A function that returns the MaxSim of each chunk, given a query's token vectors (float32, ``(tokens, d)``).
 MaxSim = Callable[[Vectors, Sequence[str]], Mapping[str, float]]
 
 
@@ -118,7 +117,7 @@ class BranchKind:
     options: tuple[str, ...] = ()
 
     def label(self, unit: Unit) -> str:
-        """Return the name of a branch with this unit in traces and hits."""
+        """Return the name that traces and hits show for a branch with this unit."""
         return f"{self.name}({unit}s)" if self.shows_unit else self.name
 
     def problems(self, branch: Branch) -> list[str]:

@@ -11,7 +11,7 @@ from branchrank.systems.branches.protocol import BranchKind, BranchResult, Looku
 
 
 class DenseKind(BranchKind):
-    """Vector search in the index's store.
+    """A search for the nearest vectors in the index's vector store.
 
     ``threshold`` is a squared L2 distance; chunks at this distance or farther are dropped.
     """
