@@ -4,7 +4,7 @@
    first line marks the folder as a demo. A folder that is not marked as a demo must be empty. Existing files
    are not overwritten.
 2. The embedder is all-MiniLM-L6-v2 if its weights are installed, otherwise ``fake``, which needs no weights.
-   A demo that used ``fake`` is indexed again with all-MiniLM-L6-v2 once its weights are installed.
+   When the weights are installed later, a demo that used ``fake`` is indexed again with all-MiniLM-L6-v2.
 3. The predictors of ``all`` answer every question, without an LLM. An interrupted run is resumed, and a
    finished run is returned unchanged.
 """

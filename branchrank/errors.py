@@ -91,7 +91,7 @@ class BusyError(ArtifactError):
 
 
 class LostCollectionError(ArtifactError):
-    """Error for an index whose Chroma collection was moved or deleted, which a query does not rebuild."""
+    """Error for an index whose Chroma collection was moved or deleted. Queries do not rebuild the index."""
 
 
 class MissingDependencyError(BranchRankError):

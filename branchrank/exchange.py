@@ -132,8 +132,8 @@ def compare_trec(
     """Compare TREC run files with the file ``baseline``, or each file with all others (``all_pairs``).
 
     The default baseline is the first file. The significance tests are those of a BranchRank run, except that
-    each query is independent. Holm's correction covers all comparisons of a measure. Documents with equal
-    scores are ordered as in trec_eval. If a run lacks a judged query, this is an error, or with
+    all queries are treated as independent. Holm's correction covers all comparisons of a measure. Documents
+    with equal scores are ordered as in trec_eval. If a run lacks a judged query, this is an error, or with
     ``missing_is_zero`` the query scores 0. Printing the result shows the table and the comparisons.
 
     Raises :class:`~branchrank.errors.RunError` for a file that can't be read or that lacks a judged query,

@@ -8,7 +8,7 @@ import ipaddress
 def is_loopback(host: str) -> bool:
     """Return whether a host can be reached only from this machine.
 
-    Every name except ``localhost`` counts as reachable.
+    Every host name except ``localhost`` is treated as reachable from other machines.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost.example.org")
     (True, False)

@@ -150,7 +150,7 @@ class Run(RunData):
     ) -> RunGate:
         """Decide whether this run is worse than the baseline by ``delta`` or more (pass, fail or undecided).
 
-        Only the primary measure is used for the decision. The differences in ``measures`` are shown in
+        The decision is based on the primary measure only. The differences in ``measures`` are shown in
         addition. Raises the same errors as :meth:`compare_with`.
         """
         from branchrank.runs.run_comparison import gate_runs

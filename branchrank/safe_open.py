@@ -3,8 +3,8 @@
 1. A path is split into names at ``/``. Absolute paths and paths with an empty name, ``.`` or ``..`` are
    refused.
 2. Each folder is opened relative to the file descriptor of its parent folder, and never through a symbolic
-   link. Therefore another process can't replace a folder between the check and the use. If a process replaces
-   a folder by a link, opening it fails.
+   link. Therefore another process can't replace a folder between the check and the use. If another process
+   replaces a folder by a link, opening the path fails.
 3. A file is opened without following a link and without blocking, and must be a regular file. Files are
    written under a temporary name and then renamed, relative to the descriptor of their folder. Folders are
    removed relative to the descriptor of their parent. When a folder is copied, its size and number of files

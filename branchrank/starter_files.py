@@ -73,7 +73,7 @@ _NOTE = "an example by `branchrank init`: replace it with a question that your r
 
 
 class StarterFiles(Record, frozen=True, kw_only=True):
-    """The starter files that were ``written``, and the existing files that were ``kept``.
+    """The starter files that were ``written``, and those that were ``kept`` because they existed before.
 
     ``corpus`` is the folder of the documents, and ``documents`` is their number.
     """
