@@ -1,4 +1,4 @@
-"""Run a benchmark (a script that calls the installed package)."""
+"""Run a benchmark. This script calls the command ``branchrank benchmark``."""
 
 from branchrank.cli.benchmark import command
 

@@ -1,4 +1,4 @@
-"""Search with the hybrid predictor (a script that calls the installed package)."""
+"""Search with the hybrid predictor. This script calls the command ``branchrank hybrid``."""
 
 from branchrank.cli.hybrid import command
 

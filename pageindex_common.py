@@ -1,5 +1,6 @@
-"""Build, show, check, import and export the PageIndex tree. Other scripts can import ``load_nodes`` from
-here.
+"""Build, show, check, import and export the PageIndex tree.
+
+Other scripts can import ``load_nodes`` from this module.
 """
 
 from branchrank.cli.pageindex import command

@@ -1,4 +1,4 @@
-"""Search with the local predictor (a script that calls the installed package)."""
+"""Search with the local predictor. This script calls the command ``branchrank retrieve``."""
 
 from branchrank.cli.retrieve import command
 

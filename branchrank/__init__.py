@@ -1,7 +1,7 @@
 """BranchRank benchmarks retrieval pipelines over documentation.
 
-The names in ``__all__`` are the public API. A name's module is imported when the name is first used, so
-``import branchrank`` loads no heavy package.
+The names in ``__all__`` are the public API. The module of a name is imported when the name is first used, so
+that ``import branchrank`` is fast.
 """
 
 import logging
@@ -34,7 +34,7 @@ _HOMES = {
     "Workspace": "branchrank.workspace",
 }
 
-# The application decides where log records go.
+# The application that uses this library decides where log records go.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 

@@ -1,9 +1,9 @@
-"""Read and change a field of a system by its address, such as ``fuse.k`` or ``branches.dense.weight``.
+"""Read and change a field of a system by its dotted address, such as ``fuse.k`` or ``branches.dense.weight``.
 
-1. A dot separates a record from one of its fields.
-2. In an address that begins with ``branches.``, the next word is the kind of a branch.
-3. In a table of changes to a system, an address changes one field, a nested table changes the fields that it
-   names, and a list replaces the whole list.
+1. In an address, a dot separates the name of a record from the name of one of its fields.
+2. In an address that begins with ``branches.``, the part after the first dot is the kind of a branch.
+3. A TOML table of changes to a system can contain addresses, which change one field each, nested tables,
+   which change the fields that they contain, and lists, which replace the system's list.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import Meta
 from branchrank.errors import or_else
 from branchrank.spec import System
 
-#: msgspec's messages about an unknown field, and about a value that is not one of the choices.
+#: Matches msgspec's messages about an unknown field and about a value that is not one of the choices.
 _UNKNOWN = re.compile(
     r"(?:Object contains unknown field `(?P<field>.*?)`|Invalid enum value '(?P<value>.*?)')"
     r"(?: - at `(?P<path>\$.*)`)?$"
@@ -27,13 +27,13 @@ _UNKNOWN = re.compile(
 
 
 def value_at(system: System, address: str) -> Any:
-    """Return the value of a field. Raises ``AttributeError`` if the system does not have the field."""
+    """Return the value of the field at ``address``. Raises ``AttributeError`` if the field does not exist."""
     owner, name = _owner(system, address)
     return getattr(owner, name)
 
 
 def hint_at(system: System, address: str) -> tuple[Any, Meta]:
-    """Return the type of a field without ``None`` (:func:`without_none`), and its range and description."""
+    """Return a field's type, without ``None`` (see :func:`without_none`), and its range and description."""
     owner, name = _owner(system, address)
     hint = get_type_hints(type(owner), include_extras=True)[name]
     bare, meta = get_args(without_none(hint))
@@ -41,13 +41,13 @@ def hint_at(system: System, address: str) -> tuple[Any, Meta]:
 
 
 def without_none(hint: Any) -> Any:
-    """Return the first type of a union with ``None``; return any other type unchanged."""
+    """Return ``X`` for a union such as ``X | None``, and any other type unchanged."""
     kept = [each for each in get_args(hint) if each is not NoneType]
     return kept[0] if NoneType in get_args(hint) else hint
 
 
 def _owner(system: System, address: str) -> tuple[Any, str]:
-    """Return the record that has the field, and the name of the field."""
+    """Return the record that contains the field at ``address``, and the name of the field."""
     *path, name = address.split(".")
     owner: Any = system
     for step in path:
@@ -59,10 +59,9 @@ def _owner(system: System, address: str) -> tuple[Any, str]:
 
 
 def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
-    """Return the message of an error about a system's table. For an unknown name, the message suggests the
-    nearest name.
+    """Return an error's message about a wrong table of a system, with the nearest name for an unknown name.
 
-    ``more`` are additional names that the top level of the table accepts.
+    ``more`` contains names that the top level of the table accepts in addition to the fields of a system.
     """
     found = _UNKNOWN.match(str(error))
     if found is None:
@@ -78,28 +77,28 @@ def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
 
 
 def _record(hint: Any) -> type[msgspec.Struct]:
-    """Return the record type in a type such as ``tuple[Branch, ...]`` or ``Expand | None``."""
+    """Return the record type that is part of a type such as ``tuple[Branch, ...]`` or ``Expand | None``."""
     while not isinstance(hint, type) or not issubclass(hint, msgspec.Struct):
         hint = get_args(hint)[0]
     return hint
 
 
 def _choices(hint: Any) -> tuple[str, ...]:
-    """Return the values of the ``Literal`` in a type, which may be annotated or part of a union."""
+    """Return the values of the ``Literal`` in a type. The ``Literal`` may be annotated or part of a union."""
     if get_origin(hint) is Literal:
         return get_args(hint)
     return tuple(choice for each in get_args(hint) for choice in _choices(each))
 
 
 def with_values(system: System, values: Mapping[str, Any]) -> System:
-    """Return the system with some fields changed. Raises ``msgspec.ValidationError`` for a wrong value."""
+    """Return the system with changed fields. Raises ``msgspec.ValidationError`` for an invalid value."""
     return msgspec.convert(laid_over(msgspec.to_builtins(system), values), System)
 
 
 def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a system's table with the changes applied.
+    """Return the table ``base`` of a system with the changes applied.
 
-    Raises ``ValueError`` for a branch that the system does not have.
+    Raises ``ValueError`` if the changes name a branch that the system does not have.
     """
     result = dict(base)
     for key, value in changes.items():
@@ -122,7 +121,7 @@ def _nested(address: str, value: object) -> dict[str, Any]:
 
 def _branches(branches: Sequence[Mapping[str, Any]], changes: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not all(isinstance(branch, Mapping) and "kind" in branch for branch in branches):
-        raise ValueError("branches must be a list of tables, each with its kind")
+        raise ValueError("branches must be a list of tables, each with the key kind")
     kinds = [branch["kind"] for branch in branches]
     unknown = [kind for kind in changes if kind not in kinds]
     if unknown:

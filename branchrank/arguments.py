@@ -1,5 +1,6 @@
-"""Check the arguments of the library's methods. A value of the wrong type raises a :class:`UsageError` that
-shows it.
+"""Check the arguments of the library's methods.
+
+For a value of the wrong type, a :class:`UsageError` that shows the value is raised.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ _SHOWN = 60
 
 
 def text(name: str, value: object, example: str = "how do I ...") -> str:
-    """Return the value if it is a string, else raise :class:`UsageError`."""
+    """Return the value if it is a string, and raise :class:`UsageError` otherwise."""
     if isinstance(value, str):
         return value
     raise _wrong(name, value, "a string", f'{name}="{example}"')
 
 
 def texts(name: str, value: object, example: str) -> tuple[str, ...]:
-    """Return a tuple of strings from one string or an iterable of strings."""
+    """Return a tuple of strings, given one string or an iterable of strings."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, Iterable) and not isinstance(value, bytes):
@@ -33,7 +34,7 @@ def texts(name: str, value: object, example: str) -> tuple[str, ...]:
 
 
 def count(name: str, value: object, example: int = 5) -> int:
-    """Return the value if it is a whole number of at least 1, else raise :class:`UsageError`."""
+    """Return the value if it is an integer of at least 1, and raise :class:`UsageError` otherwise."""
     remedy = f"{name}={example}"
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise _wrong(name, value, "a whole number", remedy)
@@ -44,14 +45,14 @@ def count(name: str, value: object, example: int = 5) -> int:
 
 
 def path(name: str, value: object) -> Path:
-    """Return a path, or a string converted to a path."""
+    """Return the value as a :class:`Path`, and raise :class:`UsageError` if it is not a path or a string."""
     if isinstance(value, str | PathLike):
         return Path(value)
     raise _wrong(name, value, "a path", f'{name}="path/to/it"')
 
 
 def one_of(name: str, value: object, choices: Sequence[str]) -> str:
-    """Return the value if it is one of ``choices``, else raise :class:`UsageError`."""
+    """Return the value if it is one of ``choices``, and raise :class:`UsageError` otherwise."""
     if value in choices:
         return str(value)
     raise UsageError(

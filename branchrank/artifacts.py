@@ -1,11 +1,11 @@
-"""Write files so that they survive a crash; read and write JSON Lines; compute digests.
+"""Write files that are complete even after a crash, read and write JSON Lines, and compute digests.
 
-1. A file is written under a temporary name in the same directory, fsynced, and renamed.
-2. The directory is fsynced after the rename, so that a power loss keeps the new name.
-3. The manifest beside each artefact records what the artefact was made from; readers compare the two before
-   they use the artefact.
+1. A file is written under a temporary name in its directory, flushed to the disk (fsync), and then renamed.
+2. After the rename, the directory is flushed too, so that the new name survives a power loss.
+3. The manifest next to an artefact, such as an index, records what the artefact was made from. Readers
+   compare the artefact with its manifest before they use it.
 
-A digest detects corruption. A digest does not detect an attacker who rewrites the file and the manifest.
+A digest detects damage, but not an attacker who changes both the file and the digest in the manifest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from branchrank.errors import BranchRankError, InputError, StorageError
 
 T = TypeVar("T")
 
-#: Exceptions of msgspec for bytes that are not JSON of the wanted type (the last one for deep nesting).
+#: Exceptions that msgspec raises for bytes that are not JSON of the wanted type or are nested too deeply.
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -57,7 +57,7 @@ def fsync_directory(directory: Path) -> None:
 
 
 def create_beside(path: Path) -> tuple[int, Path]:
-    """Create a file with a temporary name in the folder of ``path``; return its file descriptor and path.
+    """Create a temporary file in the folder of ``path``, and return its file descriptor and its path.
 
     The permissions of the file follow the user's umask. Raises ``OSError`` if the file can't be created.
     """
@@ -69,7 +69,7 @@ def create_beside(path: Path) -> tuple[int, Path]:
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that becomes ``path`` when the block ends without an error.
 
-    Raises :class:`StorageError` if the file can't be written; the old content of ``path`` is then unchanged.
+    If the file can't be written, :class:`StorageError` is raised and the old content of ``path`` is kept.
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,10 +110,10 @@ def write_jsonl(path: Path, records: Iterable[object]) -> None:
 def read_jsonl(
     path: Path, record_type: type[T], *, error: Callable[..., BranchRankError] = InputError, remedy: str = ""
 ) -> list[T]:
-    """Read the records of a JSON Lines file; blank lines are skipped.
+    """Read the records of a JSON Lines file, skipping blank lines.
 
-    Raises ``error`` if the file can't be read, or if a line is not a ``record_type``; the message names the
-    file and the line.
+    Raises ``error`` if the file can't be read or a line is not a ``record_type``. The error's message
+    contains the file and the line number.
     """
     decoder = msgspec.json.Decoder(record_type)
     records: list[T] = []
@@ -143,10 +143,10 @@ def digest_file(path: Path) -> str:
 
 
 def digest_stream(stream: BufferedIOBase) -> str:
-    """Return the SHA-256 of the rest of an open file, as 64 hexadecimal digits."""
+    """Return the SHA-256 of an open file's remaining bytes, as 64 hexadecimal digits."""
     return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def digest_of(value: object) -> str:
-    """Return the SHA-256 of a value's JSON with sorted keys, as 64 hexadecimal digits."""
+    """Encode a value as JSON with sorted keys, and return its SHA-256 as 64 hexadecimal digits."""
     return digest_bytes(msgspec.json.encode(value, order="sorted"))

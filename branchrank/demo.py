@@ -1,12 +1,12 @@
 """Copy the bundled sample into a workspace and benchmark it (``branchrank demo``).
 
 1. The sample (documents and questions about them) is copied into a folder, with a ``branchrank.toml`` whose
-   first line marks the folder as a demo. A folder without this first line must be empty. Existing files are
-   not overwritten.
+   first line marks the folder as a demo. A folder that is not marked as a demo must be empty. Existing files
+   are not overwritten.
 2. The embedder is all-MiniLM-L6-v2 if its weights are installed, otherwise ``fake``, which needs no weights.
-   A demo that used ``fake`` is indexed again with all-MiniLM-L6-v2 once its weights are installed.
-3. All built-in predictors (``all``) answer every question, without an LLM. An interrupted run is resumed, and
-   a finished run is returned unchanged.
+   When the weights are installed later, a demo that used ``fake`` is indexed again with all-MiniLM-L6-v2.
+3. The predictors of ``all`` answer every question, without an LLM. An interrupted run is resumed, and a
+   finished run is returned unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ questions = "sample/questions.jsonl"
 [index]
 embedder = "{embedder}"
 """
-#: No LLM is called, even if an environment variable names an LLM endpoint.
+#: With these settings no LLM is called, even if an environment variable sets an LLM endpoint.
 _SETTINGS = {"hybrid.no_llm": True, "pageindex.no_llm": True}
 
 
@@ -51,8 +51,8 @@ def run_demo(
 ) -> Run:
     """Copy the sample into ``folder``, index it, compare the systems without an LLM, and return the run.
 
-    ``fresh`` starts a new run even if a finished run exists. Raises :class:`UsageError` for a folder that is
-    neither empty nor a demo.
+    If ``fresh`` is true, a new run is started even if a finished run exists. Raises :class:`UsageError` for a
+    folder that is neither empty nor a demo.
     """
     embedder = MODEL if is_installed() else STAND_IN
     copy_sample(folder, embedder)
@@ -71,7 +71,7 @@ def run_demo(
 
 
 def copy_sample(folder: Path, embedder: str) -> None:
-    """Copy the files of the sample that are missing in ``folder``; existing files are not overwritten.
+    """Copy those files of the sample that ``folder`` does not contain yet.
 
     Raises :class:`UsageError` if the folder is neither empty nor a demo.
     """
@@ -83,7 +83,7 @@ def copy_sample(folder: Path, embedder: str) -> None:
         if not ours and any(folder.iterdir()):
             raise UsageError(
                 f"{folder} contains files that are not part of the demo, so nothing was written",
-                remedy=f"name another folder: branchrank demo {folder}-2",
+                remedy=f"choose another folder: branchrank demo {folder}-2",
             )
     wanted = _TOML.format(mark=MARK, embedder=embedder)
     stand_in = _TOML.format(mark=MARK, embedder=STAND_IN)
@@ -112,7 +112,7 @@ def _sample_files() -> Iterator[tuple[str, Path]]:
 
 
 def _finished(workspace: Workspace, reports: Path) -> Run | None:
-    """Return the newest finished run over the workspace's documents and embedder, or ``None``."""
+    """Return the newest finished run with the same documents and embedder, or ``None`` if there is none."""
     embedder = workspace.settings.part(IndexSettings).embedder
     corpus = digest_now(workspace.folder.corpus_root, workspace.folder.exclude)
     for listed in reversed(list_runs(reports)):

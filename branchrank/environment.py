@@ -1,11 +1,12 @@
-"""Protect the state of the whole process while other libraries are imported or first used.
+"""Keep other libraries from permanently changing the state of the process when they are imported or used.
 
-1. BranchRank does not change ``os.environ`` permanently. If a library reads an option only from the
-   environment, the variable is set during the one call that reads it.
-2. Importing rich (which httpx imports) uses random numbers of :mod:`random`, and the first use of tqdm sets
-   multiprocessing's start method. The states of :mod:`random` and multiprocessing are restored.
-3. A worker process gets the variables, import path and working directory of the command that started it.
-   PyTorch's number of threads is set only in worker processes, or if ``[engine] threads`` is set.
+1. BranchRank does not change ``os.environ`` permanently. If a library reads an option only from an
+   environment variable, the variable is set only during the call that reads it.
+2. Importing rich (which httpx imports) draws random numbers from :mod:`random`, and the first use of tqdm
+   sets multiprocessing's start method. Afterwards, :mod:`random` and multiprocessing are restored to their
+   previous state.
+3. A worker process gets the environment variables, import path and working directory of the command that
+   started it. PyTorch's number of threads is set only in worker processes, or if ``[engine] threads`` is set.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _ONE_AT_A_TIME = threading.RLock()
 def temporary_environment(**variables: str) -> Iterator[None]:
     """Set environment variables during a ``with`` block, then restore the previous values.
 
-    Only one thread at a time can execute the block. Other threads that read the environment meanwhile see the
-    variables, so the block should contain only the call that needs the variables.
+    Only one thread at a time can execute the block. Other threads can see the variables while the block runs,
+    so the block should contain only the call that needs the variables.
     """
     with _ONE_AT_A_TIME:
         before = {name: os.environ.get(name) for name in variables}

@@ -34,8 +34,8 @@ from pathlib import Path
 class BranchRankError(Exception):
     """Base class of the errors that a user can fix.
 
-    ``message`` describes the problem with its place and the wrong value; ``remedy`` is the command that fixes
-    the problem.
+    ``message`` says what is wrong and where, with the wrong value. ``remedy`` is the command or change that
+    fixes the problem.
     """
 
     exit_code = 1
@@ -46,8 +46,9 @@ class BranchRankError(Exception):
         self.remedy = remedy
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the attributes, because the constructors of subclasses differ; workers send errors as
-        pickles.
+        """Pickle the attributes of the error, because the constructors of subclasses differ.
+
+        Workers send errors as pickles.
         """
         return _unpickled, (type(self), self.args, self.__dict__)
 
@@ -56,45 +57,48 @@ class BranchRankError(Exception):
 
 
 class UsageError(BranchRankError):
-    """A flag, setting or argument is wrong."""
+    """Error for a wrong flag, setting or argument."""
 
     exit_code = 2
 
 
 class InputError(BranchRankError):
-    """A file that the user gave is wrong."""
+    """Error for a file from the user that is missing or invalid."""
 
     exit_code = 3
 
 
 class CorpusError(InputError):
-    """A corpus is missing, empty or unreadable."""
+    """Error for a corpus that is missing, empty or unreadable."""
 
 
 class QuestionError(InputError):
-    """A question file is wrong; the message names the file and line."""
+    """Error for an invalid question file. The message contains the file and the line number."""
 
 
 class RunError(InputError):
-    """A run directory is missing, damaged or edited by hand."""
+    """Error for a run directory that is missing, damaged or edited by hand."""
 
 
 class ArtifactError(BranchRankError):
-    """An index or other artefact is missing, stale, damaged or belongs to another corpus or model."""
+    """Error for an index or other artefact that is missing, stale, damaged or made for other data."""
 
     exit_code = 4
 
 
 class BusyError(ArtifactError):
-    """Another process has locked the artefact."""
+    """Error for an artefact that another process has locked."""
 
 
 class LostCollectionError(ArtifactError):
-    """The Chroma collection of an index was moved or deleted; a query does not rebuild the collection."""
+    """Error for an index whose Chroma collection was moved or deleted. Queries do not rebuild the index."""
 
 
 class MissingDependencyError(BranchRankError):
-    """A package of an ``extra``, or a dependency of BranchRank, is not installed."""
+    """Error for a Python package that is needed but not installed.
+
+    ``extra`` is the extra that contains it.
+    """
 
     exit_code = 5
 
@@ -106,35 +110,35 @@ class MissingDependencyError(BranchRankError):
 
 
 class ModelError(BranchRankError):
-    """An embedding or reranking model is not available, or differs from the expected model."""
+    """Error for an embedding or reranking model that is not available or is not the expected model."""
 
     exit_code = 6
 
 
 class LLMError(BranchRankError):
-    """An LLM that a command needs can't be reached, or a budget is spent."""
+    """Error for an LLM that can't be reached, or for LLM calls beyond a budget."""
 
     exit_code = 7
 
 
 class ReplayError(LLMError):
-    """A cassette does not contain a call; the message names the question, the stage and the differences."""
+    """Error for an LLM call that is not in the cassette."""
 
 
 class StorageError(BranchRankError):
-    """The disk is full, read-only or failing."""
+    """Error for a disk that is full, read-only or failing."""
 
     exit_code = 8
 
 
 class FailedRunError(BranchRankError):
-    """A run was written, but every query of a predictor or every call of its LLM failed."""
+    """Error for a run that was written although all queries or all LLM calls of a predictor failed."""
 
     exit_code = 9
 
 
 class WorkerError(BranchRankError):
-    """A Ray cluster can't be reached, workers can't be started, or the workers of a shard exit repeatedly."""
+    """Error for a Ray cluster that can't be reached, or workers that don't start or exit repeatedly."""
 
     exit_code = 11
 
@@ -149,10 +153,10 @@ def _unpickled(
 
 
 def _requirements(package: str, extra: str) -> str:
-    """Return the requirements of an extra, or of the package if ``extra`` is empty, quoted for a shell.
+    """Return the arguments of ``pip install`` for an extra or, if ``extra`` is empty, for ``package``.
 
-    The requirements come from BranchRank's metadata. (``pip install branchrank[extra]`` does not work,
-    because BranchRank is not published on a package index.)
+    They come from the requirements in BranchRank's package metadata. (``pip install branchrank[extra]`` does
+    not work, because BranchRank is not published on a package index.)
     """
     from importlib import metadata  # not for each command
 
@@ -172,19 +176,19 @@ def _requirements(package: str, extra: str) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return ``did you mean `local`?`` for the known name nearest to ``name``, or "" when none is near."""
+    """Return text such as ``did you mean `local`?``, or an empty string if no known name is similar."""
     near = nearest(name, known)
     return f"did you mean `{near}`?" if near else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the known name nearest to ``name``, or "" when none is near."""
+    """Return the known name that is most similar to ``name``, or an empty string if none is similar."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return near[0] if near else ""
 
 
 def nearest_path(path: Path) -> str:
-    """Return ``; did you mean `docs/questions.jsonl`?`` for the existing path nearest to ``path``, or "".
+    """Return text such as ``; did you mean `docs/questions.jsonl`?``, or an empty string if none is similar.
 
     Each part of the path that does not exist is replaced by the nearest existing name.
     """
@@ -202,6 +206,6 @@ def nearest_path(path: Path) -> str:
 
 
 def or_else(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name, with the nearest name or a list of all names."""
+    """Return text that ends a message about an unknown name, with the nearest name or all known names."""
     names = list(known)
     return f"; {suggestion(name, names) or 'choose from ' + (', '.join(names) or 'none')}"

@@ -41,7 +41,7 @@ __all__ = [
 
 #: Default measures of :func:`compare_trec`, by their names in ir-measures.
 COMPARED_MEASURES = BEIR_MEASURES
-#: Default seed of the significance tests, equal to the default seed of a benchmark.
+#: Default random seed of the significance tests, which is also that of a benchmark.
 SEED = 42
 
 
@@ -50,7 +50,7 @@ def import_beir(
 ) -> BeirQuestions:
     """Write the queries of a BEIR folder and their relevance judgements as a question file.
 
-    With ``remove_query`` the document with the same id as the query is never a hit. Raises
+    With ``remove_query``, a document that has the same id as a query is removed from the query's hits. Raises
     :class:`~branchrank.errors.QuestionError` for a folder without queries or judgements, and
     :class:`~branchrank.errors.InputError` for a file that can't be read.
     """
@@ -83,11 +83,11 @@ def run_beir(
     ``folder`` may also be ``ir:ID``, a dataset of the package ir-datasets that is already downloaded.
 
     Each predictor ranks up to 1,000 whole documents. ``measures`` are names of ir-measures, computed on the
-    graded judgements; the first name is the primary measure. ``data_dir`` is the workspace (``data/`` and the
-    folder's name by default). A new workspace has no embedder and uses the analyzer of the published BM25
-    figures; ``settings`` such as ``"index.embedder"`` override these defaults. An existing index is used, and
-    an interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance tests
-    between the predictors.
+    graded judgements. The first of them is the primary measure. ``data_dir`` is the workspace (by default
+    ``data/`` followed by the folder's name). A new workspace has no embedder and analyses text as in
+    published BM25 results. ``settings``, such as ``"index.embedder"``, override these defaults. An existing
+    index is used, and an interrupted run is resumed. ``run_table(run)`` returns the table of results with the
+    significance tests between the predictors.
 
     Wrong names, measures or files raise :class:`~branchrank.errors.UsageError` or
     :class:`~branchrank.errors.InputError` before any work starts.
@@ -131,13 +131,13 @@ def compare_trec(
 ) -> ResultsTable:
     """Compare TREC run files with the file ``baseline``, or each file with all others (``all_pairs``).
 
-    The default baseline is the first file. The significance tests are the tests of a BranchRank run, with the
-    query as unit, and Holm's correction over the comparisons of each measure. Ties are broken as in
-    trec_eval. A judged query that is missing in a run is an error, or scores 0 with ``missing_is_zero``.
-    Printing the result shows the table and the comparisons.
+    The default baseline is the first file. The significance tests are those of a BranchRank run, except that
+    all queries are treated as independent. Holm's correction covers all comparisons of a measure. Documents
+    with equal scores are ordered as in trec_eval. If a run lacks a judged query, this is an error, or with
+    ``missing_is_zero`` the query scores 0. Printing the result shows the table and the comparisons.
 
-    Raises :class:`~branchrank.errors.RunError` for a file that can't be read or that does not contain a
-    judged query, and :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
+    Raises :class:`~branchrank.errors.RunError` for a file that can't be read or that lacks a judged query,
+    and :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
 
     >>> from pathlib import Path
     >>> _ = Path("qrels.txt").write_text("q1 0 d1 1\\nq2 0 d2 1\\n")
@@ -181,11 +181,11 @@ def compare_frames(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """Compare runs in PyTerrier's frames, like :func:`compare_trec` for files. ``qrels`` has the columns qid,
-    docno and label; ``runs`` maps each name to a frame with the columns qid, docno and score.
+    """Compare runs in PyTerrier's data frames, as :func:`compare_trec` compares files.
 
-    Raises :class:`~branchrank.errors.RunError` for a missing column, a value that is not a number, or a
-    judged query that is missing in a run.
+    ``qrels`` has the columns qid, docno and label. ``runs`` maps the name of each run to a frame with the
+    columns qid, docno and score. Raises :class:`~branchrank.errors.RunError` for a missing column, a value
+    that is not a number, or a run that lacks a judged query.
 
     >>> import pandas as pd
     >>> from branchrank import library
@@ -213,18 +213,18 @@ def compare_frames(
 
 
 def topics_frame(run: Run) -> pd.DataFrame:
-    """Return the questions of a run that have gold as PyTerrier's topics, with the columns qid and query."""
+    """Return a run's questions with gold as PyTerrier's topics (a frame with the columns qid and query)."""
     from branchrank.runs import pyterrier_frames
 
     return pyterrier_frames.topics_frame(run)
 
 
 def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return a predictor's hits as PyTerrier's results, with the columns qid, query, docno, rank and score.
+    """Return a predictor's hits as PyTerrier's results (columns qid, query, docno, rank and score).
 
-    ``ids`` selects what counts as a document, as in :meth:`Run.export_trec`. Ranks start at 0, and the scores
-    of n hits are n, n-1, ..., 1. If a predictor answered each question several times, its first answers are
-    returned. Raises :class:`~branchrank.errors.UsageError` for an unknown predictor.
+    ``ids`` selects the ids of documents, as in :meth:`Run.export_trec`. Ranks start at 0, and the scores of n
+    hits are n, n-1, ..., 1. If a predictor answered each question several times, the first answer to each
+    question is returned. Raises :class:`~branchrank.errors.UsageError` for an unknown predictor.
 
     >>> from branchrank import Run, library
     >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -237,7 +237,7 @@ def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd
 
 
 def qrels_frame(run: Run, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return the judgements of a run as PyTerrier's qrels, with the columns qid, docno and label."""
+    """Return a run's judgements as PyTerrier's qrels (a frame with the columns qid, docno and label)."""
     from branchrank.runs import pyterrier_frames
 
     return pyterrier_frames.qrels_frame(run, ids)
@@ -246,10 +246,10 @@ def qrels_frame(run: Run, ids: DocumentIds = "document") -> pd.DataFrame:
 def beir_from_frames(
     folder: str | Path, documents: pd.DataFrame, topics: pd.DataFrame, qrels: pd.DataFrame
 ) -> Path:
-    """Write PyTerrier's frames as a BEIR folder for :func:`run_beir`, and return the folder's path.
+    """Write PyTerrier's data frames as a BEIR folder for :func:`run_beir`, and return the folder's path.
 
-    ``documents`` has the columns docno and text, and optionally title; ``topics`` has qid and query;
-    ``qrels`` has qid, docno and label, and becomes the split ``test``. Raises
+    ``documents`` has the columns docno and text, and optionally title. ``topics`` has the columns qid and
+    query. ``qrels`` has the columns qid, docno and label, and becomes the split ``test``. Raises
     :class:`~branchrank.errors.RunError` for a missing column or a label that is not a whole number, and
     :class:`~branchrank.errors.UsageError` for a folder that already exists.
 
@@ -269,7 +269,8 @@ def beir_from_frames(
 def latex(table: ResultsTable) -> str:
     """Return the table of results as LaTeX for ``\\\\input`` in a paper that loads the package booktabs.
 
-    The highest mean of each column is bold; marks show the test results and the caption explains them.
+    The highest mean of each column is bold. Symbols show the results of the tests, and the caption explains
+    the symbols.
     """
     from branchrank.report import latex
 

@@ -1,4 +1,4 @@
-"""Check whether a host name or an IP address belongs to this machine."""
+"""Check whether a host name or an IP address is a loopback address of this machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host can be reached only from this machine. The only accepted host name is
-    ``localhost``.
+    """Return whether a host can be reached only from this machine.
+
+    Every host name except ``localhost`` is treated as reachable from other machines.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost.example.org")
     (True, False)

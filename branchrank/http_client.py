@@ -1,16 +1,17 @@
 """HTTP requests with limits on time and size, for the embedders and the ``api`` predictor.
 
-1. A request goes only to the given URL; redirects are not followed.
-2. One deadline covers connecting, TLS, sending and the whole answer, however slowly it arrives. The deadline
-   does not cover the system's name resolution.
+1. A request goes only to the given URL, because redirects are not followed.
+2. A single deadline covers connecting, TLS, sending the request and receiving the whole answer. It does not
+   cover the system's name resolution.
 3. An answer longer than ``limit_bytes`` is an error, and the rest of it is not read.
-4. The proxy in the environment variables is used, except for loopback addresses, which a proxy can't reach.
-5. :func:`post_json` and :func:`get` open one connection for each request and close it. :class:`Transport`,
-   for libraries that use an httpx client, reuses connections.
+4. A proxy that is set in environment variables is used, except for loopback addresses, which a proxy can't
+   reach.
+5. :func:`post_json` and :func:`get` open a connection for each request and close it afterwards.
+   :class:`Transport` reuses connections, and is for libraries that use an httpx client.
 6. Bodies are never decompressed, so no answer is larger than the bytes received.
 
 The error messages contain neither the URL nor a header, and therefore no credentials. Callers add the name of
-the endpoint::
+the endpoint to the message::
 
     HttpError
     +-- StatusError            the server answered with a status other than 2xx
@@ -37,21 +38,24 @@ import httpcore
 
 from branchrank.hosts import is_loopback
 
-#: Maximum number of bytes that are read of an error's body.
+#: Maximum number of bytes of an error answer's body that are read.
 ERROR_BODY_BYTES = 64 * 1024
 _WRITTEN_AT_ONCE = 16 * 1024
 _KEPT = 10
-#: Headers of an answer that no longer describe the body after it was read.
+#: Headers of an answer that are no longer true once the body has been read and decoded.
 _BODY_HEADERS = (b"content-encoding", b"content-length", b"transfer-encoding")
 _UNSENDABLE = "the URL or a header contains characters that HTTP does not allow"
 
 
 class HttpError(Exception):
-    """A request did not get a usable answer. The message gives the reason, without URL or credentials."""
+    """Error for a request without a usable answer.
+
+    The message gives the reason, without URL or credentials.
+    """
 
 
 class StatusError(HttpError):
-    """The server answered with a status other than 2xx."""
+    """Error for an answer with a status other than 2xx."""
 
     def __init__(self, status: int, reason: str, body: bytes, retry_after: str | None) -> None:
         super().__init__(f"HTTP {status} {reason}".rstrip())
@@ -64,36 +68,36 @@ class StatusError(HttpError):
 
 
 class UnreachableError(HttpError):
-    """No connection to the server could be opened."""
+    """Error for a server to which no connection could be opened."""
 
 
 class LostConnectionError(HttpError):
-    """The connection broke before the answer was complete, or the answer is not HTTP."""
+    """Error for a connection that broke before the answer was complete, or for an answer that is not HTTP."""
 
 
 class DeadlineError(HttpError):
-    """The answer did not arrive within the deadline."""
+    """Error for an answer that did not arrive within the deadline."""
 
 
 class OversizedError(HttpError):
-    """The answer is longer than the limit."""
+    """Error for an answer that is longer than the limit."""
 
 
 def post_json(
     url: str, body: bytes, *, headers: Mapping[str, str], deadline_s: float, limit_bytes: int
 ) -> bytes:
-    """POST a JSON body and return the body of a 2xx answer, else raise :class:`HttpError`."""
+    """POST a JSON body. Return the body of a 2xx answer, and raise :class:`HttpError` otherwise."""
     sent = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
     return _exchange("POST", url, body, sent, deadline_s, limit_bytes)
 
 
 def get(url: str, *, headers: Mapping[str, str], deadline_s: float, limit_bytes: int) -> bytes:
-    """GET a URL and return the body of a 2xx answer, else raise :class:`HttpError`."""
+    """GET a URL. Return the body of a 2xx answer, and raise :class:`HttpError` otherwise."""
     return _exchange("GET", url, None, headers, deadline_s, limit_bytes)
 
 
 class Answer(NamedTuple):
-    """The answer to a request, with any status. An error's body is cut after :data:`ERROR_BODY_BYTES`."""
+    """The answer to a request. The body of an error answer is cut after :data:`ERROR_BODY_BYTES` bytes."""
 
     status: int
     reason: str
@@ -102,7 +106,7 @@ class Answer(NamedTuple):
 
 
 class Connections:
-    """Connections to the server of one URL. Threads can share one object; call :meth:`close` at the end."""
+    """Connections to the server of one URL, which threads can share. Must be closed with :meth:`close`."""
 
     def __init__(self, url: str, *, keep: bool) -> None:
         self._network = _Network()
@@ -122,9 +126,9 @@ class Connections:
         deadline_s: float,
         limit_bytes: int,
     ) -> Answer:
-        """Send one request and return its answer, whatever the status.
+        """Send one request and return the answer, even if its status is an error.
 
-        Raises :class:`HttpError` if no answer arrives.
+        Raises :class:`HttpError` if no complete answer arrives.
         """
         if not (url.isascii() and all(value.isascii() for value in headers.values())):
             raise UnreachableError(_UNSENDABLE)
@@ -140,20 +144,20 @@ class Connections:
             with self._pool.stream(method, url, headers=list(sent.items()), content=body) as response:
                 return _answer(response, limit_bytes)
         except httpcore.TimeoutException:
-            raise DeadlineError(f"timed out: no whole answer within {deadline_s:g} s") from None
+            raise DeadlineError(f"timed out: no complete answer within {deadline_s:g} s") from None
         except (httpcore.ConnectError, httpcore.ProxyError) as error:
             raise UnreachableError(str(error) or "no connection") from None
         except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
             raise LostConnectionError(str(error) or "the connection was lost") from None
         except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol, ValueError):
-            # The error's text could contain a header's value.
+            # The text of this error is not used, because it could contain the value of a header.
             raise UnreachableError(_UNSENDABLE) from None
 
 
 class Transport:
     """A transport for ``httpx.Client(transport=...)`` that limits the time and the size of each answer."""
 
-    #: Headers that :class:`Connections` sets itself.
+    #: Headers of a request that are dropped, because :class:`Connections` sets them itself.
     _OWN = frozenset(["host", "user-agent", "accept-encoding", "connection", "transfer-encoding"])
 
     def __init__(self, url: str, *, deadline_s: float, limit_bytes: int) -> None:
@@ -211,7 +215,7 @@ def _exchange(
 
 
 def _answer(response: httpcore.Response, limit_bytes: int) -> Answer:
-    """Read a response. The body of an error is returned even if it is incomplete."""
+    """Read a response. If its status is an error, its body is returned even if it is incomplete."""
     phrase = response.extensions.get("reason_phrase", b"").decode("latin-1")
     reason = "".join(letter if letter.isprintable() else " " for letter in phrase)
     if 200 <= response.status < 300:
@@ -238,7 +242,7 @@ def _read(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
 
 
 def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
-    """Return a connection pool for one server, directly or through the proxy in the environment."""
+    """Return a connection pool for one server, through the proxy if environment variables set one."""
     proxy = _proxy_for(url)
     if not proxy:
         return httpcore.ConnectionPool(
@@ -260,7 +264,7 @@ def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
 
 
 def _proxy_for(url: str) -> str:
-    """Return the proxy for a URL in the environment variables, or an empty string."""
+    """Return the proxy that environment variables set for a URL, or an empty string if they set none."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_loopback(host):
@@ -275,12 +279,12 @@ def _proxy_for(url: str) -> str:
 
 @functools.cache
 def _trusted() -> ssl.SSLContext:
-    """Return the certificates that the system trusts; reading them takes a few milliseconds."""
+    """Return a TLS context with the certificates that the system trusts, which takes a few ms to read."""
     return ssl.create_default_context()
 
 
 class _Network(httpcore.NetworkBackend):
-    """Open sockets whose operations time out at the deadline of the current thread's request."""
+    """A network backend whose sockets time out at the deadline of the current thread's request."""
 
     def __init__(self) -> None:
         self._request = threading.local()
@@ -330,7 +334,7 @@ class _Stream(httpcore.NetworkStream):
         return self._inner.read(max_bytes, self._network.left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        # httpcore applies the timeout to each piece that the system accepts, not to the whole buffer.
+        # httpcore would apply the timeout to each write to the socket, and not to the whole buffer.
         for start in range(0, len(buffer), _WRITTEN_AT_ONCE):
             self._inner.write(buffer[start : start + _WRITTEN_AT_ONCE], self._network.left())
 

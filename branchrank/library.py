@@ -1,7 +1,8 @@
-"""The library's functions for commands that are not methods of a workspace or a run.
+"""The functions of the library that are not methods of a workspace or a run.
 
-The functions plan and run benchmarks (from names, an experiment file or an interrupted run), list and verify
-runs, analyse power, score TREC files, import BEIR folders, and fetch corpora.
+With these functions, you plan and run benchmarks (from the names of predictors, an experiment file or an
+interrupted run), list and verify runs, compute power analyses, score TREC files, import BEIR folders and
+fetch corpora.
 """
 
 from __future__ import annotations
@@ -145,11 +146,12 @@ def run_benchmark(
 ) -> Run:
     """Run a plan, write its directory and its report, and return the finished run.
 
-    An interrupted run of the same plan is resumed, unless ``fresh`` is true; ``resume`` is the directory of
-    the run whose plan :func:`plan_from_run` read. ``seal`` is a seal file of :func:`seal_plan`; a plan that
-    differs from the sealed plan is refused. ``notify`` is called with messages for the user, ``progress``
-    shows bars. Raises one error that lists every problem of the plan before any work starts. If all queries
-    of a predictor fail, no error is raised, and ``run.failed`` names the predictor.
+    An interrupted run of the same plan is resumed, unless ``fresh`` is true. If :func:`plan_from_run`
+    returned the plan, ``resume`` is the directory of that run. If ``seal`` is a file that :func:`seal_plan`
+    wrote, the plan must be equal to the sealed plan. ``notify`` is called with messages for the user. If
+    ``progress`` is true, progress bars are shown. Raises one error that lists every problem of the plan
+    before any work starts. If all queries of a predictor fail, no error is raised, and ``run.failed`` names
+    the predictor.
     """
     from branchrank.report.writing import run_and_report
 
@@ -176,9 +178,9 @@ def tune(
 ) -> Tuning:
     """Choose the weights, ``k1`` and ``b`` of every system of an experiment file by cross-validation.
 
-    ``questions`` is a question file, preferably with mined questions, which are divided into ``folds`` by
-    source document. ``budget`` combinations of values are tried for each system. The experiment file is not
-    changed; :func:`write_tuned` changes it.
+    ``questions`` is a question file, preferably with mined questions. Its questions are divided by source
+    document into ``folds`` parts. For each system, ``budget`` combinations of values are tried. The
+    experiment file is not changed (:func:`write_tuned` adds the tuned systems).
 
     Raises :class:`~branchrank.errors.UsageError` for systems that can't be tuned (systems of a sweep and
     systems with an LLM), and :class:`~branchrank.errors.QuestionError` when the questions have fewer sources
@@ -208,7 +210,7 @@ def tune(
 def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
     """Add the tuned systems to the experiment file, and remove the systems of an earlier tuning.
 
-    The name of a tuned system is the name of the original system with the suffix ``-tuned``; its origin in
+    A tuned system has the name of the original system with the suffix ``-tuned``, and its origin in
     ``run.json`` is ``tuned``. Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
     from branchrank.bench.tuning import write_tuned as write
@@ -217,7 +219,7 @@ def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
 
 
 def spent_line(calls: Iterable[LLMCall]) -> str:
-    """Return one line with the numbers of LLM calls, of cached or replayed calls, and of tokens."""
+    """Return a line of text with the numbers of LLM calls, of cached or replayed calls, and of tokens."""
     from branchrank.systems.llm_opening import LLMMeter
 
     meter = LLMMeter()
@@ -227,7 +229,9 @@ def spent_line(calls: Iterable[LLMCall]) -> str:
 
 
 def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
-    """List the runs in a folder of reports, oldest first. A run that can't be read is listed with the error.
+    """List the runs in the folder ``reports``, oldest first.
+
+    A run that can't be read is listed with its error.
 
     >>> list_runs("no/such/folder")
     []
@@ -247,14 +251,14 @@ def verify(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Verification:
-    """Recompute every printed number of a run, and report wrong numbers and contradictions.
+    """Recompute every number in a run's reports, and report wrong numbers and contradictions.
 
-    ``rerun`` is the number of questions, sampled with the run's seed, that the systems answer again over the
-    workspace; an LLM's answers come from the run's cassette. ``named`` lists the classes, endpoints and
-    models outside the workspace that may be used, the cassette (in ``settings`` as ``llm.replay``), and a
-    workspace other than ``data``. A system that needs something that ``named`` does not list is not run
-    again. ``corpus`` is the current folder of the corpus, ``seal`` a copy of the file that sealed the run's
-    plan.
+    ``rerun`` is the number of questions, drawn with the run's seed, that the systems answer again with the
+    workspace's index. Answers of an LLM are taken from the run's cassette. ``named`` contains the classes,
+    endpoints and models that may be used, the cassette (in ``settings`` as ``llm.replay``), and the workspace
+    if it is not ``data``. A system is not run again if it needs something that is not in ``named``.
+    ``corpus`` is the current folder of the corpus. ``seal`` is the file to which the run's plan was sealed,
+    or a copy of it.
 
     Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
     index or questions differ from the run's.
@@ -286,8 +290,8 @@ def compare_datasets(
 
     ``runs`` is a list of runs or run directories, or a mapping from dataset names to runs or run directories.
     ``measure``, ``baseline`` and ``delta`` default to the values of the first run. Printing the result shows
-    a table; ``frame`` is a DataFrame, ``comparison`` has the figures, and ``text`` and ``write`` give
-    Markdown and CSV.
+    a table. Its attribute ``frame`` is a DataFrame, ``comparison`` contains the numbers, and the methods
+    ``text`` and ``write`` produce Markdown or CSV.
 
     Raises :class:`~branchrank.errors.UsageError` when the runs have no system in common, or when they declare
     different measures and ``measure`` is not given. Raises :class:`~branchrank.errors.RunError` for a run
@@ -318,15 +322,15 @@ def power(
     run: str | Path | None = None,
     measure: str = "",
 ) -> PowerAnalysis:
-    """Power analysis. Return the differences that benchmarks with the given numbers of questions can detect.
+    """Return which differences benchmarks with the given numbers of questions can detect (power analysis).
 
-    ``rate`` is the hit rate that you expect (default 0.7), ``disagreement`` the share of questions that two
-    predictors answer differently (default 0.2), ``difference`` the difference in hit rate that you want to
-    confirm, and ``candidates`` the number of predictors compared with the baseline (default 1). ``sources``
-    is the number of pages with gold (by default one page per question), and ``icc`` the intraclass
-    correlation of the differences on one page, 0 to 1 (default 0.1). A finished ``run`` provides the defaults
-    of all arguments except ``difference``, for its primary measure or for ``measure``. Printing the result
-    shows a table.
+    ``rate`` is the hit rate that you expect (default 0.7), ``disagreement`` the share of questions on which
+    exactly one of two predictors has a hit (default 0.2), ``difference`` the difference in hit rate that you
+    want to confirm, and ``candidates`` the number of predictors compared with the baseline (default 1).
+    ``sources`` is the number of pages with gold (by default one page per question), and ``icc`` the
+    intraclass correlation, from 0 to 1, between questions on the same page (default 0.1). If ``run`` is a
+    finished run, the defaults of all arguments except ``difference`` are computed from its results for
+    ``measure``, which is by default its primary measure. Printing the result shows a table.
 
     Raises :class:`~branchrank.errors.UsageError` for contradictory assumptions, and
     :class:`~branchrank.errors.RunError` for a run that can't be read.
@@ -356,7 +360,7 @@ def power(
 def score_trec(
     runs: Iterable[str | Path], qrels: str | Path, measures: Iterable[str] = TREC_MEASURES
 ) -> list[TrecScores]:
-    """Score TREC run files of any system with qrels, averaged over all judged queries.
+    """Score TREC run files of any system with qrels. Scores are averaged over all judged queries.
 
     Raises :class:`~branchrank.errors.RunError` for a file that can't be read, and
     :class:`~branchrank.errors.UsageError` for an unknown measure.
@@ -371,8 +375,8 @@ def write_gate(
 ) -> None:
     """Write the decisions of :meth:`Run.gate` as JUnit XML for continuous integration, and as Markdown.
 
-    In the JUnit file an undecided predictor is an ``error``, and a failed predictor is a ``failure``. Raises
-    :class:`~branchrank.errors.StorageError` if a file can't be written.
+    In the JUnit file, a predictor whose result is undecided is an ``error``, and one that is worse is a
+    ``failure``. Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
     from branchrank.artifacts import write_text
     from branchrank.report import gate_files
@@ -384,7 +388,7 @@ def write_gate(
 
 
 def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
-    """Fetch a corpus by name, check it, and return the folder with its documents.
+    """Download the corpus with the given name, check its digest, and return the folder with its documents.
 
     The name ``ir:ID`` fetches a dataset of the package ir-datasets as a BEIR folder. Downloaded code is not
     executed. Raises :class:`~branchrank.errors.CorpusError` if the name is unknown or the download fails.
@@ -401,11 +405,10 @@ def demo(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Run:
-    """Copy the bundled sample into ``folder``, index it, compare the systems without an LLM, and return the
-    run.
+    """Copy the bundled sample into ``folder``, index it, compare systems on it, and return the run.
 
-    The run's directory is below ``folder/reports``. A second call resumes an interrupted demo, or returns the
-    finished run; ``fresh`` starts a new run. Existing files are not overwritten.
+    The run's directory is below ``folder/reports``. A second call resumes an interrupted demo or returns the
+    finished run, unless ``fresh`` is true. Existing files are not overwritten.
 
     Raises :class:`~branchrank.errors.UsageError` for a folder that is neither empty nor a demo.
     """
@@ -439,8 +442,8 @@ def agreement(
 
     ``first`` and ``second`` are question files that ``branchrank questions label`` wrote (they may be the
     same file). If a file has the labels of several annotators, ``annotators`` selects one annotator for each
-    file. The first agreement compares the labels yes, partly and no; the second agreement compares yes with
-    the two other labels together.
+    file. The first result is the agreement on the labels yes, partly and no. For the second result, partly
+    and no are counted as the same label.
 
     Raises :class:`~branchrank.errors.QuestionError` if no passage was labelled by both annotators.
     """

@@ -1,4 +1,4 @@
-"""The protocol that your own retriever must follow to be benchmarked."""
+"""The protocol of predictors, which your own retriever must follow to be benchmarked."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from branchrank.records import Hit
 class Predictor(Protocol):
     """Your own retriever, which can be benchmarked together with the built-in systems.
 
-    Any class with a method ``retrieve`` works; a base class is not needed. Two attributes are optional.
-    ``name`` is the name in tables (by default the name of the class), and ``llm`` is the name of the LLM that
-    the retriever uses (by default ``none``).
+    Any class with a method ``retrieve`` can be used, without a base class. The class can have two more
+    attributes. ``name`` is its name in tables (by default the name of the class), and ``llm`` is the name of
+    the LLM that the retriever uses (by default ``none``).
     """
 
     def retrieve(self, query: str, k: int) -> Sequence[Hit]:
-        """Return at most ``k`` hits for ``query``, best first. If the method raises, the question counts as a
-        miss.
+        """Return at most ``k`` hits for ``query``, best first.
+
+        If this method raises an exception, the question counts as a miss.
         """
         ...

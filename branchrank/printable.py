@@ -23,7 +23,7 @@ def safe(text: str) -> str:
 
 
 def safe_line(text: str) -> str:
-    """Make a text safe to show on one line. Like :func:`safe`, but newlines are replaced too."""
+    """Make a text safe to show on one line. In addition to :func:`safe`, newlines are replaced."""
     return safe(text).translate(_LINE)
 
 

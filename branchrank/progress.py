@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-#: Called with one line of text for the user.
+#: A function that is called with one line of text for the user.
 Notify = Callable[[str], None]
 
-#: Called as ``progress(stage, done, total)``. ``total`` is the number of units of the stage (0: unknown).
+#: Called as ``progress(stage, done, total)``. ``total`` is the stage's number of units (0 if unknown).
 #: The units are documents (``read``), texts (``embed``), steps (``store``, ``unpack``, ``clone``),
 #: nodes (``summaries``), queries (``questions``, ``latency``) and bytes (``download``).
 Progress = Callable[[str, int, int], None]

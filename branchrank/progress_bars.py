@@ -16,7 +16,10 @@ class ProgressReporter(Protocol):
     """Shows the progress of each stage of a long operation."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show that ``done`` of ``total`` units of ``stage`` are finished; a ``total`` of 0 means unknown."""
+        """Show that ``done`` of ``total`` units of ``stage`` are finished.
+
+        If ``total`` is 0, it is unknown.
+        """
 
     def status(self, text: str) -> None:
         """Show a status line, such as the costs so far, in place of the previous status line."""
@@ -33,7 +36,7 @@ class Quiet:
 
 
 class Announcements:
-    """Progress for output that is not a terminal. Prints each stage once, and the last status at the end."""
+    """Reports progress without a terminal. Prints each stage once, and the last status at the end."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
@@ -46,7 +49,7 @@ class Announcements:
             _print_line(f"{stage} ({total})" if total else stage)
 
     def status(self, text: str) -> None:
-        """Store the status, which is printed at the end."""
+        """Store the status line, which is printed at the end."""
         self.last = text
 
 
@@ -59,14 +62,14 @@ class NotebookLine:
         self.shown = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show the stage. A stage sends at most about 100 updates to the browser."""
+        """Show the progress of a stage. For each stage, the browser gets at most about 100 updates."""
         if done % max(1, total // 100) and done != total:
             return
         self.stage = f"{stage} {done:,}/{total:,}" if total else stage
         self._update()
 
     def status(self, text: str) -> None:
-        """Replace the status that is shown after the stage."""
+        """Replace the status line that is shown after the stage."""
         self.text = text
         self._update()
 
@@ -78,7 +81,7 @@ class NotebookLine:
 
 
 class Bars:
-    """One bar per stage. The status is shown beside the bar that changed last."""
+    """Shows one progress bar per stage. The status is shown next to the bar that changed last."""
 
     def __init__(self, bars: Any) -> None:
         self.bars = bars
@@ -86,7 +89,7 @@ class Bars:
         self.moving = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Update the bar of a stage."""
+        """Update the progress bar of a stage."""
         if stage not in self.tasks:
             self.tasks[stage] = self.bars.add_task(stage, total=total or None, text="")
         self.moving = stage
@@ -99,13 +102,13 @@ class Bars:
 
 
 class Called:
-    """Progress that calls the caller's function; a status is ignored."""
+    """Reports progress to the caller's function. Status lines are ignored."""
 
     def __init__(self, callback: Progress) -> None:
         self.callback = callback
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Call the function of the caller."""
+        """Pass the progress on to the caller's function."""
         self.callback(stage, done, total)
 
     def status(self, text: str) -> None:
@@ -114,7 +117,7 @@ class Called:
 
 @contextlib.contextmanager
 def shown_progress(progress: bool | Progress) -> Iterator[ProgressReporter]:
-    """Show bars if ``progress`` is ``True``, nothing if it is ``False``, and call it if it is a function."""
+    """Show bars if ``progress`` is ``True``, show nothing if ``False``, and call it if it is a function."""
     if isinstance(progress, bool):
         with progress_bars(quiet=not progress) as shown:
             yield shown

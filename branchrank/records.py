@@ -1,10 +1,10 @@
-"""The frozen records that parts of BranchRank pass to each other.
+"""The immutable records that the parts of BranchRank pass to each other.
 
-Loaders return these records and not a raw ``dict``. Line numbers start at 1 and refer to the raw file; spans
-include their last line. Ranks start at 1.
+Functions that read files return these records and not a ``dict``. Line numbers start at 1 and refer to the
+unprocessed file. A span includes its last line. Ranks start at 1.
 
-The records are :mod:`msgspec` structs. ``msgspec.json.decode(line, type=Node)`` validates a line while it
-parses it, and its error names the wrong field.
+The records are :mod:`msgspec` structs. ``msgspec.json.decode(line, type=Node)`` validates a line while
+parsing it, and its error names the invalid field.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ServedBy = Literal["server", "cache", "cassette"]
 BREADCRUMB_SEPARATOR = " > "
 
 
-#: Allowed ranges of the numbers in files, which other programs may have written.
+#: Allowed ranges of numbers that are read from files, since other programs can write these files.
 LineNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Rank = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
@@ -29,7 +29,7 @@ Grade = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Base class of every record. Records are immutable, keyword-only and compared by value."""
+    """Base class of every record. Records are immutable, take only keyword arguments and compare by value."""
 
 
 class Span(Record, frozen=True, kw_only=True, order=True):
@@ -41,11 +41,11 @@ class Span(Record, frozen=True, kw_only=True, order=True):
 
     @property
     def lines(self) -> int:
-        """The number of lines, at least 1 for a valid span."""
+        """The number of lines in the span, which is at least 1 for a valid span."""
         return self.line_end - self.line_start + 1
 
     def overlap(self, other: Span) -> int:
-        """Return the number of lines that both spans contain; 0 if the sources differ."""
+        """Return the number of lines that are in both spans, which is 0 for spans in different files."""
         if self.source != other.source:
             return 0
         first = max(self.line_start, other.line_start)
@@ -56,9 +56,9 @@ class Span(Record, frozen=True, kw_only=True, order=True):
 class Node(Record, frozen=True, kw_only=True):
     """A node of the PageIndex tree, which is a section, a file, a folder or the root.
 
-    ``line_start..own_line_end`` is the own span, ``line_start..line_end`` the subtree span. Folder
-    and root nodes have ``source == ""`` and no lines (all three fields are ``None``); these nodes are never
-    hits.
+    A node's own span is ``line_start..own_line_end``, which excludes its subsections. The span of its whole
+    subtree is ``line_start..line_end``. Folder and root nodes have an empty ``source`` and no lines (all
+    three line numbers are ``None``), and are never hits.
     """
 
     id: str
@@ -77,7 +77,7 @@ class Node(Record, frozen=True, kw_only=True):
 
     @property
     def has_lines(self) -> bool:
-        """Whether the own span contains lines. Only a node with lines can be a hit."""
+        """Whether the node's own span contains lines. Only a node with lines can be a hit."""
         return self.line_start is not None and (self.own_line_end or 0) >= self.line_start
 
     @property
@@ -89,7 +89,7 @@ class Node(Record, frozen=True, kw_only=True):
 
 
 class Chunk(Record, frozen=True, kw_only=True):
-    """A piece of one node's own span that gets one vector; ``id`` is ``<node id>@<number from 1>``."""
+    """A piece of one node's own span, which gets one vector. ``id`` is ``<node id>@<number from 1>``."""
 
     id: str
     node_id: str
@@ -106,10 +106,10 @@ class Chunk(Record, frozen=True, kw_only=True):
 
 
 class GoldItem(Record, frozen=True, kw_only=True):
-    """One place that answers a question, which is a span, or a whole file if the lines are ``None``.
+    """Lines of a file that answer a question, or the whole file if the line numbers are ``None``.
 
-    ``answer_digest`` is the digest of the gold lines, from which later edits of the lines are detected.
-    ``relevance`` (at least 1, default 2) is the item's grade for graded measures.
+    ``answer_digest`` is the digest of the gold lines, with which later changes of these lines are detected.
+    ``relevance`` is the item's grade for graded measures (at least 1, and 2 if it is ``None``).
     """
 
     source_file: str
@@ -132,9 +132,9 @@ class GoldItem(Record, frozen=True, kw_only=True):
 
 
 class Question(Record, frozen=True, kw_only=True):
-    """A question with its gold. A hit on any item of ``gold`` counts as correct.
+    """A question with its gold. A hit is correct if it matches any item of ``gold``.
 
-    ``extra`` contains the additional keys of the question in its file.
+    ``extra`` contains the question's keys in its file that are not fields of this record.
     """
 
     id: str
@@ -168,13 +168,14 @@ class Placement(Record, frozen=True, kw_only=True):
 class Hit(Record, frozen=True, kw_only=True):
     """One returned passage. ``text`` contains exactly the lines ``line_start`` to ``line_end`` of ``source``.
 
-    ``branches`` maps the name of a branch to the hit's rank and score in the branch's list. For a branch that
-    expands over the tree, ``branches`` has the rank and score of the section's best chunk in the branch's
-    shortlist. ``notes`` maps a branch's name to an explanation of the score, or to the step of the expansion
-    that added a section outside the shortlist. ``distance`` is the squared L2 distance of unit vectors (0 to
-    4) if a dense branch found the passage. ``matched`` are the numbers of the lines in which a branch found
-    the query's words. ``members`` are the best passages of the hit's document if the system groups by
-    document. ``fallback`` is the reason why a fallback ranked this hit, or ``None``.
+    ``branches`` maps the name of a branch to the hit's rank and score in the branch's list. If the branch
+    adds neighbouring sections from the tree, the rank and score are those of the section's best chunk among
+    the chunks that the branch found. ``notes`` maps the name of a branch to an explanation of the score or,
+    for a section that was added from the tree, to the step that added it. ``distance`` is the squared L2
+    distance between the vectors of query and passage (0 to 4) if a dense branch found the passage.
+    ``matched`` contains the numbers of the lines in which a branch found words of the query. ``members``
+    contains the best passages of the hit's document if the system groups by document. ``fallback`` is the
+    reason why a fallback ranked this hit, or ``None`` if no fallback was used.
     """
 
     id: str
@@ -194,21 +195,21 @@ class Hit(Record, frozen=True, kw_only=True):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The hit's rank in each branch, such as ``bm25(nodes) #2``, or the branch's note."""
+        """For each branch, the hit's rank, such as ``bm25(nodes) #2``, or else the branch's note."""
         placed = [f"{name} #{place.rank}" for name, place in self.branches.items()]
         notes = [f"{name} {note}" for name, note in self.notes.items() if name not in self.branches]
         return tuple(sorted([*placed, *notes]))
 
     @property
     def span(self) -> Span:
-        """The lines that the hit returns."""
+        """The file and the lines that the hit returns."""
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
 
 class StageTrace(Record, frozen=True, kw_only=True):
     """The ranked list that one stage of one query produced, best first.
 
-    The keys are chunk ids, node ids or, for the ``unit`` ``span``, texts such as ``source:start-end``.
+    The keys are chunk ids, node ids or, if ``unit`` is ``span``, strings such as ``source:start-end``.
     """
 
     stage: str
@@ -218,12 +219,12 @@ class StageTrace(Record, frozen=True, kw_only=True):
 
 
 class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One logical LLM call, as a row of the ledger. Latency is in milliseconds.
+    """One LLM call, as a row in a run's list of calls. Its latency is in milliseconds.
 
     ``reported`` is true if the server returned the token counts, and false if BranchRank estimated them.
     ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...). ``replayed``
-    is true if a cassette answered this call. The rows of a run do not contain ``replayed``, so that a replay
-    writes the same rows as the recorded run.
+    is true if a cassette answered this call. The field ``replayed`` is not written to the rows of a run, so
+    that a replay writes the same rows as the recorded run.
     """
 
     predictor: str
@@ -243,11 +244,12 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Retrieval(Record, frozen=True, kw_only=True):
-    """The result of one query, with hits (best first), the trace of every stage, and stage times in ms.
+    """The result of one query, with hits (best first), and the trace and the time in ms of each stage.
 
-    ``fallbacks`` gives the stage and the reason of each fallback; ``calls`` lists the LLM calls. ``found`` is
-    the number of entries that each branch matched before its list was cut. ``notices`` are messages for the
-    user about the hits. ``incomplete`` is empty, or the reason why a part of the corpus was not searched.
+    ``fallbacks`` contains the stage and the reason of each fallback, and ``calls`` contains the LLM calls.
+    ``found`` maps each branch to the number of entries that it found before its list was cut. ``notices`` are
+    messages for the user about the hits. ``incomplete`` is the reason why a part of the corpus was not
+    searched, or empty if all of it was searched.
     """
 
     hits: tuple[Hit, ...]
@@ -261,5 +263,5 @@ class Retrieval(Record, frozen=True, kw_only=True):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The notices, and the reason why a part of the corpus was not searched, if any."""
+        """The notices and, if a part of the corpus was not searched, the reason for this."""
         return (*self.notices, *filter(None, [self.incomplete]))

@@ -1,8 +1,8 @@
 """Remove keys and passwords from text that is printed or stored.
 
-A server's message can contain the key that it received. Each secret is recognised unchanged, URL-encoded,
-JSON-escaped, in hexadecimal, with the case of its letters changed, and in base64 at each of the three
-alignments.
+This is needed since, for example, a server's error message can contain the key that the server received. Each
+secret is recognised unchanged, URL-encoded, JSON-escaped, in hexadecimal, with the case of its letters
+changed, and in base64 at each of the three alignments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHORTEST_SECRET = 6
 SECRET_NAME = re.compile("key|token|secret|pass|auth|sig|code", re.IGNORECASE)
 ONE_URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)(.*)", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|pass|auth|sig|code)[^=&#]*=)[^&#]*", re.IGNORECASE)
-#: Names of the settings, fields and flags whose value should be a URL.
+#: Matches the names of settings, fields and flags whose value should be a URL.
 _URL_NAME = re.compile(r"(?:[\w.-]*[-_.])?(?:url|endpoint)", re.IGNORECASE)
 _KEY_VARIABLES = (
     "BRANCHRANK_LLM_KEY",
@@ -31,12 +31,12 @@ _KEY_VARIABLES = (
 
 
 def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values of all environment variables that contain keys."""
+    """Return the values of all environment variables that can contain API keys or tokens."""
     return tuple(environment.get(name, "") for name in _KEY_VARIABLES)
 
 
 class Redactor:
-    """Replaces every known key in a text by ``[key]``. Secrets shorter than six characters are ignored."""
+    """Replaces each known secret in a text by ``[key]``, except secrets of fewer than six characters."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = tuple(secrets)
@@ -49,7 +49,7 @@ class Redactor:
         return f"Redactor({len(self._secrets)} secrets)"
 
     def knowing(self, secrets: Iterable[str]) -> Redactor:
-        """Return a redactor that also removes these secrets."""
+        """Return a redactor that removes the given secrets in addition to its own."""
         return Redactor((*self._secrets, *secrets))
 
     def __call__(self, text: str) -> str:
@@ -59,7 +59,7 @@ class Redactor:
 
 
 def _forms(secret: str) -> set[str]:
-    """Return all encodings of a secret."""
+    """Return all encodings of a secret that are replaced."""
     raw = secret.encode()
     forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), repr(secret)[1:-1]}
     forms |= {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
@@ -80,15 +80,15 @@ def is_url(text: str) -> bool:
 
 
 def means_url(name: str) -> bool:
-    """Return whether a name such as ``index.chroma_url`` or ``--api-endpoint`` belongs to a URL."""
+    """Return whether a setting or flag with this name (such as ``index.chroma_url``) is for a URL."""
     return _URL_NAME.fullmatch(name) is not None
 
 
 def url_to_show(text: str) -> str:
-    """Return a URL without user, password and the values of parameters that look like keys.
+    """Return a URL for messages, without user name, password and values of parameters that look like keys.
 
-    The URL may be malformed; everything before the last ``@`` is removed. Messages and records show URLs only
-    after this function has removed credentials.
+    This also works for a malformed URL, in which everything before the last ``@`` is removed. Messages and
+    records show URLs only after this function has removed credentials.
 
     >>> url_to_show("http://me:secret-1@[h/v1?api_key=secret-2"), url_to_show("me:secret-1@h")
     ('http://[h/v1?api_key=[key]', 'h')
@@ -97,14 +97,12 @@ def url_to_show(text: str) -> str:
 
 
 def hide_parameters(text: str) -> str:
-    """Return a URL, or its part after the host, with ``[key]`` as value of each parameter that looks like a
-    key.
-    """
+    """Replace the values of URL parameters that look like keys by ``[key]``."""
     return _PARAMETER.sub(rf"\1{HIDDEN}", text)
 
 
 def value_to_show(name: str, value: str) -> str:
-    """Return the value of a setting, field or flag, without credentials if the value is a URL."""
+    """Return the value of a setting, field or flag. If it is a URL, its credentials are removed."""
     return url_to_show(value) if is_url(value) or means_url(name) else value
 
 
@@ -115,7 +113,7 @@ def _without_user(text: str) -> str:
 
 
 def url_to_keep(text: str) -> str:
-    """Return a URL without user, password and parameters that look like keys, to store it in a file.
+    """Return a URL to store in a file, without user name, password and parameters that look like keys.
 
     >>> url_to_keep("http://me:secret-1@h/v1?api_key=secret-2&v=2")
     'http://h/v1?v=2'
@@ -126,7 +124,7 @@ def url_to_keep(text: str) -> str:
 
 
 def split_url(url: str) -> SplitResult:
-    """Return the parts of a URL. All parts are empty for a text such as ``http://[h`` that is not a URL."""
+    """Return the parts of a URL. If the text is not a URL (such as ``http://[h``), all parts are empty."""
     try:
         return urlsplit(url)
     except ValueError:

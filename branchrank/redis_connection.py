@@ -1,11 +1,11 @@
 """A connection to Redis with timeouts. If Redis is unavailable, commands continue without the cache.
 
 The URL may set only a few options, because other options could remove the timeouts or change the data that is
-read. Error messages do not show the URL, since any part of it can contain a password that is not
-percent-encoded.
+read. Error messages do not show the URL, since a password that is not percent-encoded can be in any part of
+it.
 
-After a failure Redis is not called for 30 seconds, so that a slow or stopped server does not cause a timeout
-in every call. Only the first failure is reported.
+After a failure, Redis is not called for 30 seconds, so that not every call waits for a slow or stopped
+server. Only the first failure is reported to the user.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Timeout in seconds for connecting to Redis and for each answer of Redis.
+#: Timeout in seconds for connecting to Redis and for each answer from Redis.
 TIMEOUT = 0.5
-#: Seconds during which Redis is not called after a failure.
+#: Number of seconds during which Redis is not called after a failure.
 PAUSE = 30.0
-#: Seconds until an entry of the cache expires, counted from its last write.
+#: Number of seconds after its last write at which an entry of the cache expires.
 EXPIRY = 30 * 24 * 3600
 _SCHEMES = ("redis", "rediss", "unix")
 _OPTIONS = ("db",)
@@ -36,10 +36,10 @@ _TLS_OPTIONS = ("ssl_cert_reqs", "ssl_ca_certs")
 
 
 class RedisConnection:
-    """The Redis server at ``url``. Threads can share one connection object.
+    """A connection to the Redis server at ``url``, which threads can share.
 
-    ``purpose`` names the data that is stored in Redis; ``notify`` is called at the first failure. The URL may
-    set ``db`` and, with ``rediss``, ``ssl_cert_reqs`` and ``ssl_ca_certs``. Raises
+    ``purpose`` describes, for messages, the data that is stored in Redis. ``notify`` is called at the first
+    failure. The URL may set ``db`` and, with ``rediss``, ``ssl_cert_reqs`` and ``ssl_ca_certs``. Raises
     :class:`MissingDependencyError` if the package ``redis`` is not installed, and :class:`UsageError` if
     ``url`` is not a Redis URL or sets another option.
     """
@@ -55,8 +55,9 @@ class RedisConnection:
         self._told = False
 
     def attempt(self, call: Callable[[], T]) -> T | None:
-        """Return the result of ``call``. Returns ``None`` if ``call`` fails, and during the pause after a
-        failure.
+        """Return the result of ``call``, or ``None`` if it fails.
+
+        During the pause after a failure, return ``None`` without calling it.
         """
         from redis.exceptions import RedisError
 

@@ -1,4 +1,4 @@
-"""The library's class for finished runs."""
+"""The class of finished runs, with which results are read, compared and reported."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Run(RunData):
     """A finished benchmark.
 
-    The tables of a run are pandas DataFrames, computed from the rows. Notebooks display a run as a table and
-    a plot.
+    The attributes with tables are pandas DataFrames, computed from the run's rows. A notebook displays a run
+    as a table and a plot.
 
     >>> from branchrank import Run, library
     >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -50,7 +50,7 @@ class Run(RunData):
 
     @classmethod
     def of(cls, data: RunData) -> Self:
-        """Return an object of this class with the data of a run."""
+        """Return a run as an object of this class, given its data."""
         return cls(**{field.name: getattr(data, field.name) for field in fields(data)})
 
     def __repr__(self) -> str:
@@ -74,8 +74,9 @@ class Run(RunData):
         """Compare two predictors of this run, question by question.
 
         A positive ``difference`` means that the candidate is better. ``baseline``, ``measure`` and ``delta``
-        default to the values that the run declared. A declared comparison is adjusted for all candidates, as
-        in the run's report. Comparisons that the run did not declare are not adjusted for multiple testing.
+        default to the values that the run declared. If the run declared the comparison, its p-value and
+        interval are adjusted for all candidates, as in the run's report. Otherwise they are not adjusted for
+        multiple testing.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
         """
@@ -86,11 +87,12 @@ class Run(RunData):
     def compare_all(
         self, baseline: str | Sequence[str] = "", measure: str = "", *, delta: float | None = None
     ) -> PredictorComparisons:
-        """Compare every predictor with one or several baselines, or with each other (``"all-pairs"``).
+        """Compare every predictor with one or several baselines, or with every other (``"all-pairs"``).
 
-        All comparisons form one family; p-values are adjusted by Holm, intervals by Bonferroni. The arguments
-        default to the values that the run declared. The result has ``comparisons`` and a DataFrame ``frame``;
-        printing it shows one sentence per comparison.
+        All comparisons are one family, for which p-values are adjusted with Holm's method and intervals with
+        Bonferroni's. The arguments default to the values that the run declared. The result has the attributes
+        ``comparisons`` and ``frame``, which is a DataFrame. Printing the result shows one sentence per
+        comparison.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
 
@@ -115,10 +117,11 @@ class Run(RunData):
     ) -> RunComparison:
         """Compare this run (the candidate) with a baseline run over the same questions.
 
-        Each predictor is compared with the predictor of the same name, or ``predictor`` with
-        ``baseline_predictor``. A positive difference means that this run is better. ``primary`` is the
-        measure that is tested (by default this run's primary measure). ``measures`` and this run's declared
-        measures get a confidence interval. Printing the result shows the output of ``branchrank compare``.
+        Each predictor is compared with the baseline run's predictor of the same name. To compare only two
+        predictors, give ``predictor`` and ``baseline_predictor``. A positive difference means that this run
+        is better. ``primary`` is the measure that is tested (by default this run's primary measure). For
+        ``measures`` and this run's declared measures, only confidence intervals are computed. Printing the
+        result shows the output of ``branchrank compare``.
 
         Raises :class:`~branchrank.errors.RunError` if the two runs have different questions, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
@@ -147,8 +150,8 @@ class Run(RunData):
     ) -> RunGate:
         """Decide whether this run is worse than the baseline by ``delta`` or more (pass, fail or undecided).
 
-        Only the primary measure decides; ``measures`` are shown in addition. Raises the same errors as
-        :meth:`compare_with`.
+        The decision is based on the primary measure only. The differences in ``measures`` are shown in
+        addition. Raises the same errors as :meth:`compare_with`.
         """
         from branchrank.runs.run_comparison import gate_runs
 
@@ -172,15 +175,13 @@ class Run(RunData):
     ) -> list[Path]:
         """Write ``report.md``, ``report.html`` and the plots, and return their paths.
 
-        Without ``into``, the CSV files in the run's directory are rewritten too. A run of an older version
-        then gets the columns of the current version.
+        The files are written to the directory ``into``, or by default to the run's directory, in which the
+        CSV files are rewritten too, with the columns of the current version. A run with only some of its
+        questions (:meth:`where`) needs ``into``. ``with_text=False`` omits the text of the documents.
+        ``corpus`` is the current folder of the corpus. If it differs from the corpus that was searched,
+        ``notice`` is called with a line of text.
 
-        The files are written to the run's directory or to the directory ``into``. A run that is cut to some
-        of its questions needs ``into``. ``with_text=False`` omits the documents' text. ``corpus`` is the
-        current folder of the corpus; ``notice`` is called with a line of text if this corpus differs from the
-        searched corpus.
-
-        Raises :class:`~branchrank.errors.UsageError` if another run's report would be overwritten.
+        Raises :class:`~branchrank.errors.UsageError` if the report of another run would be overwritten.
         """
         from branchrank.corpus.named import locate_corpus
         from branchrank.report.writing import write_report
@@ -189,7 +190,7 @@ class Run(RunData):
 
         if into is None and self.conditions:
             raise UsageError(
-                "the report of a cut (some of the questions) can't replace the report of the whole run",
+                "the report of some of the questions can't replace the report of the whole run",
                 remedy="choose another directory with into=",
             )
         if into is not None and (Path(into) / RUN_JSON).exists():
@@ -217,10 +218,10 @@ class Run(RunData):
         seal: str | PathLike[str] | None = None,
         named: Named | None = None,
     ) -> Verification:
-        """Recompute every printed number in the run's directory, and report wrong numbers and contradictions.
+        """Recompute every number in the run's reports, and report wrong numbers and contradictions.
 
-        ``rerun`` is the number of questions, sampled with the run's seed, that are answered again.
-        :func:`branchrank.library.verify` explains all arguments.
+        ``rerun`` is the number of questions, drawn with the run's seed, that the systems answer again. The
+        arguments are explained at :func:`branchrank.library.verify`.
         """
         from branchrank.bench import Named
         from branchrank.corpus.named import locate_corpus

@@ -1,12 +1,14 @@
 """Open, write and remove files below a folder, with protection against malicious paths and symbolic links.
 
-1. A path is split into names. An absolute path, an empty name, ``.`` and ``..`` are refused.
-2. Each folder is opened relative to the descriptor of its parent, never through a link. Another process
-   therefore can't replace a folder between the check and the use. A name that another process replaces by a
-   link is refused.
+1. A path is split into names at ``/``. Absolute paths and paths with an empty name, ``.`` or ``..`` are
+   refused.
+2. Each folder is opened relative to the file descriptor of its parent folder, and never through a symbolic
+   link. Therefore another process can't replace a folder between the check and the use. If another process
+   replaces a folder by a link, opening the path fails.
 3. A file is opened without following a link and without blocking, and must be a regular file. Files are
-   written under a temporary name and renamed relative to their folder's descriptor; folders are removed
-   relative to their parent's descriptor. The copy of a folder has limits on bytes and files.
+   written under a temporary name and then renamed, relative to the descriptor of their folder. Folders are
+   removed relative to the descriptor of their parent. When a folder is copied, its size and number of files
+   are limited.
 """
 
 from __future__ import annotations
@@ -28,15 +30,16 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
-#: Pattern of the temporary file names that this module and :mod:`branchrank.artifacts` create.
+#: Matches the names of temporary files that this module and :mod:`branchrank.artifacts` create.
 _TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.tmp")
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a regular file for reading. Links are followed, because the user gave the path.
+    """Open a regular file for reading. Symbolic links are followed, because the user gave the path.
 
-    Raises ``OSError``, also for a folder or a pipe, because opening a pipe could wait forever. A pipe below
-    ``/dev`` is opened, because a shell passes ``<(...)`` as such a path.
+    Raises ``OSError`` if the file can't be opened, is a folder, or is a pipe, which could make the process
+    wait forever. A pipe below ``/dev`` is opened nevertheless, because a shell passes ``<(...)`` as a path
+    below ``/dev``.
     """
     if path.is_relative_to("/dev"):
         return path.open("rb")
@@ -59,9 +62,9 @@ def read_file(path: Path) -> bytes:
 def open_beneath(root: Path, relative: str) -> BufferedReader:
     """Open the regular file ``relative`` (names joined by ``/``) below the folder ``root`` for reading.
 
-    The path of ``root`` itself may contain links. Raises :class:`FileNotFoundError` if the file does not
-    exist, :class:`IsADirectoryError` for a folder, and :class:`PermissionError` for a path that leaves the
-    folder or contains a link, for a file that is not a regular file, and if the system denies access.
+    The path of ``root`` itself may contain symbolic links. Raises :class:`FileNotFoundError` if the file does
+    not exist, :class:`IsADirectoryError` for a folder, and :class:`PermissionError` for a path that leaves
+    the folder or contains a link, for a file that is not a regular file, and if the system denies access.
     """
     if relative == ".":
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
@@ -78,14 +81,16 @@ def read_beneath(root: Path, relative: str) -> bytes:
 
 
 def write_beneath(root: Path, relative: str, content: bytes) -> None:
-    """Write the file ``relative`` below ``root`` atomically and durably; missing folders are created. A link
-    at the file's path is replaced, not followed. Raises the same errors as :func:`open_beneath`.
+    """Write the file ``relative`` below ``root`` atomically and durably.
+
+    Missing folders are created. If the path is a symbolic link, the link is replaced and not followed. Raises
+    the same errors as :func:`open_beneath`.
     """
     write_stream_beneath(root, relative, BytesIO(content))
 
 
 def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
-    """Write a stream like :func:`write_beneath`, reading it in blocks."""
+    """Write the content of a stream in blocks, and otherwise as :func:`write_beneath` does."""
     with writer_beneath(root, relative) as stream:
         shutil.copyfileobj(content, stream, 1 << 20)
 
@@ -94,7 +99,8 @@ def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
 def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
     """Open a temporary file that becomes the file ``relative`` below ``root`` when the block ends.
 
-    If the block raises, the temporary file is removed. Raises the same errors as :func:`write_beneath`.
+    If the block raises an exception, the temporary file is removed. Raises the same errors as
+    :func:`write_beneath`.
     """
     with _folder_of(root, relative, create=True) as (folder, name):
         temporary = f".{secrets.token_hex(8)}.tmp"
@@ -113,10 +119,10 @@ def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
 
 
 def overwrite_beneath(root: Path, relative: str, content: bytes) -> None:
-    """Write the file ``relative`` below ``root`` in place, for content that may be lost or incomplete after a
-    crash.
+    """Overwrite the file ``relative`` below ``root`` without a temporary file.
 
-    If the process is killed, no temporary file is left. Raises the same errors as :func:`open_beneath`.
+    After a crash, its content may be incomplete. If the process is killed, no temporary file remains. Raises
+    the same errors as :func:`open_beneath`.
     """
     with _folder_of(root, relative, create=True) as (folder, name):
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -128,8 +134,9 @@ def overwrite_beneath(root: Path, relative: str, content: bytes) -> None:
 
 
 def create_beneath(root: Path, relative: str) -> None:
-    """Create the empty file ``relative`` below ``root``, readable only by its owner, unless it exists. Raises
-    the same errors as :func:`open_beneath`.
+    """Create the empty file ``relative`` below ``root``, readable only by its owner, if it does not exist.
+
+    Raises the same errors as :func:`open_beneath`.
     """
     with _folder_of(root, relative, create=True) as (folder, name):
         try:
@@ -139,11 +146,11 @@ def create_beneath(root: Path, relative: str) -> None:
 
 
 def check_opened(root: Path, relative: str) -> None:
-    """Raise :class:`PermissionError` unless this process has the file ``relative`` below ``root`` open.
+    """Raise :class:`PermissionError` if this process does not have the file ``relative`` below ``root`` open.
 
-    Call this after a library such as SQLite opened the path. If another process replaced the path by a link
-    before the library opened it, the library opened a different file. Raises :class:`FileNotFoundError` if
-    the file does not exist.
+    Call this after a library such as SQLite has opened the path, to detect that another process had replaced
+    the path by a link, so that the library opened a different file. Raises :class:`FileNotFoundError` if the
+    file does not exist.
     """
     with _folder_of(root, relative) as (folder, name):
         wanted = _identity(name, folder, relative)
@@ -158,8 +165,9 @@ def check_opened(root: Path, relative: str) -> None:
 
 
 def rename_beneath(root: Path, relative: str, name: str) -> None:
-    """Rename the file ``relative`` below ``root`` in its folder. Raises the same errors as
-    :func:`open_beneath`.
+    """Rename the file ``relative`` below ``root`` to ``name`` in the same folder.
+
+    Raises the same errors as :func:`open_beneath`.
     """
     with _folder_of(root, relative) as (folder, old):
         os.rename(old, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -169,7 +177,7 @@ def remove_beneath(root: Path, relative: str) -> None:
     """Remove the file or folder ``relative`` below ``root``, if it exists.
 
     Raises :class:`PermissionError` for a path that leaves the folder or contains a link, and ``OSError`` if
-    the system refuses. If the path is a link, the link is removed and the target is kept.
+    the system refuses. If the path is a symbolic link, the link is removed and its target is kept.
     """
     with contextlib.suppress(FileNotFoundError), _folder_of(root, relative) as (folder, name):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
@@ -182,7 +190,7 @@ def remove_beneath(root: Path, relative: str) -> None:
 def remove_temporary(root: Path, relative: str) -> None:
     """Remove the temporary files of killed processes from the folder ``relative`` below ``root``.
 
-    Call this only when no process writes to the folder. Files that can't be removed are ignored.
+    Call this only when no process writes to the folder. A file that can't be removed is ignored.
     """
     with contextlib.suppress(OSError), _folder_of(root, f"{relative}/-") as (folder, _):
         _remove_temporary(folder)
@@ -192,9 +200,9 @@ def remove_temporary(root: Path, relative: str) -> None:
 def only_writer_beneath(root: Path, relative: str) -> Iterator[None]:
     """Allow one process at a time to write to the folder ``relative`` below ``root``.
 
-    The block waits for its turn, and then removes the temporary files of killed processes. A missing folder
-    is created. On a file system without locks, the block does not wait and removes nothing. Raises the same
-    errors as :func:`open_beneath`.
+    On entering the block, wait until no other process is writing, and remove the temporary files of killed
+    processes. A missing folder is created. On a file system without locks, do not wait and remove nothing.
+    Raises the same errors as :func:`open_beneath`.
     """
     with _folder_of(root, f"{relative}/-", create=True) as (folder, _):
         with contextlib.suppress(OSError):
@@ -210,7 +218,7 @@ def _remove_temporary(folder: int) -> None:
 
 
 def links_beneath(root: Path) -> Iterator[Path]:
-    """Yield the symbolic links below ``root``, or only ``root`` if it is a link itself."""
+    """Yield the symbolic links below ``root``. If ``root`` itself is a link, yield only ``root``."""
     if root.is_symlink():
         yield root
         return
@@ -222,10 +230,10 @@ def links_beneath(root: Path) -> Iterator[Path]:
 
 
 def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int) -> None:
-    """Copy the files below ``source`` into the new folder ``target``; ``source`` is not changed.
+    """Copy the files below the folder ``source`` into the new folder ``target``.
 
-    Raises :class:`PermissionError` for a link, for a file that is not a regular file, and for a folder above
-    a limit, and ``OSError`` if the system refuses.
+    Raises :class:`PermissionError` if ``source`` contains a symbolic link or a special file, or exceeds a
+    limit, and ``OSError`` if the system denies access.
     """
     left_bytes, left_files = most_bytes, most_files
     if source.is_symlink():
@@ -248,7 +256,7 @@ def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int)
 
 
 def _copy(stream: BufferedReader, target: Path, most: int) -> int:
-    """Copy up to ``most`` bytes, and return the number of copied bytes."""
+    """Copy up to ``most`` bytes of a stream to a new file, and return the number of copied bytes."""
     done = 0
     with target.open("xb") as written:
         while done < most and (block := stream.read(min(1 << 20, most - done))):
@@ -258,7 +266,7 @@ def _copy(stream: BufferedReader, target: Path, most: int) -> int:
 
 @contextlib.contextmanager
 def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the file descriptor of the folder that contains ``relative``, and the last name of the path."""
+    """Yield a file descriptor of the folder that contains ``relative``, and the last name in the path."""
     names = relative.split("/")
     if any(name in ("", ".", "..") or "\0" in name for name in names):
         raise PermissionError(
@@ -279,7 +287,10 @@ def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[t
 
 
 def _open_regular(name: str, folder: int, relative: str) -> int:
-    """Open a regular file in a folder, else raise :class:`IsADirectoryError` or :class:`PermissionError`."""
+    """Open a regular file.
+
+    Raises :class:`IsADirectoryError` or :class:`PermissionError` for other entries.
+    """
     descriptor = _open(name, _FILE, folder, relative)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
@@ -291,7 +302,7 @@ def _open_regular(name: str, folder: int, relative: str) -> int:
 
 
 def _open(name: str, flags: int, folder: int, relative: str) -> int:
-    """Open the file ``name`` in a folder. A link raises :class:`PermissionError` on every platform."""
+    """Open the file ``name`` in a folder. Raises :class:`PermissionError` if it is a symbolic link."""
     try:
         return os.open(name, flags, dir_fd=folder)
     except UnicodeEncodeError:
@@ -309,7 +320,7 @@ def _open(name: str, flags: int, folder: int, relative: str) -> int:
 def _identity(name: str, folder: int, relative: str) -> tuple[int, int]:
     """Return the device and the inode of a regular file in a folder, without opening the file.
 
-    Opening and closing the file would release SQLite's locks on it in this process.
+    Opening and closing the file would release the locks that SQLite has on it in this process.
     """
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode):

@@ -1,8 +1,8 @@
-"""The description of a retrieval system as data, which TOML files contain and the engine runs.
+"""Retrieval systems as data, which TOML files describe and which BranchRank runs.
 
-The stages are branches, expand, fuse, cap, rescore, group, rerank, passages and top k. Every part of a system
-is a frozen record, so it can be compared and hashed. All systems with the same parts up to a stage share the
-results of this stage.
+The stages of a system are branches, expand, fuse, cap, rescore, group, rerank, passages and top k. Every part
+of a system is an immutable record, so it can be compared and hashed. Systems whose parts are equal up to some
+stage share the results of that stage.
 """
 
 from __future__ import annotations
@@ -18,17 +18,23 @@ Unit = Literal["chunk", "node", "span"]
 FusionMethod = Literal["rrf", "convex", "dbsf", "score", "none"]
 RerankMethod = Literal["none", "llm", "pointwise", "cross-encoder"]
 
-#: Key in ``Meta(extra=...)`` of a field's recommended range. A value outside the range causes a warning.
+#: The key in ``Meta(extra=...)`` for a field's recommended range. Other values cause a warning.
 RECOMMENDED = "recommended"
 
 
 class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Expansion over the tree, which maps a branch's chunks to nodes with evidence and adds neighbouring
-    nodes.
+    """The expansion of a branch over the tree.
+
+    It replaces the branch's chunks by their nodes and adds neighbouring nodes.
     """
 
     depth: Annotated[
-        int, Meta(ge=0, le=4, description="steps through the tree from a section that the branch found")
+        int,
+        Meta(
+            ge=0,
+            le=4,
+            description="number of steps to follow in the tree from each section that the branch found",
+        ),
     ] = 1
     siblings: Annotated[int, Meta(ge=0, le=50, description="siblings added per section")] = 2
     file_roots: Annotated[
@@ -37,40 +43,40 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a ``tree`` branch. An LLM or the lexical score of each subtree selects the next nodes."""
+    """Settings of a ``tree`` branch. Each next node is selected by an LLM or by a subtree's lexical score."""
 
-    beam: Annotated[int, Meta(ge=1, le=100_000, description="nodes followed at each step")] = 4
-    depth: Annotated[int, Meta(ge=1, le=100_000, description="maximum steps down the tree")] = 12
+    beam: Annotated[int, Meta(ge=1, le=100_000, description="number of nodes followed at each step")] = 4
+    depth: Annotated[int, Meta(ge=1, le=100_000, description="maximum number of steps down the tree")] = 12
     max_steps: Annotated[
-        int, Meta(ge=1, le=100_000, description="maximum LLM calls per question for steps")
+        int, Meta(ge=1, le=100_000, description="maximum number of LLM calls per question that select nodes")
     ] = 12
     step_candidates: Annotated[
-        int, Meta(ge=1, le=100_000, description="children shown to the LLM in one call")
+        int, Meta(ge=1, le=100_000, description="number of child nodes that are shown to the LLM in one call")
     ] = 24
     final_candidates: Annotated[
-        int, Meta(ge=1, le=100_000, description="visited nodes shown to the final ranking")
+        int, Meta(ge=1, le=100_000, description="number of visited nodes that are ranked at the end")
     ] = 24
     steps_by: Literal["llm", "lexical"] = "lexical"
     final_by: Literal["llm", "lexical"] = "lexical"
 
 
 class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A search that gives one ranked list, with the number of its results and its weight in the fusion.
+    """A search that produces one ranked list, with the number of its results and its weight in the fusion.
 
-    ``kind`` names a branch kind (:mod:`branchrank.systems.branches`), ``options`` are the options of this
-    kind. With ``doubled`` the branch returns twice the k of the query instead of ``top_n`` results. A branch
-    with ``expand`` returns nodes. The ``threshold`` ``calibrated`` is the threshold that was measured for the
-    index's model.
+    ``kind`` is the kind of the branch (:mod:`branchrank.systems.branches`), and ``options`` are options of
+    this kind. If ``doubled`` is true, the branch returns twice as many results as the query asks for, instead
+    of ``top_n``. A branch with ``expand`` returns nodes. If ``threshold`` is ``calibrated``, the threshold
+    that was measured for the index's model is used.
     """
 
     kind: str
     unit: Unit = "chunk"
-    top_n: Annotated[int, Meta(ge=1, le=100_000, description="results taken from the branch")] = 40
+    top_n: Annotated[int, Meta(ge=1, le=100_000, description="number of results of the branch")] = 40
     weight: Annotated[float, Meta(ge=0.0, le=100.0, description="weight of the branch in the fusion")] = 1.0
     threshold: (
         Annotated[
             float,
-            Meta(gt=0.0, le=4.0, description="the branch drops chunks at or past this squared L2 distance"),
+            Meta(gt=0.0, le=4.0, description="chunks at or above this squared L2 distance are dropped"),
         ]
         | Literal["calibrated"]
         | None
@@ -82,21 +88,22 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def fused_unit(self) -> Unit:
-        """The unit of the keys in the list that the branch passes to the fusion."""
+        """The unit (chunk, node or span) of the keys that the branch passes to the fusion."""
         return "node" if self.expand is not None else self.unit
 
 
 class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The method that fuses the branches' lists, and the number of candidates that it keeps.
+    """The method that fuses the branches' lists, and the number of candidates that are kept.
 
-    ``method`` ``none`` keeps the scores of a single branch. ``unit_interval`` scales the scores to 0..1.
+    With the method ``none``, the scores of a single branch are kept. If ``unit_interval`` is true, scores are
+    scaled to 0..1.
     """
 
     method: Annotated[
         FusionMethod,
         Meta(
-            description="how the branches are fused; rrf: by ranks; score: cosine + half the share of the "
-            "best BM25; convex, dbsf: by normalised scores; none: for one branch"
+            description="how the branches are fused; rrf: by ranks; score: cosine + 0.5 * BM25 score / "
+            "the query's best BM25 score; convex, dbsf: by normalised scores; none: for one branch"
         ),
     ] = "rrf"
     k: Annotated[int, Meta(ge=1, le=100_000, description="constant k of RRF")] = 60
@@ -105,7 +112,7 @@ class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=100_000,
-            description="candidates kept after the fusion; 0: all",
+            description="number of candidates kept after the fusion; 0: all",
             extra={RECOMMENDED: (20, 50)},
         ),
     ] = 0
@@ -113,36 +120,36 @@ class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A second score for the first candidates, which is added to the score of the fusion.
+    """A second score for the best candidates of the fusion, which is added to their fusion score.
 
     The method ``maxsim`` is late interaction, which compares the token vectors of the query and of each chunk
-    (:mod:`branchrank.ranking.maxsim`). The model of the index computes the token vectors.
+    (:mod:`branchrank.ranking.maxsim`). The index's embedding model computes the token vectors.
     """
 
     method: Annotated[
         Literal["none", "maxsim"],
-        Meta(description="second score of the first candidates; maxsim: late interaction of token vectors"),
+        Meta(description="second score for the best candidates; maxsim: late interaction of token vectors"),
     ] = "none"
     candidates: Annotated[
-        int, Meta(ge=1, le=1000, description="candidates of the first stage that get the second score")
+        int, Meta(ge=1, le=1000, description="number of candidates that get the second score")
     ] = 30
     weight: Annotated[
-        float, Meta(ge=0.0, le=100.0, description="weight of the second score against that of the fusion")
+        float, Meta(ge=0.0, le=100.0, description="weight of the second score; the fusion score has weight 1")
     ] = 1.0
 
 
 class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Grouping by document, so that each document gives one hit, which is its best chunk."""
+    """Grouping by document, so that each document is returned once, with its best chunk."""
 
     by: Annotated[Literal["none", "document"], Meta(description="how results are grouped")] = "none"
     aggregate: Annotated[
-        Literal["max", "avg"], Meta(description="how a document's score is made from its chunks")
+        Literal["max", "avg"], Meta(description="how a document's score is computed from its chunks' scores")
     ] = "max"
     members: Annotated[int, Meta(ge=1, le=100_000, description="chunks kept per document")] = 3
 
 
 class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The reranker, which is an LLM (listwise or yes/no log-probabilities), a CrossEncoder or ``none``."""
+    """The reranker, which is an LLM (one listwise call or yes/no log-probabilities) or a CrossEncoder."""
 
     method: Annotated[
         RerankMethod,
@@ -153,15 +160,19 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "none"
     candidate_order: Annotated[
         Literal["shuffled", "fused"],
-        Meta(description="order in which the LLM sees the candidates; shuffled: seeded and recorded"),
+        Meta(description="order in which the LLM sees the candidates; shuffled: random with a recorded seed"),
     ] = "shuffled"
     fusion_weight: Annotated[
         float,
-        Meta(ge=0.0, le=1.0, description="weight of the reranker against the first stage; 1: reranker only"),
+        Meta(
+            ge=0.0,
+            le=1.0,
+            description="weight of the reranker's order; the order before gets 1 - weight; 1: reranker only",
+        ),
     ] = 1.0
     context_tokens: Annotated[
         int,
-        Meta(ge=512, le=1_000_000, description="prompt budget in tokens; a larger pool takes two calls"),
+        Meta(ge=512, le=1_000_000, description="maximum prompt tokens; more candidates take two calls"),
     ] = 8000
     cross_encoder: Annotated[
         str,
@@ -173,18 +184,18 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which passages of the ranked candidates are returned.
+    """Settings that determine which passages of the ranked candidates are returned.
 
-    With the ``order`` ``scores``, the passages of all candidate sections are ordered together by their
-    scores. If there is a reranker, the reranker's order of the sections is used instead. A system that ranks
-    chunks ignores ``order``.
+    If ``order`` is ``scores``, the passages of all candidate sections are sorted together, by their scores
+    or, if the system has a reranker, by the reranker's ranks of their sections and their ranks within the
+    section. Systems that rank chunks ignore ``order``.
     """
 
     order: Annotated[
         Literal["sections", "scores"],
         Meta(
-            description="sections: one passage for each section, in their order; "
-            "scores: all passages of the candidates by score fusion"
+            description="sections: one passage per section, in the order of the sections; "
+            "scores: all passages of the sections, sorted by fused score"
         ),
     ] = "sections"
 
@@ -193,13 +204,13 @@ class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=10_000,
-            description="length in lines that a hit is extended to inside its section; 0: not extended",
+            description="number of lines to which a hit is extended within its section; 0: not extended",
         ),
     ] = 0
 
 
 class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The endpoint and the model of a system's LLM. An empty text means that the field is not set."""
+    """The endpoint and the model of a system's LLM. A field that is not set is an empty string."""
 
     base_url: Annotated[
         str,
@@ -224,27 +235,27 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     llm: Endpoint = Endpoint()
     returns: Annotated[
         Literal["passage", "section"],
-        Meta(description="what a section's hit returns: its best passage, or all of its own lines"),
+        Meta(description="text of a hit on a section; its best passage, or all of its own lines"),
     ] = "passage"
 
     @property
     def searched(self) -> tuple[Branch, ...]:
-        """The branches with a weight above 0. Branches with a weight of 0 are not run."""
+        """The branches that are run, which are those with a weight above 0."""
         return tuple(branch for branch in self.branches if branch.weight > 0)
 
     @property
     def unit(self) -> Unit:
-        """The unit of the keys in the fused list."""
+        """The unit (chunk, node or span) of the keys in the fused list."""
         return self.branches[0].fused_unit
 
     @property
     def asks_llm(self) -> bool:
-        """Whether any stage calls an LLM."""
+        """Whether any stage of the system calls an LLM."""
         trees = (branch.tree for branch in self.searched if branch.tree is not None)
         walks = any("llm" in (tree.steps_by, tree.final_by) for tree in trees)
         return walks or self.rerank.method in ("llm", "pointwise")
 
     @property
     def llm_label(self) -> str:
-        """The name of the LLM, or ``none``, for the report's column ``llm``."""
+        """The name of the LLM (or ``none``) for the column ``llm`` of reports."""
         return self.llm.model if self.asks_llm else "none"

@@ -1,12 +1,14 @@
-"""The starter files of a benchmark of your own documents (``branchrank init``).
+"""Write the first files for a benchmark of your own documents (``branchrank init``).
 
-1. ``branchrank.toml`` in the workspace's folder names the documents and the settings of the index.
+1. ``branchrank.toml`` in the workspace's folder contains the folder of the documents and the settings of the
+   index.
 2. ``questions.jsonl`` has three example questions. Each question names a section of the documents, and its
-   gold is a paragraph of this section. A run with example questions prints a warning.
-3. ``experiment.toml`` compares three systems without an LLM. ``branchrank run experiment.toml`` works without
-   an edit of the file.
+   gold is a paragraph of this section. A run that uses example questions prints a warning.
+3. ``experiment.toml`` compares three systems without an LLM. You can run ``branchrank run experiment.toml``
+   without editing this file.
 
-Existing files are not overwritten."""
+Existing files are not overwritten.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,11 @@ from branchrank.questions.anchoring import corpus_lines, lines_digest
 from branchrank.questions.question_files import EXAMPLE, question_line
 from branchrank.records import GoldItem, Question, Record
 
-#: Names of folders in which documents are searched, in this order.
+#: Names of the folders that are tried, in this order, if no folder of documents is given.
 USUAL_FOLDERS = ("docs", "doc")
 QUESTIONS, EXPERIMENT = Path("questions.jsonl"), Path("experiment.toml")
 EXAMPLES = 3
-#: The gold of an example question is a paragraph of at least ``WORDS`` words, cut after ``LINES`` lines.
+#: The gold of an example question is a paragraph with at least ``WORDS`` words, up to its line ``LINES``.
 WORDS, LINES = 8, 8
 
 _CONFIG = """\
@@ -71,9 +73,9 @@ _NOTE = "an example by `branchrank init`: replace it with a question that your r
 
 
 class StarterFiles(Record, frozen=True, kw_only=True):
-    """The starter files that were ``written``, and the existing files that were ``kept``.
+    """The starter files that were ``written``, and those that were ``kept`` because they existed before.
 
-    ``corpus`` is the folder of the documents, ``documents`` is the number of documents.
+    ``corpus`` is the folder of the documents, and ``documents`` is their number.
     """
 
     corpus: Path
@@ -83,7 +85,7 @@ class StarterFiles(Record, frozen=True, kw_only=True):
 
 
 def usual_folder() -> Path:
-    """Return the folder ``docs`` or ``doc`` of the working directory, if it contains documents.
+    """Return the folder ``docs`` or ``doc`` in the working directory, whichever contains documents.
 
     Raises :class:`CorpusError` if neither folder contains documents.
     """
@@ -103,7 +105,7 @@ def write_starter_files(corpus: str | Path | None, data_dir: Path) -> StarterFil
     """Write the missing starter files for the documents in ``corpus`` (a folder or the name of a corpus).
 
     Raises :class:`CorpusError` if no documents are found, and :class:`UsageError` if ``data_dir`` is the
-    workspace of other documents. After an error no file is written.
+    workspace of other documents. If an error is raised, no file has been written.
     """
     root = locate_corpus(usual_folder() if corpus is None else corpus)
     exclude = tuple(_own_folders(root, data_dir))
@@ -134,10 +136,10 @@ def _config(root: Path, data_dir: Path, exclude: Sequence[str]) -> str:
 
 
 def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]) -> list[Question]:
-    """Return up to three example questions about paragraphs that are spread over the documents.
+    """Return up to three example questions about paragraphs in different parts of the corpus.
 
-    ``lines`` maps each source to its raw lines. Raises :class:`CorpusError` if no paragraph has :data:`WORDS`
-    words.
+    ``lines`` maps each document to its unprocessed lines. Raises :class:`CorpusError` if no paragraph has at
+    least :data:`WORDS` words.
     """
     places = [place for document in documents if (place := next(_paragraphs(document), None)) is not None]
     if len(places) < EXAMPLES:
@@ -145,7 +147,7 @@ def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]
     if not places:
         raise CorpusError(
             f"no document has a paragraph of at least {WORDS} words for an example question",
-            remedy="name a folder with more text",
+            remedy="choose a folder with more text",
         )
     count = min(EXAMPLES, len(places))
     chosen = [places[(2 * number + 1) * len(places) // (2 * count)] for number in range(count)]
@@ -191,7 +193,7 @@ def _check_same(config: Path, root: Path, data_dir: Path) -> None:
 
 
 def _own_folders(root: Path, data_dir: Path) -> Iterator[str]:
-    """Yield BranchRank's output folders that are inside the corpus, relative to the corpus."""
+    """Yield the relative paths of BranchRank's output folders that are inside the corpus."""
     for folder in (data_dir, Path("reports")):
         inside = os.path.relpath(folder.resolve(), root.resolve())
         if inside != "." and not inside.startswith(".."):
@@ -203,7 +205,7 @@ def _relative(path: Path, data_dir: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a TOML string (a JSON string is a valid TOML string)."""
+    """Encode a text as a JSON string, which is also a valid TOML string."""
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
 
 

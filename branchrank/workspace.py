@@ -1,6 +1,6 @@
-"""The library's main class, a workspace that you search and benchmark.
+"""The main class of the library, which is a workspace that you can search and benchmark.
 
-The commands, the servers and the terminal UI use this class.
+The commands, the servers and the terminal UI are built on this class.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from branchrank.index.reader import CheckedIndex
 
 AnyPath = str | PathLike[str]
-#: A name, a system, an object with ``retrieve(query, k)``, or a function with the arguments query and k.
+#: A predictor's name, a system, an object with a method ``retrieve(query, k)``, or a function of query and k.
 PredictorLike = str | System | Predictor | Callable[[str, int], Sequence[Hit]]
 
 
@@ -59,13 +59,13 @@ class Workspace(Searcher):
     ) -> Workspace:
         """Open the workspace in ``data_dir``.
 
-        ``settings`` maps names such as ``"local.rrf_k"`` to values; they override ``branchrank.toml`` and the
-        environment. With ``rebuild`` a missing or stale index is built when it is first needed; without
-        ``rebuild`` it raises :class:`~branchrank.errors.ArtifactError`. ``notify`` is called with one line of
-        text when something is downloaded or built. ``progress`` shows bars, or is called with stage, done and
-        total if it is a function.
+        ``settings`` maps names such as ``"local.rrf_k"`` to values, which override ``branchrank.toml`` and
+        environment variables. If the index is missing or stale when it is first needed, it is built if
+        ``rebuild`` is true. Otherwise :class:`~branchrank.errors.ArtifactError` is raised. ``notify`` is
+        called with one line of text when something is downloaded or built. If ``progress`` is ``True``, bars
+        are shown. If it is a function, it is called with stage, done and total.
 
-        Raises :class:`~branchrank.errors.UsageError` for a wrong setting.
+        Raises :class:`~branchrank.errors.UsageError` for an invalid setting.
         """
         folder = WorkspaceFolder.open(arguments.path("data_dir", data_dir), flags=settings, notify=notify)
         return cls(folder, rebuild=rebuild, progress=progress)
@@ -84,18 +84,19 @@ class Workspace(Searcher):
         notify: Notify | None = None,
         progress: bool | Progress = False,
     ) -> Workspace:
-        """Index a folder of documents (or a named corpus) into ``data_dir`` and open the workspace.
+        """Index a folder of documents (or a named corpus) in the workspace ``data_dir``, and open it.
 
-        The corpus, the embedder and ``settings`` are written to the workspace's ``branchrank.toml``, unless a
-        wrong value makes the build fail. Unchanged documents are not embedded again, and an interrupted build
-        is resumed. Without ``corpus``, the corpus in ``branchrank.toml`` is indexed again. ``chunks`` and
-        ``nodes`` are files of your own chunks and nodes, which replace BranchRank's. A BEIR folder is
-        unpacked into the workspace first.
+        The corpus, the embedder and ``settings`` are written to the workspace's ``branchrank.toml``. If the
+        build fails because of an invalid value, the file is restored. Unchanged documents are not embedded
+        again, and an interrupted build is resumed. Without ``corpus``, the corpus in ``branchrank.toml`` is
+        indexed again. ``chunks`` and ``nodes`` are files with your own chunks and nodes, which are used
+        instead of those that BranchRank makes. The documents of a BEIR folder are first written to files in
+        the workspace.
 
         Raises :class:`~branchrank.errors.CorpusError` if there are no documents,
         :class:`~branchrank.errors.ModelError` if the embedder is not available,
         :class:`~branchrank.errors.UsageError` for a wrong setting, and :class:`~branchrank.errors.BusyError`
-        if another process builds the index.
+        if another process is building an index.
 
         >>> from branchrank import Workspace
         >>> with Workspace.build("docs", "data/mine", embedder="fake") as workspace:
@@ -144,15 +145,16 @@ class Workspace(Searcher):
         """Create a workspace in ``data_dir`` from another program's chunks, vectors and nodes, and open it.
 
         The files ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` in ``folder`` are read and not
-        changed. Chunks without line numbers are located in the documents by their text. If ``chroma/`` has
-        several collections, ``collection`` names the collection to use. The vectors of the collection are
-        reused if ``embedder`` gives 20 of the chunks the same vectors (cosine of at least 0.999).
-        :attr:`adoption` lists the data that was used and the data that was skipped. ``corpus`` is the folder
-        of the documents (by default the corpus in the ``branchrank.toml`` of ``data_dir`` or ``folder``).
+        changed. Chunks without line numbers are located in the documents by their text. If ``chroma/``
+        contains several collections, ``collection`` is the name of the one to use. To check the vectors of
+        the collection, 20 chunks are embedded again with ``embedder``. If each new vector has a cosine of at
+        least 0.999 with the stored one, the stored vectors are reused. :attr:`adoption` lists what was used
+        and what was skipped. ``corpus`` is the folder of the documents (by default the corpus in the
+        ``branchrank.toml`` of ``data_dir`` or ``folder``).
 
         Raises :class:`~branchrank.errors.ArtifactError` if the vectors are not from the embedder or the
-        folder can't be read safely, :class:`~branchrank.errors.InputError` for a wrong file, and the same
-        errors as :meth:`build`. After an error ``data_dir`` is unchanged.
+        folder can't be read safely, :class:`~branchrank.errors.InputError` for an invalid file, and the same
+        errors as :meth:`build`. If an error is raised, ``data_dir`` is unchanged.
 
         >>> from branchrank import Workspace
         >>> with Workspace.adopt("theirs", "data/adopted", corpus="docs", embedder="fake") as workspace:
@@ -186,14 +188,14 @@ class Workspace(Searcher):
 
     @property
     def adoption(self) -> Adoption | None:
-        """The data that :meth:`adopt` used and skipped, or ``None`` if the workspace was not adopted."""
+        """What :meth:`adopt` used and skipped, or ``None`` if the workspace was created in another way."""
         from branchrank.index.adoption import read_adoption
 
         return read_adoption(self._folder.adoption_file)
 
     @property
     def questions(self) -> WorkspaceQuestions:
-        """Methods that check, reanchor, mine, split and generate question files."""
+        """Methods that add, label, check, re-anchor, mine, split and generate questions."""
         return WorkspaceQuestions(self._folder)
 
     @property
@@ -224,17 +226,18 @@ class Workspace(Searcher):
     ) -> Run:
         """Run one or several predictors on the same questions and return the finished run, with its report.
 
-        A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with
-        ``retrieve(query, k)``, or a function ``f(query, k)``; the object and the function return hits, best
-        first. ``questions`` is a question file (by default the workspace's question file). ``primary`` is the
-        measure that is tested (such as ``Success@1`` or ``strict_hit@5``), and ``measures`` are reported in
-        addition. ``baseline`` is the name of the predictor that the other predictors are compared with
-        (by default the first predictor), a list of names, or ``"all-pairs"``. ``sample_size`` questions are
-        sampled with ``seed``. ``filters``, such as ``"file_path=guide/*"``, restrict every search to some
-        documents. ``settings`` contains all other settings, such as ``"benchmark.delta"``.
+        A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with a method
+        ``retrieve(query, k)``, or a function ``f(query, k)``. The method and the function must return hits,
+        best first. ``questions`` is a question file (by default the workspace's question file). ``primary``
+        is the measure that is tested (such as ``Success@1`` or ``strict_hit@5``), and ``measures`` are
+        additional measures in the report. ``baseline`` is the name of the predictor that the other predictors
+        are compared with (by default the first predictor), a list of names, or ``"all-pairs"``.
+        ``sample_size`` is the number of questions, which are drawn with ``seed``. With ``filters``, such as
+        ``"file_path=guide/*"``, only matching documents are searched. ``settings`` contains all other
+        settings, such as ``"benchmark.delta"``.
 
-        Raises one error that lists every problem before any work starts. A query that fails counts as a miss
-        and is reported as a failure.
+        If the arguments have problems, one error that lists all of them is raised before any work starts. A
+        query that fails counts as a miss, and the report lists it as a failure.
 
         >>> from branchrank import Workspace
         >>> workspace = Workspace.open("data")
@@ -276,10 +279,10 @@ class Workspace(Searcher):
         return Run.of(run_and_report(plan, fresh=fresh, notify=folder.notify, progress=progress))
 
     def check(self) -> CheckedIndex:
-        """Read every file of the index and compare its digest with the digest in the manifest.
+        """Read every file of the index and compare it with its digest in the manifest.
 
-        Opening an index compares only the files that changed since the last comparison. Raises
-        :class:`~branchrank.errors.ArtifactError`, which names the first damaged file.
+        When an index is opened, only files that have changed since the last check are compared. If a file is
+        damaged, :class:`~branchrank.errors.ArtifactError` with the name of the first such file is raised.
 
         >>> from branchrank import Workspace
         >>> Workspace.open("data").check().files > 5
@@ -290,10 +293,10 @@ class Workspace(Searcher):
         return check_index(self._folder)
 
     def calibrate(self, questions: AnyPath | None = None) -> Calibration:
-        """Measure the distance threshold that keeps the nearest chunk for 95% of the questions.
+        """Suggest a distance threshold with which 95% of the questions keep their nearest chunk.
 
-        ``questions`` is a question file (by default the workspace's question file); gold is ignored. Raises
-        :class:`~branchrank.errors.QuestionError` if the file has no answerable question.
+        ``questions`` is a question file (by default the workspace's question file), whose gold is ignored.
+        Raises :class:`~branchrank.errors.QuestionError` if the file has no answerable question.
         """
         from branchrank.index.calibration import calibrate, nearest_distances
         from branchrank.questions.question_files import load_questions
@@ -304,19 +307,19 @@ class Workspace(Searcher):
         asked = [question.question for question in load_questions(path) if question.answerable]
         if not asked:
             raise QuestionError(
-                f"{path} has no answerable question", remedy="name another file with --questions"
+                f"{path} has no answerable question", remedy="choose another file with --questions"
             )
         distances = nearest_distances(self.index.vectors, self.index.embedder.embed_query, asked)
         return calibrate(distances, self.settings.part(GrepSettings).vector_score_threshold)
 
 
 def _corpus(corpus: AnyPath) -> str | Path:
-    """Return the name or the folder of a corpus."""
+    """Return a corpus's name as a string, or its folder as a path."""
     return corpus if isinstance(corpus, str) else arguments.path("corpus", corpus)
 
 
 def _to_keep(settings: Mapping[str, object], notify: Notify | None) -> dict[str, object]:
-    """Return the settings for ``branchrank.toml`` without the credentials in URLs, and notify the user."""
+    """Return the settings for ``branchrank.toml`` without credentials in URLs, and notify the user."""
     from branchrank.redactor import is_url, means_url, url_to_keep
 
     kept = {

@@ -1,9 +1,9 @@
-"""Benchmark a BEIR folder (create the workspace, the index, the questions and the plan).
+"""Prepare a benchmark on a BEIR folder (the workspace, the index, the questions and the plan).
 
-1. The folder is indexed into a separate workspace; a second run reuses the index.
-2. The judged queries of a split become the questions; the documents judged above 0 become the gold.
+1. The folder is indexed in a workspace of its own, and later runs reuse the index.
+2. The judged queries of a split become the questions. Documents with a grade above 0 become the gold.
 3. Every predictor ranks up to 1,000 whole documents (:mod:`branchrank.systems.document_ranking`).
-4. Measures use the graded judgements, and nDCG@10 is equal to trec_eval's.
+4. Measures use the graded judgements, so nDCG@10 has the same value as with trec_eval.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from branchrank.systems.checks import check_embedder, problems
 from branchrank.systems.document_ranking import DEPTH, document_system
 from branchrank.workspace import Workspace
 
-#: The measures of a BEIR run, the primary one first.
+#: The default measures of a BEIR run. The first is the primary measure.
 BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
-#: Settings of a new workspace, with the analyzer of the published BM25 figures and exact search.
+#: Settings of a new workspace, which analyses text as in published BM25 results and searches exactly.
 NEW_WORKSPACE: Mapping[str, object] = {
     "index.embedder": "none",
     "index.vector_store": "exact",
     "bm25.stop_words": "english",
     "bm25.split_identifiers": False,
 }
-#: Settings of the benchmark.
+#: Default settings of a BEIR benchmark.
 RUN: Mapping[str, object] = {
     "benchmark.top_k": DEPTH,
     "benchmark.trace_depth": 0,
     "benchmark.latency_sample": 0,
     "benchmark.delta": 0.02,
 }
-#: From this number of hits (about 30 MB of plain rows), rows are compact unless ``benchmark.rows`` is set.
+#: A run with this many hits (about 30 MB of rows) has compact rows, unless ``benchmark.rows`` is set.
 LARGE_RUN_HITS = 100_000
 NOTES_SHOWN = 3
 
@@ -64,11 +64,11 @@ def beir_plan(
     progress: bool | Progress = False,
     **fields: Any,
 ) -> Plan:
-    """Index a BEIR folder or a dataset ``ir:ID``, write its questions, and return the plan of the benchmark.
+    """Index a BEIR folder or a dataset ``ir:ID``, write its questions, and return the benchmark's plan.
 
     ``data_dir`` is the workspace (by default ``data/`` and the folder's name). ``settings`` are stored in the
     workspace. In a new workspace, they override :data:`NEW_WORKSPACE`. The first of ``measures`` is the
-    primary measure. ``fields`` are additional fields of :class:`~branchrank.bench.plan.Plan`. Wrong files,
+    primary measure. ``fields`` are additional fields of :class:`~branchrank.bench.plan.Plan`. Invalid files,
     names and measures are reported before the index is built.
 
     Raises :class:`UsageError` for a wrong name, measure or setting, :class:`~branchrank.errors.InputError`
@@ -113,9 +113,7 @@ def beir_plan(
 
 
 def _beir_folder(folder: Path) -> Path:
-    """Return the BEIR folder of a path or an id ``ir:ID``; raise :class:`QuestionError` if it is not a BEIR
-    folder.
-    """
+    """Return the BEIR folder for a path or ``ir:ID``. Raises :class:`QuestionError` if it is not one."""
     found = locate_corpus(folder)
     if not is_beir(found):
         raise QuestionError(
@@ -126,7 +124,7 @@ def _beir_folder(folder: Path) -> Path:
 
 
 def _is_large(plan: Plan, questions: int) -> bool:
-    """Return whether rows are compressed because of the number of hits, unless a setting decides it."""
+    """Return whether rows are compressed because the run is large and ``benchmark.rows`` is not set."""
     benchmark = plan.settings.part(BenchmarkSettings)
     asked = min(questions, benchmark.sample_size or questions)
     is_open = plan.settings.origins["benchmark.rows"] == "default"
@@ -134,7 +132,7 @@ def _is_large(plan: Plan, questions: int) -> bool:
 
 
 def _check_place(place: Path, name: str) -> None:
-    """Raise :class:`UsageError` if the workspace has another corpus, because its index would be replaced."""
+    """Raise :class:`UsageError` if the workspace has another corpus, whose index would be replaced."""
     if (place / CONFIG).exists():
         corpus = WorkspaceFolder.open(place).config.corpus
         if corpus != entries_place(name):
@@ -145,8 +143,9 @@ def _check_place(place: Path, name: str) -> None:
 
 
 def _predictors(name: str, workspace: WorkspaceFolder) -> list[str | System]:
-    """Return the systems of a name, adapted to rank documents. The name of a user's own class is returned
-    unchanged.
+    """Return the systems that a predictor's name stands for, adapted to rank documents.
+
+    The name of a user's own class is returned unchanged.
     """
     if ":" in name:
         return [name]
@@ -154,8 +153,9 @@ def _predictors(name: str, workspace: WorkspaceFolder) -> list[str | System]:
 
 
 def _measure_settings(measures: Sequence[str]) -> dict[str, object]:
-    """Return settings with the first measure as primary. A measure uses grades unless its name has the prefix
-    of another mode.
+    """Return settings that make the first measure the primary one.
+
+    A measure uses grades, unless its name begins with another mode such as ``strict_``.
     """
     names = []
     for name in measures:
@@ -177,7 +177,7 @@ def _check(plan: Plan) -> None:
 
 
 def _shortened(notes: Sequence[str]) -> list[str]:
-    """Return the first three notes, and a line with the number of the other notes."""
+    """Return the first three notes, followed by a line with the number of remaining notes."""
     more = len(notes) - NOTES_SHOWN
     return [
         *notes[:NOTES_SHOWN],

@@ -1,4 +1,4 @@
-"""The questions of a workspace, with methods that check, reanchor, mine, split and generate them."""
+"""Methods that add, label, check, re-anchor, mine, split and generate the questions of a workspace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AnyPath = str | PathLike[str]
 class CheckedFile(Record, frozen=True, kw_only=True):
     """The result of checking a question file against the corpus.
 
-    ``notes`` name documents that are missing in the corpus.
+    ``notes`` contains messages about documents that are not in the corpus.
     """
 
     path: Path
@@ -41,8 +41,10 @@ class CheckedFile(Record, frozen=True, kw_only=True):
 
 
 class MovedGold(Record, frozen=True, kw_only=True):
-    """The gold that was moved, and the gold that was not found. ``path`` is the question file with the moved
-    gold.
+    """The result of re-anchoring.
+
+    ``moved`` lists the gold items whose line numbers were updated, and ``problems`` those that were not
+    found. ``path`` is the question file with the new line numbers.
     """
 
     path: Path
@@ -59,10 +61,10 @@ class SplitFile(Record, frozen=True, kw_only=True):
 
 
 class SplitFiles(Record, frozen=True, kw_only=True):
-    """Both parts of a split.
+    """The two parts of a split, for tuning and for testing.
 
-    ``share`` is the share of questions in the tuning part; ``largest_group`` is the size of the largest group
-    of questions that could not be separated.
+    ``share`` is the share of questions in the tuning part. ``largest_group`` is the number of questions in
+    the largest group of questions that share documents and therefore stay together.
     """
 
     parts: tuple[SplitFile, ...]
@@ -71,14 +73,14 @@ class SplitFiles(Record, frozen=True, kw_only=True):
 
 
 class Spent(Record, frozen=True, kw_only=True):
-    """The cost of LLM calls, and the price table from which it was computed, if there is one."""
+    """The numbers and cost of LLM calls, and the price table from which the cost was computed, if any."""
 
     totals: Totals
     prices: PriceTable | None
 
 
 class AddedQuestion(Record, frozen=True, kw_only=True):
-    """A question that was added to a file, with the warnings of :meth:`WorkspaceQuestions.check`."""
+    """A question that was added to a file, with the warnings of :meth:`WorkspaceQuestions.check` about it."""
 
     path: Path
     question: Question
@@ -99,7 +101,7 @@ class WorkspaceQuestions:
     def load(self, path: AnyPath | None = None) -> list[Question]:
         """Read the questions of a file.
 
-        Raises :class:`~branchrank.errors.QuestionError` for a wrong line, and names the line.
+        Raises :class:`~branchrank.errors.QuestionError` with the line number if a line is invalid.
         """
         from branchrank.questions.question_files import load_questions
 
@@ -122,12 +124,12 @@ class WorkspaceQuestions:
         kind: str = "",
         difficulty: str = "",
     ) -> AddedQuestion:
-        """Add a question and the digest of its gold lines to a file; a missing file is created.
+        """Add a question with the digest of its gold lines to a question file. A missing file is created.
 
-        Each span of ``gold`` answers the question, and the first span must contain ``quote``. A question
-        without ``gold`` is not answerable from the corpus. Without ``id``, an id is computed from the
-        question and the files. Raises :class:`~branchrank.errors.QuestionError` for lines that do not exist,
-        a quote that the lines do not contain, and an id that is already in the file.
+        ``gold`` contains the spans that answer the question, and the first of them must contain ``quote``. If
+        ``gold`` is empty, the question is stored as not answerable. If ``id`` is empty, an id is computed
+        from the question and the files. Raises :class:`~branchrank.errors.QuestionError` for lines that do
+        not exist, a quote that the lines do not contain, and an id that is already in the file.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.questions.anchoring import corpus_lines
@@ -146,7 +148,7 @@ class WorkspaceQuestions:
         return AddedQuestion(path=target, question=added, warnings=warnings)
 
     def check(self, path: AnyPath | None = None) -> CheckedFile:
-        """Check gold, leakage and duplicates against the corpus. The question file is not changed."""
+        """Check the gold of a question file against the corpus, and find leakage and duplicates."""
         from branchrank.corpus.loading import load_corpus
         from branchrank.questions.anchoring import corpus_lines
         from branchrank.questions.checks import check_questions
@@ -169,10 +171,10 @@ class WorkspaceQuestions:
         seed: int = 42,
         questions: AnyPath | None = None,
     ) -> Labelling:
-        """Return the passages for ``annotator`` to label, the first ``depth`` hits of each system of a run.
+        """Return the passages that ``annotator`` labels (the first ``depth`` hits of each system of a run).
 
-        Labels are written to the question file ``output``, which is created or extended. ``questions`` is
-        needed for a run that does not store the text of its questions. Raises
+        Labels are written to the question file ``output``, which is created if it does not exist.
+        ``questions`` is needed for a run that does not store the text of its questions. Raises
         :class:`~branchrank.errors.RunError` if the documents differ from the documents of the run.
         """
         from branchrank.runs.labelling import Labelling
@@ -190,7 +192,7 @@ class WorkspaceQuestions:
 
     @contextmanager
     def label_proposals(self, *, base_url: str, model: str = "") -> Iterator[Proposals]:
-        """Yield a function with which an LLM proposes labels for passages.
+        """Yield a function that asks an LLM to propose a label for a passage.
 
         Raises :class:`~branchrank.errors.UsageError` if the URL is missing or invalid, and
         :class:`~branchrank.errors.LLMError` if the endpoint does not answer or refuses the key.
@@ -203,8 +205,9 @@ class WorkspaceQuestions:
             yield Proposals(llm)
 
     def reanchor(self, path: AnyPath | None = None, output: AnyPath | None = None) -> MovedGold:
-        """Move gold to the current place of its lines or quotes. ``output`` defaults to the file that is
-        read.
+        """Update the line numbers of gold whose lines or quotes have moved in the corpus.
+
+        The result is written to ``output``, by default the file that is read.
         """
         from branchrank.questions.anchoring import corpus_lines, reanchor
         from branchrank.questions.question_files import may_be_absent
@@ -222,10 +225,10 @@ class WorkspaceQuestions:
         return MovedGold(path=target, moved=tuple(result.moved), problems=problems)
 
     def mine(self, output: AnyPath, corpus: AnyPath | None = None) -> Mined:
-        """Make navigational questions from cross references and write them to ``output``.
+        """Make questions from the cross references in the corpus, and write them to ``output``.
 
-        ``corpus`` is the folder or the name of another corpus. If no cross reference gives a question, no
-        file is written.
+        ``corpus`` is the folder or the name of another corpus. If no cross reference can become a question,
+        no file is written.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.corpus.named import locate_corpus
@@ -242,7 +245,7 @@ class WorkspaceQuestions:
         return mined
 
     def split(self, path: AnyPath | None = None, *, share: float = 0.3, seed: int = 42) -> SplitFiles:
-        """Split a question file by document into ``NAME-tuning.jsonl`` and ``NAME-test.jsonl`` beside it.
+        """Split a question file by document into ``NAME-tuning.jsonl`` and ``NAME-test.jsonl`` in its folder.
 
         ``share`` (0 to 1) is the share of questions in the tuning part. Questions about the same document are
         in the same part.
@@ -276,10 +279,10 @@ class WorkspaceQuestions:
         seed: int = 42,
         progress: Progress = no_progress,
     ) -> tuple[GeneratedQuestions, Spent]:
-        """Generate questions with an LLM, locate their gold in the corpus, and write them to ``output``.
+        """Let an LLM write questions, locate their gold in the corpus, and write them to ``output``.
 
-        Finished LLM calls are cached. Several consecutive failures stop the generation; then ``stopped`` of
-        the result is the reason, and the accepted questions are written. Raises
+        Finished LLM calls are cached. If several LLM calls in a row fail, the generation stops, the result's
+        ``stopped`` is the reason, and the questions accepted so far are written. Raises
         :class:`~branchrank.errors.InputError` if no section is long enough.
         """
         from branchrank.execution import check_engine, open_executor
@@ -320,7 +323,7 @@ class WorkspaceQuestions:
     def estimate_generation(
         self, *, count: int = 100, per_section: int = 1, seed: int = 42
     ) -> GenerationEstimate:
-        """Return the minimum and maximum cost of :meth:`generate`, without contacting a server.
+        """Estimate the minimum and maximum cost of :meth:`generate`, without contacting a server.
 
         Raises :class:`~branchrank.errors.InputError` if no section is long enough.
         """
@@ -339,7 +342,7 @@ class WorkspaceQuestions:
         return estimate
 
     def _sections(self) -> tuple[list[Node], dict[str, list[str]]]:
-        """Return the nodes of the corpus, and the lines of each document."""
+        """Return the nodes of the corpus's tree, and the lines of each document."""
         from branchrank.corpus.loading import load_corpus
         from branchrank.questions.anchoring import corpus_lines
         from branchrank.tree.build import build_nodes

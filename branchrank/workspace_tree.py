@@ -1,4 +1,4 @@
-"""The PageIndex tree of a workspace, with methods that build, check, summarise, export and import it."""
+"""Methods that build, check, summarise, export and import the PageIndex tree of a workspace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AnyPath = str | PathLike[str]
 
 
 class BuiltTree(Record, frozen=True, kw_only=True):
-    """The file of a tree, with its number of nodes and notes for the user."""
+    """The file to which a tree was written, with its number of nodes and notes for the user."""
 
     path: Path
     nodes: int
@@ -28,7 +28,7 @@ class BuiltTree(Record, frozen=True, kw_only=True):
 
 
 class WorkspaceTree:
-    """The tree methods of one workspace. The methods do not need an index."""
+    """The methods for the tree of one workspace, which do not need an index."""
 
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder
@@ -45,15 +45,16 @@ class WorkspaceTree:
         return BuiltTree(path=Path(output), nodes=len(nodes), notes=(*corpus.notes, *notes))
 
     def load(self, path: AnyPath) -> Tree:
-        """Read the tree in a ``nodes.jsonl``. Raises :class:`~branchrank.errors.ArtifactError` if the file is
-        damaged.
+        """Read a tree from a ``nodes.jsonl`` file.
+
+        Raises :class:`~branchrank.errors.ArtifactError` if the file is damaged.
         """
         from branchrank.tree.store import load_nodes
 
         return load_nodes(Path(path))
 
     def check(self, tree: Tree) -> list[str]:
-        """Return a description of every wrong link and every wrong span of a tree."""
+        """Return a description of each wrong link and each wrong span in a tree."""
         from branchrank.corpus.loading import load_corpus
         from branchrank.tree.check import check_nodes
 
@@ -70,9 +71,9 @@ class WorkspaceTree:
         seed: int = 42,
         progress: Progress = no_progress,
     ) -> tuple[Summarised, Spent]:
-        """Summarise every node with an LLM, and write the nodes to ``output``.
+        """Let an LLM summarise every node of the tree, and write the nodes to ``output``.
 
-        After an edit of the corpus only the edited sections and their ancestors are summarised again.
+        After the corpus is edited, only the edited sections and the sections above them are summarised again.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.execution import check_engine, open_executor
@@ -106,10 +107,10 @@ class WorkspaceTree:
     def export(
         self, source: str, output: AnyPath, *, tree: Tree | None = None, with_text: bool = True
     ) -> None:
-        """Write the tree of one document as the JSON that PageIndex writes for Markdown.
+        """Write the tree of one document in the JSON format that PageIndex uses for Markdown.
 
-        If ``tree`` is given, the JSON includes its summaries. Raises :class:`~branchrank.errors.InputError`
-        for a document that is not in the corpus.
+        If ``tree`` is given, the JSON contains the summaries of its nodes. Raises
+        :class:`~branchrank.errors.InputError` for a document that is not in the corpus.
         """
         from branchrank.artifacts import write_bytes
         from branchrank.corpus.reading import read_document
@@ -122,8 +123,9 @@ class WorkspaceTree:
         write_bytes(Path(output), encode_document(written))
 
     def import_json(self, json_file: AnyPath, source: str, output: AnyPath) -> BuiltTree:
-        """Convert PageIndex's JSON of one document into nodes, and write them to ``output``; spans are
-        recomputed.
+        """Convert PageIndex's JSON of one document into nodes, and write them to ``output``.
+
+        Line numbers are recomputed.
         """
         from branchrank.tree.pageindex_json import import_document, import_nodes
         from branchrank.tree.store import write_nodes
@@ -138,7 +140,7 @@ class WorkspaceTree:
         return BuiltTree(path=Path(output), nodes=len(nodes), notes=tuple(notes))
 
     def _content(self, source: str) -> bytes:
-        """Return the content of a document of the corpus, in bytes."""
+        """Return the content of a document of the corpus as bytes."""
         from branchrank.safe_open import read_beneath
 
         try:

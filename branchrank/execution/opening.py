@@ -67,7 +67,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _check_llm(llm: LLMSettings) -> None:
-    """Raise UsageError for flags that limit or record LLM calls, which work in a single process only."""
+    """Raise UsageError for flags that work in one process only (limits and recordings of LLM calls)."""
     given = {"--max-calls": llm.max_calls, "--max-tokens": llm.max_tokens, "--llm-record": llm.record}
     for flag, value in given.items():
         if value:

@@ -2,9 +2,9 @@
 
 1. Each worker has one shard at a time. Workers are started when there are shards to process, and are reused
    if ``map`` is called again with the same task.
-2. Results are returned in the order of the shards. No shard is started that is more than :data:`AHEAD` times
-   the number of workers after the oldest unfinished shard. This limits the memory used and the work that an
-   interruption loses.
+2. Results are returned in the order of the shards. Beyond the oldest unfinished shard, at most :data:`AHEAD`
+   shards per worker are started. This limit bounds memory use and the work that is lost if the command is
+   interrupted.
 3. If a worker ends before its shard is finished, a new worker is started, and this shard is processed next.
 4. The executor raises an error if :data:`MOST_DEATHS` workers end while they process the same shard, or if
    :data:`MOST_DEATHS` workers in a row end before they are ready.

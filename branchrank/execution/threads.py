@@ -66,6 +66,6 @@ def limited_threads(count: int) -> Iterator[None]:
 def limit_torch() -> None:
     """Set PyTorch's number of threads, if PyTorch is loaded.
 
-    This must be called after a model is imported.
+    Call this function after importing a model.
     """
     set_torch_threads(_chosen)

@@ -185,10 +185,7 @@ def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLik
 
 
 def read_adoption(path: Path | None) -> Adoption | None:
-    """Read the record of an adoption; without ``path``, return ``None``.
-
-    Raises ArtifactError if it is damaged.
-    """
+    """Read the record of an adoption, or return ``None`` if ``path`` is ``None``."""
     return None if path is None else read_record(path, Adoption)
 
 

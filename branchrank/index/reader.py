@@ -1,9 +1,9 @@
 """Open an index, after checking that it is complete and up to date.
 
 1. The current generation is locked, so that a build can't delete it.
-2. The index must have the current schema, the requested settings and the current state of the corpus. To
-   check the corpus, the size and modification time of each document are compared with those that the build
-   recorded. If only the time differs, the document's digest is compared.
+2. The index must have the current schema version and the requested settings, and the corpus must be
+   unchanged. To check the corpus, the size and modification time of each document are compared with those
+   that the build recorded. If only the time differs, the document's digest is compared.
 3. Every file of the index must be unchanged since the build, which its digest or its stamp shows
    (:mod:`branchrank.index.stamps`). The files of the token vectors are checked on first use. Chroma's
    database file changes whenever it is opened, so it is checked by a probe query before the first search.

@@ -274,7 +274,7 @@ class WorkspaceFolder:
         }
 
     def _foreign(self) -> list[Path]:
-        """Return the files of other programs that have the names of BranchRank's links."""
+        """Return the files that are at the paths of BranchRank's links, but were made by another program."""
         own = (self.chunks_file, self.nodes_file)
         return [link for link in self.links if link.exists() and not link.is_symlink() and link not in own]
 

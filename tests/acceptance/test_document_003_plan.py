@@ -538,7 +538,7 @@ class TestSuggestedDefaults:
     def test_the_default_is_as_suggested(self, command: Command, verb: str, flag: str, value: int) -> None:
         text = " ".join(command(verb, "--help-all").stdout.split())
         [described] = re.findall(rf"{flag} INTEGER (.*?)(?= --|$)", text)
-        assert f"Default {value}." in described
+        assert f"Default: {value}." in described
 
     @pytest.mark.parametrize("verb", [("retrieve",), ("hybrid", "--no-llm")], ids=" ".join)
     def test_final_top_k_is_5(self, command: Command, verb: tuple[str, ...]) -> None:

@@ -94,7 +94,7 @@ def test_a_folder_with_something_else_stays_as_it_is(name: str) -> None:
     mine.write_text("# mine\n")
     done = demo()
     assert done.exit_code == 2
-    assert "fix: name another folder: branchrank demo branchrank-demo-2" in done.output
+    assert "fix: choose another folder: branchrank demo branchrank-demo-2" in done.output
     assert [path.name for path in mine.parent.iterdir()] == [name]
     assert mine.read_text() == "# mine\n"
     assert demo("other").exit_code == 0

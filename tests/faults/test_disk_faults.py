@@ -34,9 +34,13 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trials(library: Path, scenario: str, count: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What the program counted, and its trials."""
+    # A torn or short write of a compiled module would break every later import of it.
+    without_compiled = {"PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "support.faults.trials", scenario, str(count), str(SEED)],
-        env=os.environ | {"LD_PRELOAD": str(library), "PYTHONPATH": str(SOURCE.parents[2])},
+        env=os.environ
+        | without_compiled
+        | {"LD_PRELOAD": str(library), "PYTHONPATH": str(SOURCE.parents[2])},
         capture_output=True,
         text=True,
         check=False,

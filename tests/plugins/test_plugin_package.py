@@ -112,7 +112,10 @@ def test_an_experiment_benchmarks_the_packages_branch_kind(project: Path, instal
 @pytest.mark.parametrize(
     ("branch", "said"),
     [
-        ('{ kind = "titles", unit = "chunk" }', "asks titles for chunks: it finds nodes"),
+        (
+            '{ kind = "titles", unit = "chunk" }',
+            "has a branch titles with the unit chunk, which must be node",
+        ),
         ('{ kind = "titles", unit = "node", options = { most = 3 } }', "titles has no option 'most'"),
         ('{ kind = "titles", unit = "node", threshold = 0.5 }', "`threshold`"),
         ('{ kind = "titels", unit = "node" }', "did you mean `titles`?"),
