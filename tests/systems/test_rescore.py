@@ -59,6 +59,9 @@ def test_the_first_candidates_get_the_weighted_maxsim_on_top(
         pytest.approx(fused[key] + weight * score) for key, score in zip(first, expected, strict=True)
     ]
     assert set(list(found)[: len(first)]) == set(first)
+    assert [found[key] for key in list(fused)[candidates:]] == [
+        pytest.approx(score + weight * min(expected)) for score in list(fused.values())[candidates:]
+    ]
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 

@@ -23,7 +23,7 @@ from branchrank.ranking import fusion
 from branchrank.records import Hit, Scored
 from branchrank.runs.csv_text import cell, table_csv, text_of
 from branchrank.systems.query import read_filters
-from fuzz.target import Target, require, seeds
+from fuzz.target import Target, never_refused, require, seeds
 from fuzz.world import CANARY, index, put, scratch, workspace
 
 QUERIES = (
@@ -49,8 +49,9 @@ def fts5(content: bytes) -> None:
     query = text_of_bytes(content)
     table = open_fts5(index())
     try:
-        found = table.matches(query, 5)
-        kept = table.bm25(query, list(index().chunks))
+        with never_refused():
+            found = table.matches(query, 5)
+            kept = table.bm25(query, list(index().chunks))
     finally:
         table.close()
     scores = [match.score for match in found]
@@ -75,7 +76,8 @@ def grep(content: bytes) -> None:
     if not root.exists():
         for source, text in (DOCUMENTS | {"marks.md": "\n".join(MARKS.split()) + "\n"}).items():
             put(f"grep/{source}", text.encode())
-    found = Grep(root, context_lines=0).search(query, limit=None)
+    with never_refused():
+        found = Grep(root, context_lines=0).search(query, limit=None)
     terms = extract_terms(query)
     lines = {path.relative_to(root).as_posix(): path.read_text().split("\n") for path in root.rglob("*.*")}
     for passage in found.passages:

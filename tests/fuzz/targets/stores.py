@@ -126,6 +126,8 @@ def vectors(content: bytes) -> None:
     """An array of another type or shape is refused."""
     matrix = load_vectors(put("vectors.npy", content), 3, 16)
     require(matrix.shape == (3, 16) and matrix.dtype == np.float32, f"{matrix.dtype} {matrix.shape}")
+    header = 10 + int.from_bytes(content[8:10], "little")
+    require(len(content) == header + matrix.nbytes, f"{len(content) - header} bytes for {matrix.nbytes}")
     float(np.asarray(matrix).astype(np.float64).min())
 
 

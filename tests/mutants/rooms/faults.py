@@ -59,7 +59,7 @@ MUTANTS = (
         "branchrank/artifacts.py",
         "NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)",
         "NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)",
-        (f"{FOUND_INPUTS}[manifest/nested-5000]",),
+        (f"{FOUND_INPUTS}[run-json/nested-5000]",),
     ),
     Mutant(
         "compact-rows-unpack-without-limit",
@@ -80,14 +80,14 @@ MUTANTS = (
         "branchrank/stores/sqlite_fts5.py",
         """'"' + term.replace('"', '""') + ('"*' if prefix else '"')""",
         "term + ('*' if prefix else '')",
-        (f"{MUTATED_INPUTS}[fts5-query]",),
+        (f"{FOUND_INPUTS}[fts5-query/operators]",),
     ),
     Mutant(
         "the-sizes-of-arrays-are-not-compared",
         "branchrank/stores/npy_file.py",
         "    if size != wanted or dtype.hasobject:\n",
         "    if dtype.hasobject:\n",
-        (f"{MUTATED_INPUTS}[vectors]", f"{MUTATED_INPUTS}[token-offsets]"),
+        (f"{FOUND_INPUTS}[vectors/more-bytes]",),
     ),
     Mutant(
         "a-reply-names-what-it-was-not-shown",
@@ -101,6 +101,6 @@ MUTANTS = (
         "branchrank/files/terms.py",
         "        literal = re.escape(self.text)\n",
         "        literal = self.text\n",
-        (f"{MUTATED_INPUTS}[grep-query]", f"{SEEDS}[grep-query]"),
+        (f"{FOUND_INPUTS}[grep-query/parenthesis]",),
     ),
 )
