@@ -17,7 +17,7 @@ HEAD = """\
 
 `branchrank verify RUN` recomputes the judgements, tables, reports and plots of a run from its rows, timings
 and questions, and reports each number that differs. `branchrank verify` also reports contradictions within
-the run. If it finds an error, it exits with code 1.
+the run. If `branchrank verify` finds an error, it exits with code 1.
 
 | part of the run | is compared with |
 | --- | --- |
@@ -37,7 +37,7 @@ hits, because it does not know their correct values.
 
 `branchrank verify RUN --rerun 20` selects 20 questions with the run's seed, runs them again and compares
 every hit, rank and stage with the run. The digest of the index must be the one that the run recorded.
-`branchrank verify --rerun` also checks that all hits of the run exist in this index. It never calls an LLM.
+`branchrank verify --rerun` also checks that all hits of the run exist in this index, and never calls an LLM.
 With `--llm-replay FILE`, the LLM calls are answered by the cassette of the run; without this flag, systems
 with an LLM are skipped. Predictor classes and endpoints are skipped unless you pass them with `--predictor
 module:Class` and `--api-endpoint`. The output lists the skipped systems. Differences of up to 0.0001 between
