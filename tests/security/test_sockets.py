@@ -47,7 +47,8 @@ def tried(library: Path, folder: Path, *names: str) -> list[dict[str, Any]]:
         [sys.executable, "-m", "support.sockets.every_command", *names],
         env=os.environ
         | {"LD_PRELOAD": str(library), "DENIED_SOCKETS": str(folder / "denied.txt")}
-        | {"PYTHONPATH": str(SOURCE.parents[2])},
+        # A corpus that this user has fetched before would need no network.
+        | {"PYTHONPATH": str(SOURCE.parents[2]), "XDG_DATA_HOME": str(folder / "fetched")},
         capture_output=True,
         text=True,
         check=False,
