@@ -5,10 +5,10 @@
 2. The client requests a JSON reply with a schema. If the server rejects the schema, the client requests a
    JSON object without a schema and, if that is rejected too, plain text. The first format that the server
    accepts is used for all later calls.
-3. A call is retried after a lost connection and after the HTTP statuses 408, 409, 425, 429, 500, 502, 503, 504
-   and 529. Before a retry, the client waits for the time in the ``Retry-After`` header or, if there is no such
-   header, twice as long as before the previous retry. The number of retries is limited per call and per run,
-   and by the deadline.
+3. A call is retried after a lost connection and after the HTTP statuses 408, 409, 425, 429, 500, 502, 503,
+   504 and 529. Before a retry, the client waits for the time in the ``Retry-After`` header or, if there is no
+   such header, twice as long as before the previous retry. The number of retries is limited per call and per
+   run, and by the deadline.
 4. Only the headers in ``_HEADERS_SENT`` and the ``Authorization`` header are sent, and redirects are not
    followed. Keys are removed from every text that the server returns.
 5. A call fails if the body of a completion or a model list is larger than 8 MiB. The body of an error

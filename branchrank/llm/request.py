@@ -66,7 +66,10 @@ class LLMRequest(Record, frozen=True, kw_only=True):
         return sum(estimate_tokens(message.content) + 4 for message in self.messages)
 
     def content(self, model: str) -> dict[str, Any]:
-        """Return every value that the reply depends on. The question id and the predictor do not affect it."""
+        """Return every value that the reply depends on.
+
+        The question id and the predictor do not affect the reply.
+        """
         return {
             "model": model,
             "messages": msgspec.to_builtins(self.messages),
