@@ -25,7 +25,7 @@ class Settings(Record, frozen=True, kw_only=True):
     """Base class of all settings records. ``section`` is the name of the TOML table and the flag prefix."""
 
     section: ClassVar[str] = ""
-    #: Heading of the section's flags in ``--help``.
+    #: Heading above the section's flags in ``--help``.
     title: ClassVar[str] = ""
     #: A map from fields to flags, for the flags that are not named ``--<section>-<field>``.
     flag_names: ClassVar[dict[str, str]] = {}

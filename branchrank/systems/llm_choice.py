@@ -1,4 +1,4 @@
-"""Let an LLM choose from labelled options. A prompt shows the options, and the reply has the chosen labels.
+"""Let an LLM choose from labelled options. A prompt shows the options, and the reply names the chosen labels.
 
 1. The caller divides the options into pages, one for each prompt. The texts of a page's options are shortened
    until the page fits the token budget.
