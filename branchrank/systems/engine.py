@@ -284,7 +284,7 @@ class Engine:
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
     ) -> dict[str, Sequence[Scored]]:
-        """For each branch, score the candidates that only other branches found, and add them to the branch's list.
+        """Add to each branch's list the candidates that only other branches found, with scores by the branch.
 
         The list of a branch that expands over the tree is not changed, since such a branch can't score a
         section outside its list.

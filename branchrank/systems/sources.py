@@ -125,7 +125,11 @@ class Sources:
         )
 
     def nodes_of(self, chunk_id: str) -> tuple[str, ...]:
-        """Return a chunk's node or, failing that, the nodes that overlap it or, failing that, its file's node."""
+        """Return a chunk's node.
+
+        If the node is not in the tree, return the nodes that overlap the chunk or, if there are none, the
+        node of the chunk's file.
+        """
         known = self._nodes_of.get(chunk_id)
         if known is None:
             if len(self._nodes_of) >= _KNOWN_CHUNKS:
