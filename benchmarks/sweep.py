@@ -70,7 +70,7 @@ def costs(
 
 
 def main() -> None:
-    """Measure and print a Markdown table."""
+    """Measure the CPU time of each setting, and print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--questions", type=Path, default=Path("data/sample/questions.jsonl"))

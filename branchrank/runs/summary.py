@@ -125,7 +125,7 @@ def _summary(
 
 
 def _tokens_per_hit(hits: Sequence[RowHit]) -> float | None:
-    """Return the mean number of tokens per hit, or ``None`` for an older run that did not store it."""
+    """Return the mean number of tokens per hit, or ``None`` for an older run without token counts."""
     tokens = [hit.tokens for hit in hits if hit.tokens is not None]
     return mean(tokens) if tokens and len(tokens) == len(hits) else None
 
@@ -145,7 +145,7 @@ class Warm:
                 self._first = timing.ms
 
     def percentile(self, stage: str, share: float) -> float | None:
-        """Return a percentile of the times of a stage, in ms, or ``None`` if there are no timings."""
+        """Return a percentile of a stage's times in ms, or ``None`` if there are no timings."""
         found = self.found(stage, share)
         return None if found is None else found.value_ms
 
