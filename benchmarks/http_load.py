@@ -1,7 +1,7 @@
 """Measure `branchrank serve` with many concurrent clients (answers, refusals, latency, memory, recovery).
 
 1. A small workspace is indexed, and the expected hits of each query are computed with the engine.
-2. For each load, `branchrank serve` runs in a separate process on a free port of the loopback interface.
+2. For each load, `branchrank serve` runs in a separate process on a free port on the loopback interface.
 3. Each client reuses one connection and posts one query after the other until the end of the load. Every
    answer is compared with the expected hits. A refused client (503 with `Retry-After`) waits only 20 ms and
    not the time in `Retry-After`, so that the overload continues. Any other answer counts as an error.

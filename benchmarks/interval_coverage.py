@@ -18,12 +18,12 @@
    and half with 1 ("padded"; z is the normal quantile of the confidence level).
 4. The interval of a difference is adjusted as in a report, so that it contains 0 if and only if the test does
    not reject.
-5. The tables show the coverage (the interval contains the true value, at least .93), the type I error (the
-   test rejects at 5% although the systems are equal, at most .05), a false "equivalent" (the interval is
-   within 5 points of 0 although the true difference is 5 points, at most .025), and the power for the
-   difference that `branchrank power` calls detectable with 80% power. With 2,000 samples, the standard
-   deviation of a share of .95 is .005. If a test rejects in more than 5% of the samples of a cell, the cell
-   is simulated again with ten times the number of samples.
+5. The tables show the coverage (how often the interval contains the true value; should be at least .93), the
+   type I error (how often the test at 5% rejects although the systems are equal; should be at most .05), a
+   false "equivalent" (the interval is within 5 points of 0 although the true difference is 5 points; should
+   be at most .025), and the power for the difference that `branchrank power` calls detectable with 80% power.
+   With 2,000 samples, the standard deviation of a share of .95 is .005. If a test rejects in more than 5% of
+   the samples of a cell, the cell is simulated again with ten times the number of samples.
 6. The last table has the intervals (padded and now) for samples in which only a few questions have different
    outcomes, each on a different page.
 

@@ -1,4 +1,4 @@
-"""Measure the time of hybrid queries by Qdrant in this process, and by qdrant-client's local mode.
+"""Measure the time of hybrid queries by Qdrant embedded in this process, and by qdrant-client's local mode.
 
 1. A hybrid collection is filled with ``--points`` random unit vectors and with texts of Zipf-distributed
    words.

@@ -211,7 +211,7 @@ def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str
 
 
 def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
-    """Plot every system's strict hit@1 with its interval, in a panel per set of at least 100 questions."""
+    """Plot strict hit@1 with its interval, with one panel for each set of at least 100 questions."""
     from branchrank.report.plots import rates
     from branchrank.report.plots.drawing import draw, standalone
 

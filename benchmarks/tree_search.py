@@ -261,7 +261,7 @@ def choosers(index: Index, questions: Sequence[Question]) -> list[Chooser]:
 
 
 def shape(index: Index) -> str:
-    """Return the documents, nodes, depth and largest fan-out of a part as cells of a table."""
+    """Return a part's numbers of documents and nodes, its depth and its largest fan-out as table cells."""
     nodes = index.tree.nodes.values()
     documents = len({node.source for node in nodes if node.source})
     widest = max(len(node.children) for node in nodes)

@@ -1,8 +1,8 @@
 """Read experiment files, in which TOML tables define named systems and named indexes.
 
-1. A system inherits from the system in ``from`` (built in or in the same file), or defines all values itself.
-   A system that has the name of a built-in system and does not list its branches inherits from the built-in
-   system.
+1. A system inherits from the system in ``from`` (built-in, or in the same file), or defines all values
+   itself. A system that has the name of a built-in system and does not list its branches inherits from the
+   built-in system.
 2. A system's own values override the inherited values. ``branches.dense.top_n = 80`` changes one value of the
    dense branch, and a list ``branches = [...]`` replaces all branches.
 3. A ``sweep`` defines one system for each combination of its values, with a name such as ``name[rrf_k=10]``.

@@ -74,7 +74,7 @@ class SystemPredictor:
         return found
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """Return the ids of the chunks and nodes of the engine's index that cover the gold."""
+        """Return the ids of the chunks and nodes in the engine's index that cover the gold."""
         return self.engine.memo.get(
             ("gold keys", question.id), lambda: gold_keys(question, self.engine.index)
         )

@@ -260,7 +260,7 @@ def _resolved(directory: Path, tables: Mapping[str, Any], flags: Mapping[str, An
 
 
 def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved, found: Names) -> Resolved:
-    """Return the settings of one index of the run."""
+    """Return the settings of one of the run's indexes."""
     own = {key: value for key, value in table.items() if key != Bm25Settings.section}
     recorded = _resolved(directory, {IndexSettings.section: own}).part(IndexSettings)
     parts = {**settings.parts, IndexSettings.section: with_reached(recorded, found.value)}
@@ -315,8 +315,8 @@ def recorded_repeats(directory: Path, run: RunRecord) -> int:
 def with_reached(record: R, change: Change) -> R:
     """Replace each value that refers to something outside the workspace with ``change(role, value)``.
 
-    The values are those in the record and in nested records. In the options of a branch kind and other free
-    tables, every text that looks like a URL or a path is replaced.
+    Values in nested records are replaced too. In the options of a branch kind and other free tables, every
+    text that looks like a URL or a path is replaced.
     """
     changed = {
         field.name: _changed(getattr(record, field.name), _role(field.type), change)

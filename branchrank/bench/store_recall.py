@@ -17,7 +17,7 @@ from branchrank.systems.engine import Engine
 
 
 def searches_vectors(systems: Iterable[System]) -> int:
-    """Return the most hits that any system requests from a vector search (0 without vector searches).
+    """Return the largest number of hits that any system requests from a vector search (0 for no search).
 
     >>> from branchrank.settings.systems import LOCAL
     >>> searches_vectors([LOCAL])

@@ -36,7 +36,7 @@ class Passage(Record, frozen=True, kw_only=True):
 
 
 class Labelling:
-    """The labels of one annotator for the pool of a run, stored in the question file ``output``.
+    """One annotator's labels for a run's pool, stored in the question file ``output``.
 
     A new file gets the run's questions. Labels and missing questions are added to an existing file. Raises
     :class:`RunError` if the corpus differs from the run's corpus, and :class:`QuestionError` if a question in

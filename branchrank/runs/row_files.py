@@ -72,7 +72,7 @@ def read_lines(path: Path) -> list[bytes]:
 
 
 def whole_lines(path: Path) -> tuple[list[bytes], int]:
-    """Return the complete lines of a possibly truncated file, and the number of its bytes that contain them.
+    """Return the complete lines of a possibly truncated file, and the number of bytes they occupy in it.
 
     Raises :class:`RunError` if the file is damaged before its end.
     """

@@ -4,7 +4,7 @@
 2. A resumed run reads the existing rows. An incomplete last row is removed, and the run reports this.
 3. The file is locked while a run writes it, so that a second process can't resume a run in progress.
 4. Every CSV file, table and plot of a report is computed from the rows.
-5. The suffix of the file shows whether it is plain or compressed (:mod:`branchrank.runs.row_files`).
+5. The file's suffix shows whether it is plain or compressed (:mod:`branchrank.runs.row_files`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, WARM, Timing
 
 
 class SummaryRow(Record, frozen=True, kw_only=True):
-    """One predictor's row of ``summary.csv``, with rates in 0..1 and ``None`` for missing values.
+    """One predictor's row in ``summary.csv``, with rates in 0..1 and ``None`` for missing values.
 
     ``estimates`` has every standard measure and then the measures that were requested by name, each with its
     interval. ``questions`` counts all questions. The rates are means over the ``answerable_questions``. Span
