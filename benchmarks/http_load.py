@@ -144,7 +144,7 @@ class Server:
 
 
 class Client:
-    """One client, which reuses its connection."""
+    """A client that reuses its connection."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -44,7 +44,7 @@ def rejected(totals: PageTotals) -> NDArray[np.bool_]:
 
 
 def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
-    """Return the bounds of an earlier method, which adds questions with differences of -1 and 1."""
+    """Return the bounds from an earlier method that adds questions with differences of -1 and 1."""
     questions = mean_padding(level).questions
     n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))
     if n is None:

@@ -1,7 +1,7 @@
 """Benchmark `local`, `pageindex` and `hybrid` with scripted LLMs of known accuracy and with a real LLM.
 
 1. ``record`` runs local, pageindex and hybrid without an LLM, and pageindex and hybrid with four scripted
-   LLMs, which read the gold in the question file:
+   LLMs. The scripted LLMs read the gold in the question file:
 
    - ``perfect`` names the entries with the gold or their ancestors; if the prompt shows no such entry, it
      names the entries in a random order
@@ -152,7 +152,7 @@ def kept_calls(cassette: Path) -> list[KeptCall]:
 
 
 def bare(call: KeptCall) -> Recorded:
-    """Return a call's outcome with only the labels of its reply, which give the same result as the reply.
+    """Return a call's outcome with its reply reduced to the labels. These give the same result as the reply.
 
     Only the times of the real model are stored, because the times of a scripted LLM are meaningless.
     """

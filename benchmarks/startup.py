@@ -2,10 +2,10 @@
 
     python benchmarks/startup.py
 
-Each case is a new process with a workspace of the bundled sample, which is built before the first case. The
-cases are timed alternately. The minimum of each case is printed, because other load can only increase a time.
-CPU time includes all threads, and varies less than wall time on a busy machine. The time of a warm query is
-measured for each vector store with the sample's questions in one process.
+Each case is a new process. All cases use a workspace of the bundled sample that is built before the first
+case. The cases are timed alternately. The minimum of each case is printed, because other load can only
+increase a time. CPU time includes all threads, and varies less than wall time on a busy machine. The time of
+a warm query is measured for each vector store with the sample's questions in one process.
 """
 
 from __future__ import annotations

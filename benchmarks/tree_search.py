@@ -1,12 +1,11 @@
 """Measure quality, calls, tokens and CPU time of the tree search on corpora of several sizes.
 
 1. Questions are sampled with a seed, until their gold files fill the smallest part of the corpus. Every part
-   contains the gold files and other files, which are sampled with the seed. A larger part contains all
-   smaller parts.
+   contains the gold files, and other files sampled with the seed. A larger part contains all smaller parts.
 2. Each part is indexed (with the hash embedder, since the tree search needs no vectors) and searched for the
    same questions. At each step, a chooser selects the sections to follow. The choosers are the lexical score,
-   two oracles, which select the gold or its ancestors (alone, or with other entries up to the width of the
-   beam), and a random chooser. With ``--base-url``, the chooser is a model.
+   two oracles and a random chooser. One oracle selects only the gold or its ancestors, and the other also
+   selects other entries up to the width of the beam. With ``--base-url``, the chooser is a model.
 3. A hit is a section's own span, so that the tree search is measured and not the choice of a passage.
 4. For a scripted chooser, one token is estimated for every three bytes, as for the size of a prompt. For a
    model, its server reports the number of tokens. CPU time is measured in this process without the chooser,
@@ -124,7 +123,7 @@ RULES: dict[str, Rule] = {"oracle": oracle, FULL: full_oracle, "random": chance}
 
 
 class Chooser(NamedTuple):
-    """A chooser, which is a scripted LLM, a real LLM or (without a gateway) the lexical score."""
+    """A chooser: a scripted LLM, a real LLM or (without a gateway) the lexical score."""
 
     name: str
     gateway: Gateway | None = None
@@ -173,7 +172,7 @@ def draw(questions: Sequence[Question], count: int, files: int) -> list[Question
 
 @contextmanager
 def part(corpus: Path, keep: set[str], size: int) -> Iterator[Index]:
-    """Build an index of ``size`` documents (0 means all), which include the documents in ``keep``."""
+    """Build an index of ``size`` documents (0 means all) that include the documents in ``keep``."""
     others = [file.source for file in discover(corpus).files if file.source not in keep]
     random.Random(SEED).shuffle(others)
     chosen = [*sorted(keep), *(others if size == 0 else others[: max(0, size - len(keep))])]

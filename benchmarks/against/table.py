@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The row's group, task and other program (without its version), which identify the row."""
+        """The fields that identify the row: its group, its task and the other program without version."""
         return self.group, self.what, self.against.split(" ")[0]
 
 

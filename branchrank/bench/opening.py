@@ -54,7 +54,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
         return tuple(engine.memo for engine in self.engines.values())
 
     def load_models(self) -> None:
-        """Load the models of vector searches now, so that workers use the same number of PyTorch threads."""
+        """Load the models for vector search now, so that workers use the same number of PyTorch threads."""
         for name, index in self.indexes.items():
             asked = [each.record for each in self.predictors if each.record.index == name]
             if searches_vectors([record.system for record in asked if record.system]):

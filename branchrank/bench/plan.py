@@ -47,8 +47,8 @@ class Plan(Record, frozen=True, kw_only=True):
     a baseline. ``indexes`` has the settings of each index that a system uses. ``questions`` is the question
     file (``None`` means the workspace's question file), and ``reports`` is the folder in which the run's
     directory is created. ``repeats`` is the number of times that a system with an LLM answers each question.
-    ``filters``, each ``KEY=VALUE``, restrict every search to some documents. ``command`` is the typed
-    command, which is stored in ``run.json``.
+    ``filters``, each ``KEY=VALUE``, restrict every search to some documents. ``command`` is the command as
+    typed; it is stored in ``run.json``.
     """
 
     data_dir: Path
@@ -249,7 +249,7 @@ def plan_from_names(
     api_predictor: str = "",
     **fields: Any,
 ) -> Plan:
-    """Make a plan from predictors, which all use the workspace's default index.
+    """Make a plan from predictors that all use the workspace's default index.
 
     A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or an object
     that :func:`~branchrank.bench.predictors.predictor_of` accepts. A built-in system that several names
@@ -292,7 +292,7 @@ def _made(
 
 
 def endpoint_predictor(url: str, target: str) -> ApiPredictor:
-    """Return the predictor ``api``, which sends the token in BRANCHRANK_API_TOKEN to ``url``.
+    """Return the predictor ``api``, which queries ``url`` and sends it the token in BRANCHRANK_API_TOKEN.
 
     Raises :class:`UsageError` if ``url`` is empty or is not an HTTP URL.
     """

@@ -293,7 +293,7 @@ def predictor_maker(
 
 
 def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
-    """Return the question file, which is the run's copy unless the copy contains only digests."""
+    """Return the question file: the run's copy or, if this contains only digests, the file in ``named``."""
     if named.questions is not None:
         return named.questions
     keeps = settings.part(BenchmarkSettings).question_text == "keep"

@@ -128,7 +128,7 @@ def check_kept(measure: NamedMeasure, kept: int) -> None:
 
 
 def clusters_of(scores: Scores) -> dict[str, str]:
-    """Map the id of each answerable question to the source file of its gold, which is its cluster."""
+    """Map the id of each answerable question to its cluster, which is the source file of its gold."""
     return {key: source_cluster(scores.questions[key]) for key in scores.answerable}
 
 

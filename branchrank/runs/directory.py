@@ -103,10 +103,10 @@ class _Schema(Record, frozen=True, kw_only=True):
 
 
 class RunRecord(Record, frozen=True, kw_only=True):
-    """The content of ``run.json``, which is everything needed to repeat and describe a run.
+    """The content of ``run.json``: everything needed to repeat and describe a run.
 
-    ``digests`` has the digest of each file in :attr:`truth`, and the digest of this record, which is computed
-    without the record's own digest.
+    ``digests`` has the digest of each file in :attr:`truth`, and a digest of this record. The latter is
+    computed without itself.
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -87,7 +87,7 @@ def cost_per_query(run: RunData, predictor: str) -> float | None:
 
 
 def standings(run: RunData) -> list[Standing]:
-    """Return each predictor's mean of the primary measure, its p95 latency and its LLM cost per query.
+    """Return each predictor's mean on the primary measure, its p95 latency and its LLM cost per query.
 
     The cost is an amount of money if all calls have a price, and otherwise a number of tokens. Predictors
     without a measured latency are omitted.

@@ -112,7 +112,7 @@ class RunData:
 
     @cached_property
     def clusters(self) -> dict[str, str]:
-        """The id of each answerable question -> the source file of its gold, which is its cluster."""
+        """The id of each answerable question -> its cluster, which is the source file of its gold."""
         return clusters_of(self.scores)
 
     @cached_property
@@ -250,7 +250,7 @@ def with_others(
 
 
 def load_run(directory: Path) -> RunData:
-    """Read a run, with its copy of the questions, from its directory.
+    """Read a run from its directory, including its copy of the questions.
 
     Raises :class:`RunError` if the run is not finished, a file is missing or damaged, or the questions have
     changed since the run.

@@ -69,7 +69,7 @@ class Change(Record, frozen=True, kw_only=True):
 
 
 class Pair(Record, frozen=True, kw_only=True):
-    """The comparison of a predictor of the candidate run with a predictor of the baseline run.
+    """The comparison of a predictor in the candidate run with a predictor in the baseline run.
 
     ``baseline`` and ``candidate`` are the summary rows of the two predictors. ``comparison`` tests the
     primary measure, and ``others`` has the differences in the other chosen measures. ``by_gold`` has the

@@ -118,7 +118,7 @@ LABELS = {
 
 
 def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
-    """Map each slice in ``LABELS`` to the question's value, which is "" if it is unknown."""
+    """Map each slice in ``LABELS`` to the question's value, or to "" if the value is unknown."""
     found = facts or GoldFacts(question_id=question.id)
     return {
         "gold": gold_level(question) if question.gold else "",
