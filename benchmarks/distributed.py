@@ -4,7 +4,7 @@
     python benchmarks/distributed.py --no-ray
 
 1. Each row is one command in a new process. One process, ``--jobs`` and Ray each use a new workspace.
-2. Times are wall times of the commands in seconds. The quality pass has 161 questions for three predictors;
+2. Times are the commands' wall times in seconds. The quality pass has 161 questions for three predictors;
    there is no latency pass.
 3. The files that several processes write are compared with the files that one process writes.
 4. The load of the machine before each command is printed, because the times depend on the load.

@@ -175,7 +175,7 @@ def _chroma(data_dir: Path) -> Result:
 
 
 def _profile(data_dir: Path) -> Result:
-    """Profile a build (without Chroma), the opening of an index, and queries."""
+    """Profile building an index (without Chroma), opening it, and queries."""
     from branchrank.index import build_index
 
     asked = queries(QUESTIONS)

@@ -36,7 +36,7 @@ MEASURES = (
     "P@10",
     "R@100",
 )
-#: Measure -> the measure of ranx with the same definition (ranx's "ndcg" has linear gains).
+#: Measure -> ranx's measure with the same definition (ranx's "ndcg" has linear gains).
 RANX = {
     "Success@1": "hit_rate@1",
     "Success@5": "hit_rate@5",

@@ -273,7 +273,7 @@ def header(*names: str) -> None:
 
 
 def cells(outcome: Outcome) -> str:
-    """Return the quality and the cost as cells of a table."""
+    """Return the quality and the cost as table cells."""
     reasons = ", ".join(f"{reason} ({n})" for reason, n in sorted(outcome.fallbacks.items()))
     return (
         f"{outcome.hit_1:.2f} | {outcome.hit_5:.2f} | {outcome.calls:.1f} | {outcome.prompt:,.0f} "

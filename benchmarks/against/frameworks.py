@@ -67,7 +67,7 @@ class Retriever:
         self._retrieve = retrieve
 
     def retrieve(self, query: str, k: int) -> list[Hit]:
-        """Return at most ``k`` hits of the framework's retriever."""
+        """Return at most ``k`` hits from the framework's retriever."""
         return [self._hit(key, rank) for rank, key in enumerate(self._retrieve(query)[:k], start=1)]
 
     def _hit(self, key: str, rank: int) -> Hit:

@@ -162,7 +162,7 @@ def _opened(
 
 
 def predictor_record(plan: Plan, each: PlannedSystem | BenchmarkPredictor) -> PredictorRecord:
-    """Return the record of a predictor for ``run.json``."""
+    """Return a predictor's record for ``run.json``."""
     if not isinstance(each, PlannedSystem):
         return PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
     return PredictorRecord(

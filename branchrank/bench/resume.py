@@ -293,7 +293,7 @@ def predictor_maker(
 
 
 def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
-    """Return the question file: the run's copy or, if this contains only digests, the file in ``named``."""
+    """Return the question file in ``named`` or else the run's copy, or ``None`` if it has only digests."""
     if named.questions is not None:
         return named.questions
     keeps = settings.part(BenchmarkSettings).question_text == "keep"

@@ -37,7 +37,7 @@ def with_recall(
 ) -> IndexFacts:
     """Return the facts of an index with the recall of its vector store added, unless the search is exact.
 
-    The vectors of the questions are read from the engine's memo and cache. If a vector is missing because its
+    The questions' vectors are read from the engine's memo and cache. If a vector is missing because its
     question failed, the recall is ``None``.
     """
     depth = searches_vectors(systems)

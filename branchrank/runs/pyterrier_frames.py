@@ -72,7 +72,7 @@ def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
 
 
 def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
-    """Return the scored documents of each query in a results frame.
+    """Return the scored documents for each query in a results frame.
 
     Raises :class:`RunError` if a column is missing, a score is not a number, or a query has a document twice.
     """
@@ -87,7 +87,7 @@ def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
 
 
 def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
-    """Return the judged documents of each query in a qrels frame.
+    """Return the judged documents for each query in a qrels frame.
 
     Raises :class:`RunError` if a column is missing, a label is not a whole number, a document is judged
     twice, or there are no rows.

@@ -56,7 +56,7 @@ class RowHit(Record, frozen=True, kw_only=True):
 class Row(Record, frozen=True, kw_only=True):
     """One question answered by one predictor; a failed query has an ``error`` and no hits.
 
-    ``trace`` has the first entries of each stage's list, and ``stages`` the names of all stages in order.
+    ``trace`` has the first entries of each stage's list, and ``stages`` has the names of all stages in order.
     ``gold_ranks`` are the gold's ranks in the complete lists (:mod:`branchrank.runs.attribution`), and
     ``lost`` is the stage that lost the gold.
     """

@@ -93,7 +93,7 @@ def run_qrels(run: RunData, ids: DocumentIds) -> Qrels:
 
 
 def _ranked(row: Row, question: Question, ids: DocumentIds) -> list[Scored]:
-    """Return the document ids of a row, best first, with the scores n, n-1, ..., 1."""
+    """Return a row's document ids, best first, with the scores n, n-1, ..., 1."""
     if ids == "gold":
         return question_run(hits_of(row), judged_row(row, question), question)
     sources = list(dict.fromkeys(_document(resolve_source(hit.source, question)) for hit in row.hits))
@@ -118,7 +118,7 @@ def _token(text: str) -> str:
 
 
 def read_trec(path: Path) -> TrecRun:
-    """Read the scored documents of each query from a TREC run file.
+    """Read the scored documents for each query from a TREC run file.
 
     Raises :class:`RunError` with the line number if a line is invalid or repeats a document.
     """
