@@ -48,7 +48,7 @@ def digest(folder: Path, names: tuple[str, ...]) -> str:
 
 
 def measure(folder: Path, flags: tuple[str, ...], embedder: str) -> tuple[float, float, str]:
-    """Return the seconds of the commands ``index`` and ``benchmark``, and the digest of their files."""
+    """Time the commands ``index`` and ``benchmark``; return the times, and a digest of the files written."""
     data, reports = str(folder / "data"), str(folder / "reports")
     index = run("index", str(SAMPLE / "corpus"), "--data-dir", data, "--embedder", embedder, *flags)
     words = ("benchmark", "--data-dir", data, "--questions", str(SAMPLE / "questions.jsonl"))

@@ -289,7 +289,7 @@ def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[st
 
 
 def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, ...]:
-    """Return the detectable differences (earlier method, present method), each with its simulated power."""
+    """Return the detectable differences (earlier method, current method), each with its simulated power."""
     sizes = np.array(STRUCTURES[structure])
     n = int(sizes.sum())
     planned = SharedPages(page_size=pages_alone(len(sizes)), icc=icc)

@@ -76,7 +76,7 @@ def true_difference(kind: Kind) -> float:
 
 
 class Shares(NamedTuple):
-    """The results of one combination of parameters, for the earlier interval and for the present one."""
+    """The results of one combination of parameters, for the earlier interval and for the current one."""
 
     held: tuple[float, ...]
     width: tuple[float, ...]

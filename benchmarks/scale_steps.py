@@ -229,7 +229,7 @@ def _jobs(data_dir: Path) -> Result:
 
 
 def _benchmark(data_dir: Path) -> Result:
-    """Run a benchmark of 500 questions and three predictors without an LLM."""
+    """Run a benchmark with 500 questions and three predictors without an LLM."""
     import branchrank
 
     _workspace(data_dir, "exact")

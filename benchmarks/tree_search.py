@@ -309,7 +309,7 @@ def by_stage(outcomes: dict[str, Outcome], count: int) -> None:
 
 
 def by_page_size(index: Index, questions: Sequence[Question]) -> None:
-    """Print the table of several values of ``step_candidates``."""
+    """Print the table for several values of ``step_candidates``."""
     header("step candidates", "chooser", *COST_COLUMNS)
     for size in PAGE_SIZES:
         for chooser in choosers(index, questions)[1:3]:

@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The fields that identify the row: its group, its task and the other program without version."""
+        """The row's identity (its group, its task and the name of the other program without the version)."""
         return self.group, self.what, self.against.split(" ")[0]
 
 
@@ -54,7 +54,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """Hit rates of a system on the questions, from 0 to 1."""
+    """A system's hit rates on the questions, from 0 to 1."""
 
     system: str
     questions: int

@@ -24,7 +24,7 @@ ALL_PAIRS = "all-pairs"
 
 
 class Judgement(Record, frozen=True, kw_only=True):
-    """The comparisons of a run on one measure, and the winner if there is one.
+    """A run's comparisons on one measure, and the winner if there is one.
 
     ``baselines`` are the declared baselines; with ``all_pairs`` every predictor is a baseline. ``winner`` is
     the candidate with the highest mean if its verdict against every baseline is ``better``. If there is no

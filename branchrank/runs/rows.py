@@ -23,7 +23,7 @@ from branchrank.errors import RunError
 from branchrank.records import Count, Grade, LineNumber, LLMCall, Placement, Rank, Record, StageTrace
 from branchrank.runs.row_files import packed, read_lines, whole_lines, write_lines
 
-#: The maximum number of repeats of an LLM predictor.
+#: The maximum number of repeats for an LLM predictor.
 MAX_REPEATS = 1_000
 RowKey = tuple[str, str, int]
 Repeat = Annotated[int, msgspec.Meta(ge=0, lt=MAX_REPEATS)]
