@@ -7,7 +7,7 @@
 2. Times are the commands' wall times in seconds. The quality pass has 161 questions for three predictors;
    there is no latency pass.
 3. The files that several processes write are compared with the files that one process writes.
-4. The load of the machine before each command is printed, because the times depend on the load.
+4. The machine's load before each command is printed, because the times depend on it.
 """
 
 from __future__ import annotations

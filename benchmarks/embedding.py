@@ -88,7 +88,7 @@ def routes() -> list[Route]:
 
 
 def sample(corpus: Path, number: int) -> list[str]:
-    """Return ``number`` chunks of the corpus, sampled with a fixed seed."""
+    """Return ``number`` chunks from the corpus, sampled with a fixed seed."""
     count = token_counter()
     chunks = [
         f"{chunk.breadcrumb}\n{chunk.text}"

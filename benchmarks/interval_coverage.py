@@ -70,7 +70,7 @@ AGREEMENT = 0.5
 DELTA = 0.05
 FEW = ((0, 0), (0, 1), (1, 1), (0, 2), (0, 3), (8, 5))
 RESAMPLES = 1_000
-#: The title of each table, and its field of :class:`Shares`.
+#: The title of each table, and the field of :class:`Shares` that it shows.
 TABLES = (
     ("Coverage of a hit rate's interval (Wilson → now)", "rate"),
     ("Coverage of a mean reciprocal rank's interval (BCa → now)", "mean"),
@@ -111,7 +111,7 @@ class Cell(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """The results of one cell for each method (shares of the samples, and mean widths in points)."""
+    """The results for one cell with each method (shares of the samples, and mean widths in points)."""
 
     rate: tuple[float, ...]
     mean: tuple[float, ...]
@@ -165,7 +165,7 @@ def samples(
     count: int,
     random: np.random.Generator,
 ) -> PageTotals:
-    """Return the page totals of ``count`` samples."""
+    """Return the page totals for ``count`` samples."""
     page = np.repeat(np.arange(len(sizes)), sizes)
     edges = np.cumsum(outcomes.chances)[:-1]
     own = random.random((count, len(page)))
@@ -192,7 +192,7 @@ def samples(
 
 
 def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0.95) -> Bounds:
-    """Return the bounds of an earlier method (BCa over pages, with an allowance if all pages are equal)."""
+    """Return the bounds from an earlier method (BCa over pages, with an allowance if all pages are equal)."""
     from scipy.special import ndtr, ndtri
 
     sums, sizes = totals.sums, totals.sizes
@@ -220,7 +220,7 @@ def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0
 
 
 def random_of(cell: Cell, *more: int) -> np.random.Generator:
-    """Return the random generator of one cell."""
+    """Return the random generator for one cell."""
     seeds = [cell.n, int(100 * cell.icc), int(100 * cell.p), len(cell.model), *more]
     return np.random.default_rng(seeds)
 
@@ -327,7 +327,7 @@ def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> 
 
 
 def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> None:
-    """Print the worst results, and the results of simulating the tests that rejected too often again."""
+    """Print the worst results, and simulate the tests that rejected too often a second time."""
     now = [shares for cells in found.values() for shares in cells]
     coverage = [each[-1] for s in now for each in (s.rate, s.mean, s.difference, s.mean_difference)]
     models = {name: (icc, model) for icc, model, name in CLUSTERINGS}

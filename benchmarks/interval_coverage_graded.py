@@ -76,7 +76,7 @@ def true_difference(kind: Kind) -> float:
 
 
 class Shares(NamedTuple):
-    """The results of one combination of parameters, for the earlier interval and for the current one."""
+    """The results for one combination of parameters, with the earlier interval and with the current one."""
 
     held: tuple[float, ...]
     width: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""Compute and print the results of the simulations in ``interval_coverage*.py``."""
+"""Compute and print the results for the simulations in ``interval_coverage*.py``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Bounds = tuple[Floats, Floats]
 
 ALPHA = 0.05
-#: Number of sampled sign patterns, if there are too many patterns to count all.
+#: The number of sign patterns to sample if there are too many to enumerate.
 DRAWS = 1_999
 
 

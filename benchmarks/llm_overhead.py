@@ -5,8 +5,8 @@
    client, a call by the gateway with its ledger, a call by the gateway with a cassette (one durable commit
    per call), and a call that the cassette answers. Each prompt has the size of a rerank prompt and different
    content.
-3. The table has the median and the 95th percentile of the milliseconds per call, and the difference between
-   the median and the HTTP post's median.
+3. For each kind of call, the table has the median and the 95th percentile in milliseconds, and the difference
+   from the HTTP post's median.
 
     python benchmarks/llm_overhead.py [--calls 300]
 """

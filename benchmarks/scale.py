@@ -3,7 +3,8 @@
     python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --output results.json --write
 
 1. Documents and vectors are synthetic and seeded (:mod:`scale_corpus`), so no model runs. The time that
-   embedding would take is projected from the texts per second of the bundled model in the same run.
+   embedding would take is projected from the number of texts per second that the bundled model embeds in the
+   same run.
 2. Every step (:mod:`scale_steps`) runs in a new process. The memory of a build is measured in two ways: as
    the peak over its process tree (the sum of PSS, sampled every half second), and as its own process's
    ``VmHWM``.
@@ -206,7 +207,7 @@ def _best(work: Callable[[], object]) -> float:
 
 
 def _model() -> Result:
-    """Measure the texts per second of the bundled model on synthetic chunks, for the projection."""
+    """Measure how many synthetic chunks the bundled model embeds per second, for the projection."""
     from branchrank.embedders.minilm import MiniLMEmbedder
 
     words = Words()

@@ -269,7 +269,7 @@ def _load() -> float:
 
 
 def _status(name: str) -> int:
-    """Return the value in a line of ``/proc/self/status``, in bytes."""
+    """Return a value from ``/proc/self/status`` in bytes."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) * 1024
 

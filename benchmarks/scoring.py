@@ -98,7 +98,7 @@ def ranx(run: Run, qrels: Qrels) -> dict[str, float]:
 
 
 def timed(work: Callable[[Run, Qrels], dict[str, float]], run: Run, qrels: Qrels) -> float:
-    """Return the minimum time of the rounds in seconds."""
+    """Return the time of the fastest round in seconds."""
     seconds = []
     for _ in range(ROUNDS):
         started = time.perf_counter()

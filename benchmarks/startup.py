@@ -31,7 +31,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYT
 
 
 def cases(data: Path) -> dict[str, list[str]]:
-    """Return the arguments of the interpreter for each case."""
+    """Return the interpreter's arguments for each case."""
     search = f"import branchrank; branchrank.Workspace.open({str(data)!r}).search({QUERY!r}, system="
     exact = search.replace(").search", ", settings={'index.vector_store': 'exact'}).search")
     return {
@@ -47,7 +47,7 @@ def cases(data: Path) -> dict[str, list[str]]:
 
 
 def times(arguments: list[str]) -> tuple[float, float]:
-    """Return the CPU and wall milliseconds of one process, including its ended child processes."""
+    """Return the CPU and wall milliseconds of one process, including its child processes that have ended."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT, env=ENVIRONMENT)

@@ -63,7 +63,7 @@ ROUNDS = 3
 PAGE_SIZES = (6, 12, 24, 48, 96)
 COST_COLUMNS = ("hit@1", "hit@5", "LLM calls", "prompt tokens", "largest prompt", "CPU ms", "fallbacks")
 
-#: A rule that orders the labels of a prompt by their headings and the headings of the gold.
+#: A rule that orders the labels in a prompt by their headings and the gold's headings.
 Rule = Callable[[dict[str, str], "Gold"], list[str]]
 
 
@@ -75,7 +75,7 @@ class Gold(NamedTuple):
 
 
 class Scripted:
-    """An LLM that chooses by a rule. ``cpu`` is the CPU time of the rule in seconds."""
+    """An LLM that chooses by a rule. ``cpu`` is the rule's CPU time in seconds."""
 
     model = "scripted"
 
@@ -131,14 +131,14 @@ class Chooser(NamedTuple):
 
     @property
     def cpu(self) -> float:
-        """The CPU time of the chooser in seconds."""
+        """The chooser's CPU time in seconds."""
         return self.scripted.cpu if self.scripted is not None else 0.0
 
 
 class Outcome(NamedTuple):
-    """The results of a chooser on one part of the corpus.
+    """A chooser's results on one part of the corpus.
 
-    All fields are means per question, except the largest prompt, the fallbacks and the totals of stages.
+    All fields are means per question, except the largest prompt, the fallbacks and the stage totals.
     """
 
     hit_1: float
@@ -153,7 +153,7 @@ class Outcome(NamedTuple):
 
 
 def sources(question: Question) -> set[str]:
-    """Return the files of a question's gold."""
+    """Return the files that contain a question's gold."""
     return {item.source_file for item in question.gold}
 
 
@@ -318,7 +318,7 @@ def by_page_size(index: Index, questions: Sequence[Question]) -> None:
 
 
 def by_model(corpus: Path, questions: Sequence[Question], arguments: argparse.Namespace) -> None:
-    """Print the table of an LLM on a server."""
+    """Print the table for an LLM on a server."""
     keep = set().union(*map(sources, questions))
     asked = questions[: arguments.model_count]
     header("documents", "nodes", "depth", "widest", "s per question", *COST_COLUMNS)

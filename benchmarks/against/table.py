@@ -1,4 +1,4 @@
-"""Read and write the table of a run as JSON and Markdown, and compare it with an earlier table."""
+"""Read and write a run's table as JSON and Markdown, and compare it with an earlier table."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Corpus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """All results of one run of this benchmark."""
+    """All results from one run of this benchmark."""
 
     machine: Machine
     corpus: Corpus

@@ -72,7 +72,7 @@ def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
 
 
 def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: str) -> list[Timing]:
-    """Answer one question, and return the time of each stage and of the whole query."""
+    """Answer one question, and return the time for each stage and for the whole query."""
     wall, cpu = time.perf_counter(), _cpu_seconds()
     try:
         retrieval = predictor.predict(question, top_k)

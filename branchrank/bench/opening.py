@@ -39,7 +39,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
 
     ``predictors`` are in the plan's order, and ``indexes`` and ``engines`` are keyed by index name.
     ``keep_failures`` is called with the LLM calls in existing rows before an interrupted run is resumed;
-    ``meter`` counts the LLM calls of workers.
+    ``meter`` counts the LLM calls that workers make.
     """
 
     predictors: tuple[OpenPredictor, ...]
@@ -50,7 +50,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
 
     @property
     def memos(self) -> tuple[Memo, ...]:
-        """The memo of each engine, in which the engine stores the results of stages."""
+        """The memo of each engine, which stores stage results."""
         return tuple(engine.memo for engine in self.engines.values())
 
     def load_models(self) -> None:

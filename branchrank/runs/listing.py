@@ -1,4 +1,4 @@
-"""The list of runs in a folder of reports, including unreadable runs."""
+"""List the runs in a folder of reports, including unreadable runs."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ qrels     ``qid``, ``docno``, ``label``
 ========  =====================================================
 
 Ids are text. Ranks start at 0, as in PyTerrier, and scores strictly decrease. To read a results frame, only
-its columns ``qid``, ``docno`` and ``score`` are needed. The documents of a results frame are ranked by score,
+its columns ``qid``, ``docno`` and ``score`` are needed. The documents in a results frame are ranked by score,
 and ties are ordered as in trec_eval.
 """
 
@@ -36,7 +36,7 @@ QRELS = ("qid", "docno", "label")
 
 
 def topics_frame(run: RunData) -> pd.DataFrame:
-    """Return the questions of a run that have gold, one row each."""
+    """Return a run's questions that have gold, one row each."""
     rows = [(each.id, each.question) for each in run.asked if each.gold]
     return _frame(TOPICS, rows)
 

@@ -97,7 +97,7 @@ def _unpacked(path: Path) -> tuple[list[bytes], int]:
 
 
 def _frames(path: Path) -> Iterator[tuple[bytes, int]]:
-    """Yield the content of each complete frame, and the position of its end in the file."""
+    """Yield each complete frame's content, and the position in the file at which the frame ends."""
     import zstandard
 
     content = path.read_bytes()

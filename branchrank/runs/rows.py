@@ -3,7 +3,7 @@
 1. A row is appended and fsynced when its question is finished, so a killed run loses at most one row.
 2. A resumed run reads the existing rows. An incomplete last row is removed, and the run reports this.
 3. The file is locked while a run writes it, so that a second process can't resume a run in progress.
-4. Every CSV file, table and plot of a report is computed from the rows.
+4. Every CSV file, table and plot in a report is computed from the rows.
 5. The file's suffix shows whether it is plain or compressed (:mod:`branchrank.runs.row_files`).
 """
 
@@ -114,7 +114,7 @@ def is_under_way(path: Path) -> bool:
 
 
 class RowLog:
-    """The rows of a run in progress, in a file that this process locks until it is closed.
+    """The rows of a run in progress. Their file is locked by this process until it is closed.
 
     ``torn`` is true if an incomplete last row was removed. Raises :class:`RunError` if another process is
     writing the file or a line is not a row, and :class:`~branchrank.errors.StorageError` if writing fails.

@@ -1,4 +1,4 @@
-"""The summary of a run, with one row of scores, sizes, times and costs per predictor."""
+"""A run's summary, which has one row per predictor with scores, sizes, times and costs."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def run_lists(run: RunData, predictor: str, ids: DocumentIds) -> TrecRun:
 
 
 def run_qrels(run: RunData, ids: DocumentIds) -> Qrels:
-    """Return the judgements of a run by question id, for the questions with gold."""
+    """Return a run's judgements by question id, for the questions with gold."""
     return {question.id: _qrels(question, ids) for question in run.asked if question.gold}
 
 
