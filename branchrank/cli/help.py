@@ -2,8 +2,8 @@
 
 1. For a command in :data:`COMMON`, ``--help`` shows only the flags in its entry, below the headings in the
    entry.
-2. ``--help-all`` also shows every other flag. Their headings are the titles of the settings parts to which
-   they belong. Flags that do not belong to a settings part are below "Other".
+2. ``--help-all`` also shows all other flags. A flag's heading is the title of the settings part to which the
+   flag belongs. Flags that belong to no settings part are below "Other".
 3. For a command that is not in :data:`COMMON`, ``--help`` shows all flags in one list.
 """
 

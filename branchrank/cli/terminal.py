@@ -51,7 +51,7 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 def import_from_here() -> None:
-    """Add the working directory to the import path, as ``python -m`` does. Predictors are imported from it."""
+    """Add the working directory to the import path, so that ``module:Class`` can be imported from it."""
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -100,7 +100,7 @@ def _open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
-    """If click raises an error for an unknown flag or choice, suggest the nearest known one in the message."""
+    """If click raises an error for an unknown flag or choice, add the nearest known one as a suggestion."""
     try:
         yield
     except click.NoSuchOption as error:
@@ -165,10 +165,7 @@ class Command(click.Command):
         except BranchRankError as error:
             show_error(error, self)
             ctx.exit(error.exit_code)
-        except (
-            KeyboardInterrupt,
-            click.Abort,
-        ):  # a prompt raises Abort on Ctrl-C and at end of input
+        except (KeyboardInterrupt, click.Abort):  # a prompt raises Abort on Ctrl-C and at end of input
             click.echo(self._interrupted(ctx), err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
