@@ -43,7 +43,7 @@ def keep_token_vectors(
     directory: Path,
     progress: Progress,
 ) -> dict[str, Vectors]:
-    """Write the chunks' token vectors to ``directory`` with the precision in the settings.
+    """Write the chunks' token vectors to ``directory``, if the settings ask for token vectors.
 
     Returns the embedding of each text whose token vectors were computed, as a float32 unit vector of shape
     ``(dimension,)``. Raises :class:`~branchrank.errors.UsageError` if the model does not compute token
