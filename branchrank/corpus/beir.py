@@ -1,9 +1,9 @@
-"""Read folders in the BEIR format (Thakur et al., NeurIPS 2021), which contain ``corpus.jsonl``.
+"""Read folders in the BEIR format (Thakur et al., NeurIPS 2021), which store documents in ``corpus.jsonl``.
 
-1. Each line of ``corpus.jsonl`` is a JSON object for one document and becomes one file. Line 1 of the file is
-   the document's title (or an empty line if there is no title), and the document's text follows. The name of
-   the file is the percent-encoded ``_id`` of the document with the suffix ``.beir``. The file name is not
-   part of the indexed text.
+1. Each line of ``corpus.jsonl`` is a JSON object that contains one document. Each document is written to a
+   separate file. Line 1 of the file is the document's title (or an empty line if there is no title), and the
+   document's text follows. The name of the file is the document's ``_id``, percent-encoded, with the suffix
+   ``.beir``. The file name is not part of the indexed text.
 2. Each ``.beir`` file is read as one section of plain text, without markup. If a document has a title but no
    text, the title is used as the text.
 3. The ``.beir`` files are written to a temporary folder, which is renamed after all files are written. An
@@ -32,7 +32,7 @@ QRELS = "qrels"
 
 
 class Entry(Record, frozen=True, kw_only=True):
-    """One document of ``corpus.jsonl``."""
+    """One document in ``corpus.jsonl``."""
 
     id: str = msgspec.field(name="_id")
     text: str
@@ -45,18 +45,18 @@ def is_beir(folder: Path) -> bool:
 
 
 def entries_place(name: str) -> str:
-    """Return the folder for the unpacked documents of the BEIR folder ``name``, relative to the workspace."""
+    """Return the folder in the workspace where the documents of the BEIR folder ``name`` are unpacked."""
     return f"beir/{name}"
 
 
 def entry_source(identifier: str) -> str:
-    """Return the file name for the document of ``corpus.jsonl`` with the ``_id`` ``identifier``."""
+    """Return the name of the ``.beir`` file for the document whose ``_id`` is ``identifier``."""
     name = quote(identifier, safe="")
     return f"{'%2E' + name[1:] if name.startswith('.') else name}{ENTRY_SUFFIX}"
 
 
 def entry_id(source: str) -> str | None:
-    """Return the ``_id`` in the file name ``source``, or ``None`` if its suffix is not ``.beir``."""
+    """Return the ``_id`` encoded in the file name ``source``, or ``None`` if its suffix is not ``.beir``."""
     return unquote(source.removesuffix(ENTRY_SUFFIX)) if source.endswith(ENTRY_SUFFIX) else None
 
 
@@ -92,7 +92,7 @@ def read_entries(folder: Path) -> Iterator[Entry]:
     """Yield the documents of the file ``corpus.jsonl`` in ``folder``, one line at a time.
 
     Raises :class:`CorpusError` with the line number if a line is not a valid document, or if its ``_id`` is
-    empty or occurred before.
+    empty or is already used by an earlier line.
     """
     path = folder / CORPUS
     decoder = msgspec.json.Decoder(Entry)
@@ -120,7 +120,7 @@ def read_entries(folder: Path) -> Iterator[Entry]:
 
 
 def unpack_beir(folder: Path, target: Path) -> Path:
-    """Write each document of a BEIR folder as one file in ``target``, and return ``target``.
+    """Write each document in a BEIR folder to a separate file in ``target``, and return ``target``.
 
     If ``corpus.jsonl`` has changed since the last call, all files in ``target`` are replaced; otherwise they
     are kept. To detect changes, the SHA-256 of ``corpus.jsonl`` is stored in a file next to ``target``.

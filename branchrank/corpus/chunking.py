@@ -1,16 +1,17 @@
 """Split documents into chunks. Each chunk is part of one section and gets one embedding vector.
 
-1. The capacity of a chunk is the target size or the model's limit, whichever is smaller. The budget of a
-   chunk's text is the capacity minus the tokens of the breadcrumb, because the model embeds the breadcrumb
-   together with the text. A breadcrumb that takes more than half of the capacity is shortened by removing
-   titles from its left end. If the last title alone takes more than half of the capacity, this title is cut.
-2. A block that fits the budget is one piece, and a larger block is cut into several pieces. A large code
-   block is first cut at blank lines. Other blocks, and parts of code that are still too large, are cut
-   between lines. A line larger than the budget is cut between words, and a word larger than the budget is cut
-   between characters. Apart from the overlap, two chunks contain parts of the same line only if this line was
+1. The capacity of a chunk is the target size or the model's limit, whichever is smaller. The budget for a
+   chunk's text is the capacity minus the number of tokens in the breadcrumb, because the model embeds the
+   breadcrumb together with the text. A breadcrumb that takes more than half of the capacity is shortened by
+   removing titles from its start. If the last title alone takes more than half of the capacity, this title is
    cut.
-3. Pieces are packed into chunks in order. If both fit into one chunk, a heading stays with the next piece,
-   and a code block stays with the paragraph before the code.
+2. A block that fits the budget is one piece, and a larger block is cut into several pieces. A large code
+   block is first cut at blank lines. Other kinds of blocks, and parts of a code block that are still too
+   large, are cut between lines. A line larger than the budget is cut between words, and a word larger than
+   the budget is cut between characters. Apart from the overlap, two chunks contain parts of the same line
+   only if this line was cut.
+3. Pieces are packed into chunks in order. A heading stays in the same chunk as the next piece if the two fit
+   into one chunk. In the same way, a code block stays with the paragraph before it.
 4. If the last chunk of a section fills less than a quarter of the budget, pieces from the end of the previous
    chunk are moved to it.
 5. With an overlap of n tokens, each chunk of a section except the first starts with a copy of the last lines
@@ -32,14 +33,14 @@ from branchrank.records import BREADCRUMB_SEPARATOR, Chunk
 
 CountTokens = Callable[[str], int]
 
-#: A text with more characters than this number times the budget is cut without counting its tokens.
+#: A text with more characters than this number times the budget is too large; its tokens are not counted.
 _MAX_CHARACTERS_PER_TOKEN = 64
-#: The limit of characters per token is lower for breadcrumbs, because every chunk repeats its breadcrumb.
+#: The same limit for breadcrumbs. It is lower, because every chunk of a section repeats the breadcrumb.
 _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN = 8
 
 
 class _Piece(NamedTuple):
-    """A block or a part of a block, from line ``start`` to line ``end`` of the file."""
+    """A block or a part of a block, which spans the lines ``start`` to ``end`` of the file."""
 
     text: str
     start: int
@@ -60,8 +61,8 @@ def chunk_document(
 
     A chunk's breadcrumb and text together have at most ``target_tokens`` and at most ``limit_tokens`` tokens.
     ``target_tokens`` and ``limit_tokens`` must be at least 8. ``count_tokens`` returns the number of tokens
-    of a text, which must be the sum of the numbers of tokens of its words. If ``overlap_tokens`` is larger
-    than half of the chunk's budget, half of the budget is used instead.
+    in a text. This number must be the sum of the token counts of the text's words. If ``overlap_tokens`` is
+    larger than half the chunk's budget, half the budget is used instead.
     """
     chunks: list[Chunk] = []
     capacity = min(target_tokens, limit_tokens)
@@ -87,7 +88,7 @@ def chunk_document(
 
 
 def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[str, int]]:
-    """Return a function that shortens a breadcrumb to ``limit`` tokens, and also returns its token count."""
+    """Return a function that shortens a breadcrumb to ``limit`` tokens and also returns the token count."""
     separator = count(BREADCRUMB_SEPARATOR)
     room = limit * _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN
     sizes: dict[str, int] = {}
@@ -202,7 +203,7 @@ def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str,
 
 
 def _short_words(line: str, budget: int, count: CountTokens) -> Iterator[str]:
-    """Yield the words of a line, and split words that are larger than the budget.
+    """Yield the words of a line. A word that is larger than the budget is yielded in parts.
 
     A part of ``budget // 3`` characters always fits, because a character has at most three tokens.
     """
@@ -247,7 +248,7 @@ def _feed_last(chunks: list[list[list[_Piece]]], sizes: list[int], budget: int) 
 
 
 def _tail(pieces: list[_Piece], room: int, count: CountTokens) -> list[_Piece]:
-    """Return as many lines from the end of a chunk as fit in ``room`` tokens."""
+    """Return as many lines from the end of a chunk as fit into ``room`` tokens."""
     tail: list[_Piece] = []
     for piece in reversed(pieces):
         lines = piece.text.split("\n")

@@ -1,9 +1,9 @@
-"""Find the documents below a folder, in a fixed order, and the reasons for skipping other files.
+"""Find the documents below a folder, in a fixed order, and note why other files are skipped.
 
-1. Hidden files and folders, excluded paths and folders of benchmark runs are skipped without a note. (If the
-   report of a benchmark run were a document, the run would change the corpus that it measures.) Symbolic
-   links and special files, such as pipes, are skipped with a note. Without symbolic links, the search can't
-   leave the root folder or visit a folder twice.
+1. Hidden files and folders, excluded paths and folders that contain a benchmark run are skipped without a
+   note. (If the report of a benchmark run were a document, the run would change the corpus that it measures.)
+   Symbolic links and special files, such as pipes, are skipped with a note. Because symbolic links are
+   skipped, the search can't leave the root folder or visit a folder twice.
 2. A file is a document if BranchRank has a reader for its suffix. Binary files and files larger than 64 MiB
    are skipped with a note.
 """
@@ -46,7 +46,7 @@ class Discovery(Record, frozen=True, kw_only=True):
 
 
 def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
-    """Find the documents below the folder ``root``, and return their files.
+    """Find the documents below the folder ``root``. Return their files, and notes about skipped files.
 
     ``exclude`` contains the paths to skip, relative to ``root``, such as ``docs/results``, or shell patterns
     for such paths, such as ``*/drafts/*``.

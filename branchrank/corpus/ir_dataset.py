@@ -1,4 +1,4 @@
-"""Convert datasets of the package ir-datasets (MacAvaney et al., SIGIR 2021) to BEIR folders.
+"""Convert datasets from the package ir-datasets (MacAvaney et al., SIGIR 2021) to BEIR folders.
 
 A user refers to the dataset with the id ``ID`` as ``ir:ID``.
 
@@ -27,14 +27,14 @@ SPLIT = "test"
 
 
 def is_dataset(name: str) -> bool:
-    """Return whether the corpus name ``name`` refers to a dataset of ir-datasets."""
+    """Return whether the corpus name ``name`` refers to a dataset in ir-datasets."""
     return name.startswith(PREFIX)
 
 
 def dataset_folder(
     name: str, home: Path, *, download: bool = False, progress: Progress = no_progress
 ) -> Path:
-    """Return the BEIR folder of the dataset ``ir:ID`` below ``home``, after writing it if it does not exist.
+    """Return the BEIR folder below ``home`` for the dataset ``ir:ID``. If it is missing, write it.
 
     ``progress("read", done, total)`` is called for each document. Raises :class:`CorpusError` if the id is
     unknown, if the dataset lacks documents, queries or judgements, or if the dataset is not on this machine
@@ -103,7 +103,8 @@ def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
 def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str, str]]:
     """Yield documents as BEIR entries.
 
-    A document without a title or without a text gets an empty title and the default text of ir-datasets.
+    If a document lacks a title or a text, the entry has an empty title and the document's default text in
+    ir-datasets.
     """
     for number, each in enumerate(documents, start=1):
         title, text = getattr(each, "title", ""), getattr(each, "text", None)
@@ -114,7 +115,7 @@ def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str,
 
 
 class _Refused(BaseException):
-    """A blocked download. After an ``Exception``, ir-datasets would try the next mirror."""
+    """Raised to block a download. After an ``Exception``, ir-datasets would try the next mirror."""
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def decode(content: bytes) -> tuple[str, tuple[str, ...]]:
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a file without line breaks. There is always at least one line."""
+    """Return the lines of ``text`` without their line breaks. There is always at least one line."""
     lines = text.split("\n")
     if len(lines) > 1 and not lines[-1]:
         lines.pop()

@@ -45,12 +45,12 @@ class CorpusOutline(Record, frozen=True, kw_only=True):
 
 
 def corpus_digest(digests: Iterable[tuple[str, str]]) -> str:
-    """Return the digest of a corpus from the pairs (path of a file, SHA-256 of its bytes) in any order."""
+    """Return the digest of a corpus, given the pairs (file path, SHA-256 of the file) in any order."""
     return digest_of(sorted(digests))
 
 
 def digest_now(root: Path, exclude: Collection[str]) -> str:
-    """Return the digest of the corpus as it is now on the disk, or an empty string if it can't be read."""
+    """Return the digest of the current files of a corpus, or an empty string if the corpus can't be read."""
     try:
         files = discover(root, exclude).files
         return corpus_digest(

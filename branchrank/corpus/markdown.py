@@ -9,7 +9,7 @@
 4. List items, paragraphs, table rows and code become blocks. The n-th line of a block's text is the readable
    text of the block's n-th line in the file. The content of a code fence is read as Markdown if the fence is
    a directive for prose, such as ``{note}``.
-5. Lines that markdown-it skips because they are nested too deep are kept as plain text.
+5. Lines that markdown-it skips because they are nested too deeply are kept as plain text.
 
 Parsing takes time linear in the size of the file.
 """
@@ -125,7 +125,7 @@ class _Reader:
         self._slugs: Counter[str] = Counter()
 
     def read(self, lines: list[str], *, first_line: int, nesting: int) -> None:
-        """Read ``lines``, which start at ``first_line`` of the file and are inside ``nesting`` directives."""
+        """Read ``lines``, which start at ``first_line`` and are inside ``nesting`` nested directives."""
         parser = markdown_parser(self.mdx)
         tokens: list[Token] = []
         parser.block.parse("\n".join(lines) + "\n", parser, self._env, tokens)
@@ -149,7 +149,7 @@ class _Reader:
             )
 
     def add(self, text: str, kind: BlockKind, line: int) -> None:
-        """Add a block for a text that starts at ``line``, after removing blank lines at its start and end."""
+        """Add ``text``, which starts at ``line``, as a block without blank lines at the start and end."""
         lines = [each.rstrip() for each in text.split("\n")]
         filled = [number for number, each in enumerate(lines) if each]
         if filled:
@@ -164,7 +164,7 @@ class _Reader:
             )
 
     def inline(self, content: str, line: int) -> str:
-        """Return the readable text of inline Markdown at ``line``, and store its references and labels."""
+        """Return the inline Markdown at ``line`` as readable text, and store its references and labels."""
         text, references, labels = inline_text(content, line, self._env, self.mdx)
         if len(content) > MAX_INLINE:
             self.notes.append(
@@ -295,7 +295,7 @@ class _Walk:
 
 
 def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
-    """Remove all ``{#id}`` and ``{/* #id */}`` from a heading's end. Return the heading and the ids."""
+    """Remove all ``{#id}`` and ``{/* #id */}`` from the end of a heading. Return the heading and the ids."""
     ids: list[str] = []
     kept = end = len(content)
     while True:

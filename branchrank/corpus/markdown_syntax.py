@@ -5,7 +5,7 @@
    A ``(label)=`` line also becomes a marker token. The text between two ``:::`` lines is parsed as Markdown.
 3. In MDX, indented code and HTML blocks are turned off, so the text inside a component is parsed as Markdown.
    ``import`` and ``export`` statements, ``{/* comments */}`` and HTML comments become marker tokens. In plain
-   Markdown, only component tags (``<CamelCase>``) are parsed as in MDX. A component tag that fills several
+   Markdown, only component tags (``<CamelCase>``) are parsed as in MDX. A component tag that spans several
    whole lines becomes a marker token.
 4. Line breaks in a code span are kept, so that the lines of the text match the lines of the file.
 """

@@ -69,7 +69,7 @@ def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool) -> Inli
 
 
 def html_text(content: str) -> str:
-    """Return the text of an HTML block without comments, scripts, styles and tags, but with line breaks."""
+    """Return the text of an HTML block with line breaks, but without comments, scripts, styles and tags."""
     lowered = content.lower()
     tags = TagFinder(content, HTML_TAG)
     parts: list[str] = []
@@ -96,7 +96,7 @@ def html_text(content: str) -> str:
 
 
 def anchors(content: str, line: int) -> list[Label]:
-    """Return the ``id`` and ``name`` attributes of all tags in HTML that starts at ``line``, as labels."""
+    """Return a label for each ``id`` or ``name`` attribute in HTML code that starts at ``line``."""
     labels: list[Label] = []
     tags = TagFinder(content, HTML_TAG)
     counted = 0

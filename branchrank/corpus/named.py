@@ -1,12 +1,11 @@
 """Find and download named corpora, each of which is a folder of documents with a pinned version.
 
-1. ``named.toml`` pins the version of each corpus with the SHA-256 of a source distribution or with the commit
-   of a repository.
+1. ``named.toml`` pins the version of each corpus by the SHA-256 of a source distribution or by a Git commit.
 2. A download is unpacked into a temporary folder, which is renamed at the end, so an interrupted download
-   leaves no incomplete corpus. Only the regular files of the folder given in ``named.toml`` are unpacked, and
-   no file is executed.
-3. :func:`locate_corpus` returns the folder of a corpus for a name or path given by the user.
-4. The name ``ir:ID`` refers to a dataset of the package ir-datasets (:mod:`branchrank.corpus.ir_dataset`).
+   leaves no incomplete corpus. Only the regular files in the folder that ``named.toml`` specifies are
+   unpacked, and no file is executed.
+3. :func:`locate_corpus` returns the folder of the corpus whose name or path the user gave.
+4. The name ``ir:ID`` refers to a dataset in the package ir-datasets (:mod:`branchrank.corpus.ir_dataset`).
 
 Named corpora are stored in ``$BRANCHRANK_CORPORA`` or, if the variable is not set, in the user's data folder.
 """
@@ -36,11 +35,11 @@ MAX_BYTES = 2**29
 
 
 class NamedCorpus(Record, frozen=True, kw_only=True):
-    """The pinned origin of a corpus, which is either the file of a package or a Git commit.
+    """The pinned origin of a corpus, which is either a file that belongs to a package or a Git commit.
 
-    The file of a package is given by ``project``, ``filename``, ``sha256`` and ``size`` (in bytes). A Git
-    commit is given by ``repository`` and ``commit``. ``folder`` is the folder inside the package or
-    repository that becomes the corpus.
+    A package's file is identified by ``project``, ``filename``, ``sha256`` and ``size`` (in bytes), and a Git
+    commit by ``repository`` and ``commit``. ``folder`` is the folder inside the package or repository that
+    becomes the corpus.
     """
 
     description: str
@@ -54,13 +53,13 @@ class NamedCorpus(Record, frozen=True, kw_only=True):
 
 
 def known_corpora() -> dict[str, NamedCorpus]:
-    """Return a dictionary from the name to the pinned origin of every corpus in ``named.toml``."""
+    """Return a dictionary that maps the name of every corpus in ``named.toml`` to its pinned origin."""
     content = resources.files("branchrank.corpus").joinpath("named.toml").read_bytes()
     return msgspec.toml.decode(content, type=dict[str, NamedCorpus])
 
 
 class CorpusPlace(NamedTuple):
-    """A corpus that can be downloaded. ``place`` is its folder, or ``None`` before the download."""
+    """A corpus that can be downloaded. ``place`` is its folder, or ``None`` if it has not been downloaded."""
 
     name: str
     description: str
@@ -96,7 +95,7 @@ def locate_corpus(name_or_path: str | Path) -> Path:
     """
     name = str(name_or_path)
     path = Path(name_or_path).expanduser()
-    if name and path.is_dir():  # An empty name, as from an unset variable, is not the current folder.
+    if name and path.is_dir():  # An empty name (perhaps an unset variable) is not the current folder.
         return path
     if is_dataset(name):
         return dataset_folder(name, corpora_home())
@@ -114,7 +113,7 @@ def locate_corpus(name_or_path: str | Path) -> Path:
 
 
 def _meant(name: str) -> str:
-    """Return a suggestion of the corpus or folder with the most similar name, or an empty string."""
+    """Return a message that suggests a corpus or folder with a similar name, or an empty string."""
     near = suggestion(name, known_corpora())
     return f"; {near}" if near else nearest_path(Path(name))
 
@@ -129,9 +128,9 @@ def add_corpus(
 ) -> Path:
     """Download a named corpus to the folder ``destination``, and return the folder.
 
-    If the folder already contains files, nothing is downloaded. The default of ``destination`` is the folder
-    ``name`` in :func:`corpora_home`. If ``corpus`` is given, it is used instead of the entry in
-    ``named.toml``. If ``configuration`` is given, it is used instead of pip's configuration.
+    If the folder already contains files, nothing is downloaded. By default, ``destination`` is the folder
+    ``name`` in the folder that :func:`corpora_home` returns. If ``corpus`` is given, it is used instead of
+    the entry in ``named.toml``. If ``configuration`` is given, it is used instead of pip's configuration.
 
     Raises :class:`CorpusError` if ``name`` is unknown, if the download fails, or if the SHA-256 of the
     downloaded file differs from the pinned one.

@@ -33,7 +33,7 @@ class NormalisedLines(NamedTuple):
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> NormalisedLines:
-        """Normalise the lines of a file, the first of which has line number 1."""
+        """Normalise the lines of a file. The first line has the line number 1."""
         words: list[str] = []
         starts: list[int] = []
         numbers: list[int] = []

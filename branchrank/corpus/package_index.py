@@ -2,7 +2,7 @@
 
 1. The package indexes, folders of packages, certificates and proxy are read from pip's configuration, so this
    module contains no host names.
-2. The file is looked up by its name on the project's page of each index (the simple API, in JSON or HTML).
+2. The file is looked up by its name on the project's page in each index (the simple API, in JSON or HTML).
 3. At most the pinned number of bytes is downloaded. A file is rejected if its SHA-256 differs from the pinned
    one.
 
@@ -83,7 +83,7 @@ def fetch_pinned(
     progress: Progress = no_progress,
     configuration: IndexConfiguration | None = None,
 ) -> None:
-    """Download the file ``filename`` of the package ``project`` to ``target``.
+    """Download the file ``filename``, which belongs to the package ``project``, to ``target``.
 
     ``size`` is the pinned size in bytes. Raises :class:`CorpusError` if no index has the file, if the SHA-256
     of the file differs from ``sha256``, or if the file is larger than ``size``.
@@ -112,7 +112,7 @@ def fetch_pinned(
 def _candidates(
     base: str, project: str, filename: str, opener: urllib.request.OpenerDirector, timeout: float
 ) -> Iterator[str]:
-    """Yield the URLs of the file ``filename`` in a local folder ``base`` or in a package index ``base``."""
+    """Yield the URLs of the file ``filename`` in ``base``, which is a local folder or a package index."""
     if "://" not in base:
         path = Path(base, filename)
         if path.is_file():

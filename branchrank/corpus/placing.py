@@ -1,15 +1,15 @@
-"""Find the lines of a corpus from which another program extracted a text.
+"""Find the lines in a corpus from which another program extracted a passage of text.
 
-1. A passage can have several possible paths of its document. A path can be relative to the corpus folder,
+1. A passage can list several possible paths for its document. A path can be relative to the corpus folder,
    absolute, or start with folders that do not exist in the corpus. The first path that matches a document is
    used.
 2. If the passage has line numbers, and the lines of the document contain the normalised text of the passage,
    these lines are used. If the passage has line numbers but no text, the lines with these numbers are used.
-3. In all other cases, the text of the passage is searched in the document. If no path matches a document, the
-   text is searched in the whole corpus and must occur exactly once. If a document contains the text several
-   times, the occurrence nearest to the passage's line numbers is used. If the passage has no line numbers, an
-   occurrence that was not used for an earlier passage is preferred, then an occurrence after the previous
-   passage of the document, because programs usually split a document from start to end.
+3. In all other cases, the document is searched for the text of the passage. If no path matches a document,
+   the whole corpus is searched for the text, which must occur exactly once. If a document contains the text
+   several times, the occurrence nearest to the passage's line numbers is used. If the passage has no line
+   numbers, an occurrence that was not used for an earlier passage is preferred, then an occurrence after the
+   previous passage of the document, because programs usually split a document from start to end.
 4. If the text is not found, but the passage's line numbers exist in the document, these lines are used and
    marked as unconfirmed.
 """
@@ -29,15 +29,15 @@ from branchrank.safe_open import read_beneath
 
 _PATHS = ("file_path", "path", "source")
 _TEXTS = ("text", "page_content", "content", "document")
-#: Whether the lines of a text were given and confirmed, found by a search, or given but not confirmed.
+#: How the lines of a text are known: given and confirmed, found by a search, or given but not confirmed.
 Evidence = Literal["lines", "anchored", "unconfirmed"]
 
 
 class Passage(Record, frozen=True, kw_only=True):
     """A text from another program, with its location according to that program.
 
-    ``paths`` are the possible paths of the passage's document, the most reliable first. ``lines`` contains
-    the first and the last line number.
+    ``paths`` contains the possible paths of the passage's document, the most reliable path first. ``lines``
+    contains the first and the last line number.
     """
 
     text: str
@@ -48,14 +48,15 @@ class Passage(Record, frozen=True, kw_only=True):
 def opened_up(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an object together with the fields of its ``metadata``.
 
-    If the object and its ``metadata`` have a field of the same name, the object's field is returned.
+    If the object and its ``metadata`` have a field with the same name, the value of the object's field is
+    used.
     """
     metadata = fields.get("metadata")
     return {**(metadata if isinstance(metadata, Mapping) else {}), **fields}
 
 
 def passage_of(fields: Mapping[str, Any]) -> Passage:
-    """Return the passage in a JSON object whose field names are those of a common text splitter."""
+    """Return the passage in a JSON object that uses the field names of common text splitters."""
     first, last = (
         next((value for name in names if isinstance(value := fields.get(name), int)), None)
         for names in (("line_start", "start_line"), ("line_end", "end_line"))
@@ -94,7 +95,7 @@ class Places:
         self._normalised = cache(lambda source: NormalisedLines.of(self._lines[source]))
 
     def source(self, paths: Sequence[str]) -> str:
-        """Return the first document that one of ``paths`` matches, or an empty string if there is none."""
+        """Return the document that the first matching path in ``paths`` refers to, or an empty string."""
         return next((source for path in paths if (source := self._source(path))), "")
 
     def place(self, passage: Passage) -> Place | str:

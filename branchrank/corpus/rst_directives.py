@@ -59,7 +59,7 @@ SILENT = frozenset(
         "toctree",
     ]
 )
-#: Directives whose argument is a language, a path or a class name, and not visible text.
+#: Directives whose argument is a language, a path or a class name instead of visible text.
 SILENT_ARGUMENT = frozenset(
     [
         "code",
@@ -157,7 +157,7 @@ def _explicit_contents(lines: list[str]) -> Iterator[str]:
 
 
 def split_entry(entry: str) -> tuple[str, str] | None:
-    """Return title and target of a toctree entry ``title <target>``, or ``None`` for any other entry."""
+    """Return the title and target of a toctree entry ``title <target>``, or ``None`` for other entries."""
     title, _, target = entry[:-1].rpartition("<") if entry.endswith(">") else ("", "", "")
     if not title.strip() or not target or ">" in target:
         return None

@@ -28,7 +28,7 @@ from docutils.utils import new_document, unescape
 from branchrank.corpus.document import Reference
 
 _MARKUP = re.compile(r"[`*|\\]|_(?!\w)")
-#: Matches a letter after a backslash, as docutils stores it. These are usually paths with backslashes.
+#: Matches a letter after a backslash, as docutils stores it. It usually belongs to a path with backslashes.
 _ESCAPED_WORD = re.compile(r"\x00(\w)")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
 #: Roles whose content is code, so that ``a <b>`` in the content is not a title and a target.
@@ -48,7 +48,7 @@ _PATTERNS = _BASE.patterns  # compiled from class attributes, so all instances c
 
 
 class InlineReader:
-    """Reads the inline markup of one file and collects the cross references.
+    """Reads the inline markup in one file and collects the file's cross references.
 
     ``substitutions`` maps the name in ``|name|`` to its text, and ``targets`` maps the name in ```name`_`` to
     its URI. The keys of ``substitutions`` and ``targets`` are normalised by :func:`normalize_name`.
@@ -77,7 +77,7 @@ class InlineReader:
         self.references: list[Reference] = []
 
     def read(self, text: str, line: int) -> str:
-        """Return the readable text of the RST in ``text``, which starts at ``line``, with its line breaks."""
+        """Convert inline RST that starts at ``line`` to readable text with the same line breaks."""
         if not _MARKUP.search(text):
             return text
         results: list[str] = []
@@ -172,7 +172,7 @@ class _Inliner(Inliner):
 
 
 def normalize_name(name: str) -> str:
-    """Return a reference name in lower case with single spaces, which is how RST compares names."""
+    """Return a reference name in lower case with single spaces, the form in which RST compares names."""
     return " ".join(name.lower().split())
 
 

@@ -66,7 +66,7 @@ class _Anchor(NamedTuple):
     block: Block | None
 
     def foreign_to(self, title: str) -> bool:
-        """Return whether the argument in ``block`` is missing from ``title``, which is in lower case."""
+        """Return whether ``title``, which must be in lower case, lacks the argument in ``block``."""
         return self.block is not None and self.block.text.lower() not in title
 
 

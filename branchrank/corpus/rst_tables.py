@@ -1,4 +1,4 @@
-"""Read grid and simple tables of RST row by row, with docutils' table parsers.
+"""Read RST's grid tables and simple tables row by row, with docutils' table parsers.
 
 1. docutils splits the table into cells. A row covers the lines of its cells; rows that share a cell are read
    as one row. The text of a row is one line that contains the texts of its cells in order, separated by `` |
@@ -24,7 +24,7 @@ _GRID_BORDER = re.compile(r"\+[-=+]*$")
 _SIMPLE_BORDER = re.compile(r"[=-][ =-]*+$")
 _COLUMN_GAP = re.compile(r"\s{2,}|\s+\|\s+")
 _PARSED_LINES = 2000
-#: Tables with more columns are not parsed, because the time per row grows with line width times columns.
+#: Tables with more columns are not parsed. The time per row grows with the line width times the columns.
 _PARSED_COLUMNS = 50
 
 
@@ -47,7 +47,7 @@ def read_table(lines: list[str], line_start: int, read: ReadInline) -> list[Bloc
 
 
 def _parse(lines: list[str]) -> list[Any]:
-    """Return docutils' rows of cells, or an empty list if the table is malformed or very large."""
+    """Return the rows of cells that docutils finds, or an empty list for a malformed or very large table."""
     is_grid = lines[0].startswith("+")
     columns = max(line.count("+") - 1 for line in lines) if is_grid else len(lines[0].split())
     if len(lines) > _PARSED_LINES or columns > _PARSED_COLUMNS:

@@ -1,6 +1,6 @@
 """Turn a flat list of headings and blocks into the sections of a document.
 
-1. The parent of a heading is the nearest earlier heading of a smaller level, so skipped levels (``#`` then
+1. The parent of a heading is the nearest earlier heading with a smaller level, so skipped levels (``#`` then
    ``###``) do not matter.
 2. If the file has a single top heading, this heading is the title of the page. The heading and its labels
    become part of the section that represents the whole file.
@@ -41,9 +41,9 @@ _IDS_PER_SECTION = 6
 class Heading(NamedTuple):
     """A heading that a parser found in a file, before the file is split into sections.
 
-    ``level`` is 1 for a top heading and larger for lower headings. ``line_start`` is the first line of the
-    heading, including labels and an overline above the title. ``line_end`` is the last line of the heading,
-    including an underline. ``title`` is the heading's text without markup.
+    ``level`` is 1 for a top heading and larger for the headings below it. ``line_start`` is the first line of
+    the heading, including labels and an overline above the title. ``line_end`` is the last line of the
+    heading, including an underline. ``title`` is the heading's text without markup.
     """
 
     level: int
@@ -97,9 +97,9 @@ def limit_headings(
     """Return the headings that start sections, all further headings as blocks of text, and notes.
 
     ``size`` is the size of the file in bytes. Each section repeats the titles of all headings above it, so
-    the sections of a small file could take hundreds of times the size of the file. If the ids, breadcrumbs
-    and records of the sections take more than 64 times ``size`` plus 16 KiB, all further headings are
-    returned as blocks of text.
+    the sections of a small file could take hundreds of times the size of the file. When the ids, breadcrumbs
+    and records of the sections exceed 64 times ``size`` plus 16 KiB, all further headings are returned as
+    blocks of text.
     """
     room = _MAX_GROWTH * size + _FREE_GROWTH
     lengths: list[tuple[int, int]] = []
@@ -179,7 +179,7 @@ def finish_sections(
 
 
 def breadcrumbs(document: Document) -> tuple[str, ...]:
-    """Return the breadcrumb of each section, with all titles from the document's to the section's title."""
+    """Return the breadcrumb of each section: the titles from the document's title to the section's title."""
     crumbs: list[str] = []
     for section in document.sections:
         above = "" if section.parent is None else crumbs[section.parent] + BREADCRUMB_SEPARATOR

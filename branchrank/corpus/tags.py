@@ -69,7 +69,7 @@ class TagFinder:
         return 0, True
 
     def _expression_ends(self) -> dict[int, int]:
-        """Map each opening brace to its closing brace, unless it contains too many levels of braces."""
+        """Map opening braces to closing braces. Braces that contain too many nested levels are omitted."""
         if self._closing is None:
             self._closing = {}
             opened: list[list[int]] = []  # the position of each open brace, and its number of levels

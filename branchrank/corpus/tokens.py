@@ -1,9 +1,9 @@
-"""Count the tokens of a text. Chunk sizes are measured with this count, regardless of the embedding model.
+"""Count the tokens in a text. Chunk sizes are measured with this count, regardless of the embedding model.
 
 BERT's tokenizer first splits a text at white space and around each punctuation character, so the token count
 of a text is the sum of the token counts of its words. The token counts of words are cached, because words
-repeat. If a text contains other alphabets, control characters or special tokens, the text is split only at
-white space, and the tokenizer splits each part further.
+repeat. If a text contains characters outside ASCII, control characters or special tokens, the text is split
+only at white space, and the tokenizer splits each part further.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_KEPT = 64
 
 @cache
 def token_counter() -> Callable[[str], int]:
-    """Return a function that counts the WordPiece tokens of a text, without special tokens.
+    """Return a function that counts the WordPiece tokens in a text, without special tokens.
 
     The token count of a text is the sum of the token counts of its lines. Raises
     :class:`MissingDependencyError` if the package that contains the tokenizer is not installed.

@@ -3,7 +3,7 @@
 The value of ``--embedder`` selects the model and the code that runs it.
 
 - ``all-MiniLM-L6-v2`` runs the original weights from an installed package, without a model hub or a server.
-- ``none`` uses no model, so that the index supports only keyword search.
+- ``none`` uses no model, so the index supports only keyword search.
 - ``fake:N`` computes vectors with N dimensions from hashes of words, for tests and demonstrations. ``fake``
   has 64 dimensions.
 - ``openai:MODEL`` sends texts to an OpenAI-compatible endpoint ``/v1/embeddings`` at ``--embedding-url``.
@@ -122,7 +122,7 @@ def check_name(embedder: str) -> None:
 
 
 def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
-    """Open a model in a folder or on the hub.
+    """Open a model in a local folder or on the hub.
 
     :class:`ColbertEmbedder` runs ColBERT checkpoints. :class:`NomicEmbedder` runs NomicBert models, unless
     PyTorch can use a GPU. :class:`SentenceTransformersEmbedder` runs all other models.
@@ -162,7 +162,10 @@ def _meant(embedder: str) -> str:
 
 
 def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
-    """Return ``embedder`` if it can compute token vectors, else raise :class:`UsageError` with ``name``."""
+    """Return ``embedder`` if it can compute token vectors.
+
+    Otherwise, raise :class:`UsageError` with a message that contains ``name``.
+    """
     if all(hasattr(embedder, method) for method in ("embed_documents_and_tokens", "embed_query_tokens")):
         return cast("TokenEmbedder", embedder)
     raise _no_tokens(name)
@@ -201,7 +204,7 @@ def is_bundled(embedder: str) -> bool:
 
 
 def portable_name(embedder: str) -> str:
-    """Return ``embedder`` as a workspace's settings store it, with an absolute path for a folder."""
+    """Return ``embedder`` as it is stored in a workspace's settings. A folder becomes an absolute path."""
     folder = Path(embedder).expanduser()
     if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME) or not folder.is_dir():
         return embedder

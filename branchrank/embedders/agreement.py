@@ -1,8 +1,8 @@
 """Check whether the vectors in another program's database were computed with a given model.
 
 A random sample (with a fixed seed) of the texts is embedded again, and each new vector is compared with the
-stored vector of the text. Stored vectors need not have unit length. The other program may have embedded each
-text with or without additions such as a breadcrumb, so the check tries several forms of the texts.
+stored vector of the text. Stored vectors need not have unit length. The other program may have added a
+breadcrumb or other text to each text before embedding it, so the check tries several forms of the texts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Agreement(NamedTuple):
 
 
 def sampled(count: int) -> list[int]:
-    """Return at most ``SAMPLE`` random numbers from 0 to ``count - 1``, in ascending order."""
+    """Return at most ``SAMPLE`` distinct random numbers from 0 to ``count - 1``, in ascending order."""
     return sorted(Random(SEED).sample(range(count), min(SAMPLE, count)))  # noqa: S311 - no secret
 
 
@@ -44,9 +44,9 @@ def check_agreement(
 ) -> Agreement:
     """Return the first form of the texts for which ``embedder`` reproduces all sampled rows of ``vectors``.
 
-    ``vectors`` has the shape ``(n, d)``. ``forms`` maps the name of each form to the n texts in this form.
-    ``place`` describes the origin of ``vectors`` in error messages. Raises :class:`ArtifactError` if no form
-    matches. The message quotes the text whose new and stored vectors differ most in the best form.
+    ``vectors`` has the shape ``(n, d)``. ``forms`` maps the name of each form to the n texts, written in this
+    form. ``place`` describes the origin of ``vectors`` in error messages. Raises :class:`ArtifactError` if no
+    form matches. The message quotes the text whose new and stored vectors differ most in the best form.
     """
     identity = embedder.identity
     model = f"{identity.name} {identity.model}".strip()

@@ -1,4 +1,4 @@
-"""Build an ONNX graph for a BERT encoder with mean pooling (:mod:`branchrank.embedders.onnx_encoder`).
+"""Build an ONNX graph of a BERT encoder with mean pooling, for :mod:`branchrank.embedders.onnx_encoder`.
 
 Mean pooling computes the vector of a text as the mean of the vectors of all tokens, including ``[CLS]`` and
 ``[SEP]``. The model all-MiniLM-L6-v2 uses mean pooling.
@@ -61,7 +61,7 @@ _TAIL = """
 
 
 class BertShape(Record, frozen=True, kw_only=True):
-    """The fields of a BERT checkpoint's ``config.json`` that the graph depends on."""
+    """The fields in a BERT checkpoint's ``config.json`` on which the graph depends."""
 
     hidden_size: int
     num_attention_heads: int

@@ -4,7 +4,7 @@
 2. Texts that are not in the cache are embedded in batches, and repeated texts are embedded only once. The
    vectors of a batch are written to the cache as soon as the batch is complete, so an interrupted build loses
    at most one batch.
-3. A cached vector with another dimension is a cache miss and is overwritten.
+3. A cached vector with the wrong dimension is treated as a cache miss and is overwritten.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class EmbeddingCache(Protocol):
     """Stores vectors by key. A failed read is a cache miss, and a failed write is ignored."""
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the vectors of those ``keys`` that are in the cache, as float32 ``(dimension,)``."""
+        """Return the cached vectors by key, float32 ``(dimension,)``. Keys without a vector are omitted."""
 
     def put_many(self, vectors: Mapping[str, Vectors]) -> None:
         """Store vectors under their keys, and replace existing vectors."""
@@ -71,9 +71,10 @@ def cached_documents(
 ) -> Vectors:
     """Return the unit vectors of documents, float32 ``(len(texts), dimension)``.
 
-    Only texts that are not in the cache are embedded. ``embed_batches`` is a function from batches of texts
-    to the vectors of each batch, in order; the default calls ``embedder`` for each batch. ``progress("embed",
-    done, total)`` counts texts, and counts texts in the cache at the start.
+    Only texts that are not in the cache are embedded. ``embed_batches`` is a function that takes batches of
+    texts and returns the vectors of each batch, in order. The default calls ``embedder`` for each batch.
+    ``progress("embed", done, total)`` is called with numbers of texts. Texts that are in the cache are
+    counted as done from the start.
     """
     if cache is None:
         return embedder.embed_documents(texts, progress)
@@ -112,7 +113,7 @@ def cached_documents(
 
 
 class _Batches(Sequence[list[str]]):
-    """Batches of texts. ``rows`` contains the positions in ``texts`` of the texts of each batch."""
+    """Batches of texts. For each batch, ``rows`` contains the positions of its texts in ``texts``."""
 
     def __init__(self, texts: Sequence[str], rows: Sequence[list[int]]) -> None:
         self._texts = texts
@@ -134,7 +135,7 @@ class _Batches(Sequence[list[str]]):
 
 
 def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) -> Vectors:
-    """Return the vector of the query ``text``, of unit length, float32 ``(dimension,)``.
+    """Return the unit vector of the query ``text``, float32 ``(dimension,)``.
 
     If the query is not in the cache, or if ``cache`` is ``None``, the query is embedded.
     """
@@ -171,7 +172,7 @@ class SqliteEmbeddingCache:
         self._blobs = SqliteBlobs(path, _LAYOUT, root=root, notify=notify)
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the intact vectors of those ``keys`` that are in the cache, as float32 ``(dimension,)``."""
+        """Return the cached vectors by key, without keys whose vector is missing or damaged."""
         return {
             key: np.frombuffer(vector, dtype="<f4")
             for key, vector in self._blobs.get_many(keys).items()

@@ -1,8 +1,7 @@
 """An embedding cache in Redis, so that several machines can share the cache.
 
-Each value in Redis consists of a checksum of 16 bytes, followed by the bytes of the vector's float32 numbers.
-Pickle is not used. A value with a wrong type, length or checksum is treated as a cache miss and is
-overwritten.
+Each value in Redis consists of a 16-byte checksum, followed by the vector's numbers as float32. Pickle is not
+used. A value with a wrong type, length or checksum is treated as a cache miss and is overwritten.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class RedisEmbeddingCache:
         self._expiry = expiry
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the intact vectors of those ``keys`` that are in the cache, as float32 ``(dimension,)``."""
+        """Return the cached vectors by key, without keys whose vector is missing or damaged."""
         found: dict[str, Vectors] = {}
         for start in range(0, len(keys), _KEYS_PER_CALL):
             part = keys[start : start + _KEYS_PER_CALL]

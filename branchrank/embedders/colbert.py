@@ -1,11 +1,11 @@
 """Run ColBERT checkpoints, which compute projected token vectors for late interaction.
 
 1. Checkpoints in three formats are supported. A checkpoint in Stanford's format has the architecture
-   ``HF_ColBERT``, the weights ``linear.weight`` of the projection in the same file as the encoder's weights,
-   and the markers and maximum lengths in ``artifact.metadata``. A checkpoint in PyLate's format is a
-   sentence-transformers folder with a module ``pylate.models.Dense.Dense``, which sentence-transformers loads
-   without importing PyLate. A folder in which sentence-transformers saved a ColBERT model is the third
-   supported format.
+   ``HF_ColBERT``. The weights of its projection (``linear.weight``) are in the same file as the encoder's
+   weights, and its markers and maximum lengths are in ``artifact.metadata``. A checkpoint in PyLate's format
+   is a sentence-transformers folder with a module ``pylate.models.Dense.Dense``, which sentence-transformers
+   loads without importing PyLate. The third format is a folder in which sentence-transformers saved a ColBERT
+   model.
 2. The checkpoint defines the markers, the maximum lengths of queries and documents, the ``[MASK]`` tokens
    that extend a query, and the punctuation that is removed from documents. The token vectors of a text are
    all vectors that ColBERT compares, including those of special tokens and markers.
@@ -165,6 +165,6 @@ def _check_format(folder: Path) -> None:
 
 
 def _digest(folder: Path) -> str:
-    """Return a SHA-256 hash of the names and contents of the weights and the configuration files."""
+    """Return a SHA-256 hash of the names and contents of the weight files and configuration files."""
     files = [path for pattern in ("*.safetensors", "*.json", METADATA) for path in folder.rglob(pattern)]
     return digest_of({path.relative_to(folder).as_posix(): digest_file(path) for path in sorted(files)})

@@ -65,7 +65,7 @@ class FakeEmbedder:
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """Return the unit vectors of each text and of each of its words.
+        """Return a unit vector for each text and for each of its words.
 
         A text without words gets one token vector, ``[1, 0, 0, ...]``.
         """
@@ -77,7 +77,7 @@ class FakeEmbedder:
         return DocumentVectors(self.embed_documents(texts), found)
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """Return the unit vector of each word of a query."""
+        """Return a unit vector for each word in a query."""
         return self.embed_documents(WORD.findall(text.lower()))
 
     def _raw(self, text: str) -> Vectors:
@@ -94,7 +94,7 @@ class FakeEmbedder:
 
 
 def _stems(text: str) -> list[str]:
-    """Return the stem of each word of a text, in order."""
+    """Return the stem of each word in a text, in order."""
     stems: list[str] = Stemmer.Stemmer("english").stemWords(WORD.findall(text.lower()))
     return stems
 

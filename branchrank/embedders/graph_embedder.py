@@ -55,7 +55,10 @@ class GraphEmbedder:
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """Return the unit vectors of each text and of its tokens, even of special tokens and the prefix."""
+        """Return a unit vector for each text and for each of its tokens.
+
+        The tokens include special tokens and the tokens of the prefix.
+        """
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens: list[Vectors] = [np.empty(0, dtype=np.float32)] * len(texts)
         for number, (row, rows) in self._each(self._pooled_and_rows, self._documents(texts), progress):

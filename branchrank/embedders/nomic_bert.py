@@ -1,7 +1,7 @@
 """Convert the configuration of published NomicBert checkpoints to the format of transformers.
 
 The published ``config.json`` (of ``nomic-ai/nomic-bert-2048``, CodeRankEmbed and nomic-embed-text) uses the
-field names of GPT-2, and has fields for variants of the NomicBert architecture. The NomicBert class in
+field names of GPT-2, and has extra fields for variants of the NomicBert architecture. The NomicBert class in
 transformers uses the field names of BERT, and supports only the variant of the published models.
 
 1. Every published field that affects the vectors is mapped to its name in transformers. A missing field gets
@@ -46,7 +46,7 @@ _EMBEDDING_WEIGHTS = (
     "emb_ln.weight",
     "emb_ln.bias",
 )
-#: The prefixes of the names of weights that an embedding model does not use.
+#: Weights whose names start with these prefixes are not used by an embedding model.
 _UNUSED = ("pooler.", "cls.")
 
 
@@ -81,7 +81,7 @@ class PublishedConfig(Record, frozen=True, kw_only=True):
     num_experts: int = 0
 
 
-#: The supported values of fields that have no equivalent in transformers.
+#: Maps each field that has no equivalent in transformers to its supported values.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "rotary_emb_fraction": (1.0,),
     "rotary_emb_interleaved": (False,),

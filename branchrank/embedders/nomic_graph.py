@@ -1,4 +1,4 @@
-"""Build an ONNX graph for a NomicBert encoder (:mod:`branchrank.embedders.onnx_encoder`).
+"""Build an ONNX graph of a NomicBert encoder, for :mod:`branchrank.embedders.onnx_encoder`.
 
 1. Each transformer block consists of attention, layer normalisation, a gated MLP and a second layer
    normalisation (post-norm). The attention and the MLP each have a residual connection. Linear layers have no
@@ -6,7 +6,8 @@
 2. The position embeddings are rotary (RoFormer, 2021), without interleaving. Coordinate ``i`` of the first
    half of an attention head and coordinate ``i`` of its second half are rotated by an angle that grows with
    the position of the token. Queries and keys are rotated in one operation. The tables of cosines and sines
-   include the factor of attention, which is 1 divided by the square root of the head's size.
+   are scaled, so that the product of a query and a key includes the scaling factor of attention, which is 1
+   divided by the square root of the head's size.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def nomic_graph(config: Mapping[str, Any], pooling: Pooling, max_tokens: int) ->
     )
     frequencies = config["rope_parameters"]["rope_theta"] ** -(np.arange(0, head, 2) / head)
     angles = np.outer(np.arange(max_tokens), frequencies)[:, np.newaxis]
-    scale = head**-0.25  # The query and the key each have this factor, so their product has ``head ** -0.5``.
+    scale = head**-0.25  # Scales both queries and keys, so their products are scaled by ``head ** -0.5``.
     return Graph(
         _HEAD.format(epsilon=epsilon) + "".join(layers) + _POOLING[pooling] + "\n}",
         {

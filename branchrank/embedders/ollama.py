@@ -21,7 +21,7 @@ class _Answer(Record, frozen=True, kw_only=True):
 
 
 class _Shown(Record, frozen=True, kw_only=True):
-    #: Keys start with the architecture, as in ``nomic-bert.context_length``.
+    #: Each key starts with the model's architecture, as in ``nomic-bert.context_length``.
     model_info: dict[str, Any]
 
 

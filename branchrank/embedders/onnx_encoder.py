@@ -3,7 +3,7 @@
 1. The graph is written in ONNX's textual syntax with standard operators, and takes a few kilobytes. The graph
    refers to the memory-mapped weights of the checkpoint, so no converted model is written to the disk.
 2. Each text is encoded in a separate forward pass without padding or mask. The vector of a text therefore
-   does not depend on other texts, on their order or on the number of threads.
+   does not depend on the other texts, on the order of the texts or on the number of threads.
 3. With the precisions ``float32`` and ``int8``, the encoder runs in ONNX Runtime. With ``bfloat16``, the
    encoder runs in OpenVINO, because ONNX Runtime can't multiply bfloat16 matrices on the CPU.
 
@@ -145,9 +145,9 @@ class _Onnxruntime:
 def _onnxruntime() -> Any:
     """Import ONNX Runtime with its telemetry turned off.
 
-    Without the variable ``ORT_DISABLE_TELEMETRY``, version 1.31 and later versions report usage to the
-    vendor, and store a device id and a database in the user's cache. ONNX Runtime reads the variable once,
-    during the import. A variable that the user has set is not changed.
+    If the environment variable ``ORT_DISABLE_TELEMETRY`` is not set, versions 1.31 and later report usage
+    data to the vendor, and store a device id and a database in the user's cache. ONNX Runtime reads the
+    variable once, during the import. A variable that the user has set is not changed.
     """
     if "onnxruntime" not in sys.modules and "ORT_DISABLE_TELEMETRY" not in os.environ:
         with temporary_environment(ORT_DISABLE_TELEMETRY="1"):
@@ -160,7 +160,7 @@ def _onnxruntime() -> Any:
 def _model(graph: Graph, weights: Mapping[str, NDArray[np.float32]], *, inline: bool) -> Any:
     """Parse the graph, and return it as an ONNX model.
 
-    If ``inline`` is true, the model contains ``weights``, else the model refers to them by name.
+    If ``inline`` is true, the model contains ``weights``. Otherwise, the model refers to them by name.
     """
     import onnx
 

@@ -1,8 +1,8 @@
 """The prefixes for queries and documents with which embedding models were trained.
 
-If a model's configuration contains prompts, the prompts are used as prefixes. For models without prompts, the
-prefixes in this module are used, which the authors of the models have published. The published prefixes are
-also used for models on a server, because a server does not return the prompts.
+If a model's configuration contains prompts, the prompts are used as prefixes. For models without prompts,
+this module contains the prefixes that the models' authors published. The published prefixes are also used for
+models on a server, because a server does not return the prompts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Prefixes(NamedTuple):
-    """The text to put before each query and the text to put before each document, with separators."""
+    """The texts to put before each query and before each document, including separators."""
 
     query: str = ""
     document: str = ""

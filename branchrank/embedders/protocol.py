@@ -55,7 +55,8 @@ class Embedder(Protocol):
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         """Return one row of unit length per text, in order, float32 ``(len(texts), dimension)``.
 
-        ``progress("embed", done, total)`` is called with the number of embedded texts and of all texts.
+        ``progress("embed", done, total)`` is called with the number of texts embedded so far and the total
+        number.
         """
 
     def embed_query(self, text: str) -> Vectors:
@@ -79,9 +80,10 @@ class TokenEmbedder(Embedder, Protocol):
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """Return the vector of each text, as ``embed_documents`` does, and the vectors of the text's tokens.
+        """Return the vector of each text, as ``embed_documents`` does, and the vectors of its tokens.
 
-        ``progress("embed", done, total)`` is called with the number of embedded texts and of all texts.
+        ``progress("embed", done, total)`` is called with the number of texts embedded so far and the total
+        number.
         """
 
     def embed_query_tokens(self, text: str) -> Vectors:

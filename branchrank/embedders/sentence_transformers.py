@@ -7,7 +7,7 @@
 3. The configuration of a NomicBert in the published format is converted to the format of transformers
    (:mod:`branchrank.embedders.nomic_bert`).
 4. On the CPU, texts are encoded one at a time by default, because the last digits of a vector depend on the
-   other texts of a padded batch. On a GPU, texts are encoded in batches by default, because a single text
+   other texts in a padded batch. On a GPU, texts are encoded in batches by default, because a single text
    would leave most of the GPU idle.
 5. The prompts in the model's configuration are used as prefixes. For a model without prompts, the prefixes
    that the model's authors published are used, such as CodeRankEmbed's query prefix.
@@ -134,7 +134,10 @@ class SentenceTransformersEmbedder:
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """Return the unit vectors of each text and of its tokens, even of special tokens and the prefix."""
+        """Return a unit vector for each text and for each of its tokens.
+
+        The tokens include special tokens and the tokens of the prefix.
+        """
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens = []
         for number, text in enumerate(texts, start=1):
@@ -277,7 +280,7 @@ def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector
 
 
 def _transformer_folder(folder: Path) -> Path:
-    """Return the folder of a model's first module, which contains the transformer."""
+    """Return the folder of a model's first module. This module is the transformer."""
     modules = modules_of(folder)
     return folder / modules[0].path if modules else folder
 

@@ -1,4 +1,4 @@
-"""Tasks with which workers embed texts. One shard of a task is one batch of texts."""
+"""Tasks in which workers embed texts. Each shard of a task is one batch of texts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Texts = Sequence[str]
 class EmbeddingTask:
     """Embeds batches of texts. Each result is float32 ``(len(texts), dimension)`` with rows of unit length.
 
-    The process that creates the task uses ``embedder``. Every other worker opens the embedder that
-    ``settings`` describe, and raises :class:`WorkerError` if its identity differs from the identity of
-    ``embedder``.
+    The process that creates the task uses ``embedder``. Every other worker opens the embedder that is
+    selected in ``settings``, and raises :class:`WorkerError` if the opened embedder and ``embedder`` have
+    different identities.
     """
 
     #: No files are sent to workers, because every machine has its own copy of the model.

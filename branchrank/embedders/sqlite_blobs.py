@@ -2,9 +2,9 @@
 
 1. Each row has a checksum of its key and its bytes. A row that does not match its checksum is treated as a
    cache miss and is overwritten.
-2. If the file is damaged or is not a cache of BranchRank, it is renamed, and a new cache is created. If the
-   file can't be written, the command continues without the cache. A problem with the file is reported once,
-   and never stops a command.
+2. If the file is damaged or is not a BranchRank cache, it is renamed, and a new cache is created. If the file
+   can't be written, the command continues without the cache. A problem with the file is reported once, and
+   never stops a command.
 3. If the file has a size limit, the oldest rows are deleted to make room.
 """
 
@@ -64,7 +64,7 @@ class SqliteBlobs:
         self._guarded(lambda connection: None)
 
     def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """Return the intact bytes of those ``keys`` that are in the file, by key."""
+        """Return the stored bytes by key, without keys whose bytes are missing or damaged."""
 
         def select(connection: sqlite3.Connection) -> list[tuple[object, object, object]]:
             return connection.execute(
@@ -207,6 +207,6 @@ def _used(connection: sqlite3.Connection) -> int:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether the cause of an error is the content of the file, not the disk or another process."""
+    """Return whether an error was caused by the content of the file, not by the disk or another process."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return isinstance(error, _ForeignFileError | UnicodeDecodeError) or code in _DAMAGE

@@ -1,6 +1,6 @@
-"""The code that a worker runs, which opens a task once and then processes one shard after the other.
+"""The code that runs in a worker: it opens a task once and then processes shards one after the other.
 
-A worker is a process of this machine or an actor of a Ray cluster. Processes and actors get the same
+A worker is a process on this machine or an actor in a Ray cluster. Processes and actors receive the same
 :class:`Setup` and the same messages.
 """
 
@@ -23,11 +23,11 @@ from branchrank.execution.threads import use_threads
 
 
 class Setup(NamedTuple):
-    """The data that every worker of a task gets when it starts.
+    """The data that every worker for a task receives when it starts.
 
-    ``task`` is the pickled task, ``threads`` is the number of threads to use, ``folder`` is the working
-    directory, and ``path`` is the import path. ``environment`` contains BranchRank's environment variables
-    and the API keys. ``needs`` contains the paths that the task reads, relative to ``folder``.
+    ``task`` is the pickled task, ``threads`` is the number of threads to use, ``folder`` is the command's
+    working directory, and ``path`` is the import path. ``environment`` contains BranchRank's environment
+    variables and the API keys. ``needs`` contains the paths that the task reads, relative to ``folder``.
     """
 
     task: bytes
@@ -40,19 +40,19 @@ class Setup(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A message with the results of a shard."""
+    """A message that contains the results for a shard."""
 
     results: list[Any]
 
 
 class Raised(NamedTuple):
-    """A message with the exception that a shard raised."""
+    """A message that contains the exception raised while a shard was processed."""
 
     error: Exception
 
 
 class Handler:
-    """Opens the task of ``setup`` when the first shard arrives, and keeps it open until :meth:`close`.
+    """Opens the task in ``setup`` when the first shard arrives, and keeps it open until :meth:`close`.
 
     ``shipped`` is an archive of the files that the task needs. If ``shipped`` is ``None``, the worker reads
     the same paths as the command.
@@ -92,7 +92,7 @@ class Handler:
         return work
 
     def _enter_folder(self) -> None:
-        """Change to the working directory of the command, or to the copy of this directory in the archive."""
+        """Change to the command's working directory, or to its copy if files were shipped in an archive."""
         place = Path(self._setup.folder)
         if self._shipped is not None:
             root = self._opened.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-"))
@@ -111,7 +111,7 @@ class Handler:
 
 
 def _raised(error: Exception) -> bytes:
-    """Pickle an exception, or if this fails, a :class:`WorkerError` with the exception's message."""
+    """Pickle an exception. If this fails, pickle a :class:`WorkerError` with its message instead."""
     error.add_note("in a worker:\n" + "".join(traceback.format_exception(error)))
     try:
         content = pickle.dumps(Raised(error))

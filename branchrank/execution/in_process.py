@@ -9,7 +9,7 @@ from branchrank.execution.threads import limited_threads
 
 
 class InProcess:
-    """Runs a task in this process, on ``threads`` threads (0 keeps the current number of threads)."""
+    """Runs a task in this process with ``threads`` threads (0 keeps the current number of threads)."""
 
     workers = 1
     in_process = True
@@ -18,7 +18,7 @@ class InProcess:
         self._threads = threads
 
     def map(self, task: Task[S, R], shards: Sequence[S]) -> Iterator[R]:
-        """Yield the results as :meth:`branchrank.execution.protocol.Executor.map` does."""
+        """Yield the results, as described for :meth:`branchrank.execution.protocol.Executor.map`."""
         if not shards:
             return
         with limited_threads(self._threads), task.open() as work:

@@ -1,4 +1,4 @@
-"""Open the executor that the engine's settings select."""
+"""Open the executor that the engine settings select."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_distributed(settings: Resolved) -> bool:
 
 
 def check_engine(settings: Resolved, *, asks_llm: bool = False) -> None:
-    """Check the settings of the engine before any work starts.
+    """Check the engine settings before any work starts.
 
     ``asks_llm`` is true if the work makes LLM calls. Raises :class:`UsageError` for settings that contradict
     each other, and :class:`MissingDependencyError` if Ray is not installed.
@@ -41,9 +41,10 @@ def check_engine(settings: Resolved, *, asks_llm: bool = False) -> None:
 
 
 def _check_address(settings: Resolved, address: str) -> None:
-    """Raise UsageError for Ray Client, and for a remote cluster that only a file names.
+    """Raise UsageError for a Ray Client address, and for a remote cluster whose address comes from a file.
 
-    A cluster can run code in this process, so a file in a downloaded folder must not select a cluster.
+    A cluster can run code in this process, so a settings file in a downloaded folder must not be able to
+    select one.
     """
     if address.startswith("ray://"):
         raise UsageError(
@@ -67,7 +68,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _check_llm(llm: LLMSettings) -> None:
-    """Raise UsageError for flags that work in one process only (limits and recordings of LLM calls)."""
+    """Raise UsageError for flags that work only in a single process (limits and recordings of LLM calls)."""
     given = {"--max-calls": llm.max_calls, "--max-tokens": llm.max_tokens, "--llm-record": llm.record}
     for flag, value in given.items():
         if value:

@@ -1,13 +1,14 @@
-"""The executor that divides shards among several workers, and replaces workers that end.
+"""The executor that divides shards among several workers, and replaces workers that die.
 
-1. Each worker has one shard at a time. Workers are started when there are shards to process, and are reused
-   if ``map`` is called again with the same task.
-2. Results are returned in the order of the shards. Beyond the oldest unfinished shard, at most :data:`AHEAD`
-   shards per worker are started. This limit bounds memory use and the work that is lost if the command is
+1. Each worker processes one shard at a time. Workers are started when there are shards to process, and are
+   reused if ``map`` is called again with the same task.
+2. Results are returned in the order of the shards. At most :data:`AHEAD` shards per worker are started ahead
+   of the oldest unfinished shard, which limits both the memory used and the work lost if the command is
    interrupted.
-3. If a worker ends before its shard is finished, a new worker is started, and this shard is processed next.
-4. The executor raises an error if :data:`MOST_DEATHS` workers end while they process the same shard, or if
-   :data:`MOST_DEATHS` workers in a row end before they are ready.
+3. If a worker dies before its shard is finished, a new worker is started, and the unfinished shard is
+   processed next.
+4. The executor raises an error if :data:`MOST_DEATHS` workers die while processing the same shard, or if
+   :data:`MOST_DEATHS` workers in a row die before they are ready.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ W = TypeVar("W")
 
 AHEAD = 4
 MOST_DEATHS = 3
-#: The number of seconds within which at least one worker must be ready.
+#: At least one worker must be ready within this number of seconds.
 STARTS_WITHIN_S = 300.0
 _WAIT_S = 1.0
-#: The module name in the pickle of a class or function of a script, which a worker can't import.
+#: The module name in the pickle of a class or function that is defined in a script; workers can't import it.
 _IN_SCRIPT = b"\x8c\x08__main__"
-#: Environment variables with API keys and model folders, which a worker needs in addition to BranchRank's.
+#: Environment variables for API keys and model folders, which workers need as well as BranchRank's own.
 _KEYS = ("OPENAI_API_KEY", "HF_HOME", "HF_HUB_OFFLINE", "HF_TOKEN")
 
 
@@ -45,13 +46,13 @@ class Ready(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A worker has finished its shard. ``content`` is a pickled ``Done`` or ``Raised``."""
+    """A worker has finished its shard. ``content`` is a pickled ``Done`` or ``Raised`` message."""
 
     content: bytes
 
 
 class Lost(NamedTuple):
-    """A worker has ended."""
+    """A worker has died."""
 
     reason: str
 
@@ -65,7 +66,7 @@ class Backend(Protocol[W]):
     workers: int
 
     def start(self, setup: Setup) -> W:
-        """Start a worker. Later, :meth:`wait` returns :class:`Ready` or :class:`Lost` for this worker."""
+        """Start a worker. Later, :meth:`wait` returns :class:`Ready` or :class:`Lost` for it."""
 
     def submit(self, worker: W, shard: bytes) -> None:
         """Send a shard to a ready worker. Later, :meth:`wait` returns :class:`Answered` or :class:`Lost`."""
@@ -74,17 +75,17 @@ class Backend(Protocol[W]):
         """Return the workers' events, or an empty list if nothing happens within ``timeout`` seconds."""
 
     def stop(self, workers: Collection[W], *, at_once: bool) -> None:
-        """End workers, after they have closed their task or, with ``at_once``, immediately."""
+        """End workers, either immediately (``at_once``) or after they have closed their task."""
 
     def close(self) -> None:
-        """Close the connections of the backend."""
+        """Close the backend's own connections."""
 
 
 class Pool(Generic[W]):
-    """An executor that uses the workers of a backend. Must be closed.
+    """An executor that uses a backend's workers. It must be closed after use.
 
-    ``threads`` is the number of threads of each worker, or 0 for as many as this process uses. ``notify`` is
-    called when a worker ends and another worker gets its shard.
+    ``threads`` is the number of threads in each worker, or 0 for as many as this process uses. ``notify`` is
+    called when a worker dies and its shard goes to another worker.
     """
 
     in_process = False
@@ -113,7 +114,7 @@ class Pool(Generic[W]):
             raise
 
     def close(self) -> None:
-        """End the workers."""
+        """End all workers and close the backend."""
         self._dismiss(at_once=False)
         self._backend.close()
 
@@ -131,7 +132,7 @@ class Pool(Generic[W]):
 
 
 class _Crew(Generic[W]):
-    """The workers of one task, with the state of each."""
+    """The workers for one task, and the state of each worker."""
 
     def __init__(self, backend: Backend[W], setup: Setup) -> None:
         self.backend = backend
@@ -158,7 +159,8 @@ class _Crew(Generic[W]):
     def events(self) -> list[tuple[int | None, Event]]:
         """Wait for events.
 
-        Return each with the number of the worker's shard (``None`` for a worker without one).
+        Return each event together with the number of the worker's shard (``None`` if the worker has no
+        shard).
         """
         found: list[tuple[int | None, Event]] = []
         for worker, event in self.backend.wait([*self.starting, *self.busy, *self.idle], _WAIT_S):
@@ -192,7 +194,7 @@ class _Crew(Generic[W]):
 
 
 class _Round(Generic[W]):
-    """One call of ``map``, which sends shards to workers and yields the results in the shards' order."""
+    """One call to ``map``, which sends shards to workers and yields the results in the same order."""
 
     def __init__(self, crew: _Crew[W], shards: Sequence[Any], notify: Notify) -> None:
         self.crew = crew
@@ -230,7 +232,7 @@ class _Round(Generic[W]):
                 self._lost(concerned, event.reason)
 
     def _lost(self, number: int | None, reason: str) -> None:
-        """Put the shard of a worker that ended back into the queue."""
+        """Return a shard to the queue if its worker died."""
         if number is None:
             if self.crew.failed_starts >= MOST_DEATHS:
                 raise WorkerError(
@@ -250,7 +252,7 @@ class _Round(Generic[W]):
 
 
 def _setup(task: Task[Any, Any], threads: int) -> Setup:
-    """Return the setup for the workers of a task. Raises UsageError if the task can't be pickled."""
+    """Return the setup for a task's workers. Raises UsageError if the task can't be pickled."""
     try:
         content = pickle.dumps(task)
     except Exception as error:  # a user's object can raise anything here

@@ -1,9 +1,8 @@
-"""Workers that are processes of this machine.
+"""Workers that are processes on this machine.
 
 1. A worker is a new Python interpreter that is connected to the command by a socket. The module
    ``multiprocessing`` is not used, because it would import the caller's script again.
-2. Each worker has its own process group. Therefore Ctrl-C reaches only the command, which then ends its
-   workers.
+2. Each worker has its own process group, so Ctrl-C reaches only the command, which then ends its workers.
 3. A worker ends when the command closes its end of the socket, or when the command itself ends.
 """
 
@@ -27,7 +26,7 @@ _START = "from branchrank.execution.processes import serve; serve({})"
 
 
 class ProcessWorker(NamedTuple):
-    """A worker's process, and the command's end of the socket to it."""
+    """A worker's process, and the command's end of the socket that connects it to the worker."""
 
     process: subprocess.Popen[bytes]
     connection: Connection
@@ -37,13 +36,13 @@ class ProcessWorker(NamedTuple):
 
 
 class Processes:
-    """A backend of the pool with at most ``workers`` processes."""
+    """A pool backend that runs up to ``workers`` processes."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
     def start(self, setup: Setup) -> ProcessWorker:
-        """Start a process and send it the setup through its socket."""
+        """Start a process and send it the setup over its socket."""
         ours, theirs = Pipe()
         with theirs:
             process = subprocess.Popen(
@@ -59,11 +58,11 @@ class Processes:
         return worker
 
     def submit(self, worker: ProcessWorker, shard: bytes) -> None:
-        """Send a shard to a process. If the process has ended, :meth:`wait` returns this event."""
+        """Send a shard to a process. If the process has died, :meth:`wait` returns :class:`Lost` for it."""
         _send(worker, shard)
 
     def wait(self, workers: Collection[ProcessWorker], timeout: float) -> list[tuple[ProcessWorker, Event]]:
-        """Return an event for every process that has sent a message or ended."""
+        """Return an event for every process that has sent a message or has died."""
         by_connection = {worker.connection: worker for worker in workers}
         found: list[tuple[ProcessWorker, Event]] = []
         for connection in wait(list(by_connection), timeout):
@@ -78,7 +77,7 @@ class Processes:
         return found
 
     def stop(self, workers: Collection[ProcessWorker], *, at_once: bool) -> None:
-        """Close the sockets, which ends idle processes, and wait for the processes."""
+        """Close the sockets, which makes idle processes end, and wait until the processes have ended."""
         for worker in workers:
             worker.connection.close()
             if at_once:
@@ -91,11 +90,11 @@ class Processes:
                 worker.process.wait()
 
     def close(self) -> None:
-        """Do nothing, because a backend of processes has no connections other than those of its workers."""
+        """Do nothing, because this backend has no connections except those to its workers."""
 
 
 def serve(descriptor: int) -> None:
-    """The function that runs in the process of a worker until the command closes the socket."""
+    """Process shards in a worker's process until the command closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Connection(descriptor) as connection:
         try:

@@ -1,4 +1,4 @@
-"""The protocols of tasks and of the executors that run them."""
+"""The protocols for tasks and for the executors that run them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ R_co = TypeVar("R_co", covariant=True)
 class Task(Protocol[S_contra, R_co]):
     """Work that can be divided into shards. A task can be pickled, and each worker opens the task once.
 
-    If a task has an open model, index or client, this object is not pickled. The process that created the
-    task uses the open object, and each worker opens its own.
+    If a task holds an open model, index or client, the open object is not pickled. The process that created
+    the task uses the open object, and each worker opens its own.
     """
 
     @property
@@ -25,11 +25,11 @@ class Task(Protocol[S_contra, R_co]):
         """The files and folders that a worker reads, from a shared disk or from a shipped copy."""
 
     def open(self) -> AbstractContextManager[Callable[[S_contra], Iterable[R_co]]]:
-        """Return a context manager for a function that takes a shard and returns its results."""
+        """Return a context manager that yields a function from a shard to the results for that shard."""
 
 
 class Executor(Protocol):
-    """Runs a task on the shards of some work."""
+    """Runs a task on each shard of the work."""
 
     @property
     def workers(self) -> int:
@@ -37,12 +37,12 @@ class Executor(Protocol):
 
     @property
     def in_process(self) -> bool:
-        """Whether the work runs in this process and uses the objects that the task has already opened."""
+        """Whether the work runs in this process, using the objects that the task has already opened."""
 
     def map(self, task: Task[S, R], shards: Sequence[S]) -> Iterator[R]:
-        """Yield the results of every shard, in the order of the shards.
+        """Yield the results for every shard, in the order of the shards.
 
-        If the task raises an exception for a shard, ``map`` raises it with the same type, after yielding the
-        results of earlier shards. Raises :class:`~branchrank.errors.WorkerError` if workers can't be started
-        or end repeatedly. When the iterator or the executor is closed, all work stops.
+        If the task raises an exception for a shard, ``map`` first yields the results for earlier shards and
+        then raises an exception of the same type. Raises :class:`~branchrank.errors.WorkerError` if workers
+        can't be started or die repeatedly. When the iterator or the executor is closed, all work stops.
         """

@@ -1,11 +1,11 @@
-"""Workers that are actors of a Ray cluster.
+"""Workers that are actors in a Ray cluster.
 
-1. Without an address, the command starts a cluster of one node, which listens on 127.0.0.1 only and has no
-   dashboard. The files of this cluster are removed at the end. With an address, the command joins the cluster
-   at this address as a driver, so the command must run on a node of the cluster.
+1. Without an address, the command starts a cluster with one node, which listens only on 127.0.0.1 and has no
+   dashboard. The cluster's files are removed at the end. With an address, the command joins the cluster at
+   that address as a driver, so the command must run on one of the cluster's nodes.
 2. Ray sends no usage statistics, and writes its logs only to its own files.
-3. Each actor uses one CPU of the cluster. If an actor ends, Ray does not restart it. The pool starts another
-   actor, just as it does for processes.
+3. Each actor uses one of the cluster's CPUs. If an actor dies, Ray does not restart it. Instead, the pool
+   starts another actor, just as it would start another process.
 4. With ``ship``, the files that the task needs are put into Ray's object store, and each actor unpacks a copy
    of them.
 """
@@ -35,14 +35,14 @@ _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
 }
-#: With this environment variable, Ray uses only the loopback address on Linux, as it does on other systems.
+#: This environment variable makes Ray use only the loopback address on Linux, as it does on other systems.
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _STORE_BYTES = 256 * 1024 * 1024
 _ANSWERS_WITHIN_S = 5.0
 
 
 class RayActor:
-    """A Ray actor, with the reference to the result that it is computing."""
+    """A Ray actor, and a reference to the result that it is computing."""
 
     def __init__(self, handle: Any, pending: Any) -> None:
         self.handle = handle
@@ -57,10 +57,10 @@ class _Worker:
         self._handler = Handler(setup, shipped)
 
     def ready(self) -> None:
-        """Do nothing. A call of this method returns as soon as the actor runs."""
+        """Do nothing. A call to this method returns as soon as the actor is running."""
 
     def handle(self, shard: bytes) -> bytes:
-        """Process a pickled shard, as described at :meth:`Handler.handle`."""
+        """Process a pickled shard, as described for :meth:`Handler.handle`."""
         return self._handler.handle(shard)
 
     def close(self) -> None:
@@ -69,11 +69,11 @@ class _Worker:
 
 
 class RayWorkers:
-    """A backend of the pool with actors of the cluster at ``address``, or of a new local cluster.
+    """A pool backend that runs Ray actors on the cluster at ``address``, or on a new local cluster.
 
-    ``jobs`` is the number of actors, or 0 for one actor per CPU of the cluster. Raises
-    :class:`MissingDependencyError` if Ray is not installed, and :class:`WorkerError` if the address does not
-    answer.
+    ``jobs`` is the number of actors, or 0 for one actor per CPU in the cluster. Raises
+    :class:`MissingDependencyError` if Ray is not installed, and :class:`WorkerError` if there is no answer
+    from the address.
     """
 
     def __init__(self, *, address: str, jobs: int, ship: bool) -> None:
@@ -82,7 +82,7 @@ class RayWorkers:
         self._ray = self._opened.enter_context(connected(address, jobs))
         cpus = int(self._ray.cluster_resources().get("CPU", 0))
         self.workers = jobs or max(1, cpus)
-        # Ray's own retries are switched off, because the pool replaces actors that end.
+        # Ray's own retries are switched off, because the pool replaces actors that die.
         self._actor = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Worker)
         self._shipped: tuple[Setup, Any] | None = None
 
@@ -96,7 +96,7 @@ class RayWorkers:
         worker.pending = worker.handle.handle.remote(shard)
 
     def wait(self, workers: Collection[RayActor], timeout: float) -> list[tuple[RayActor, Event]]:
-        """Return the events of actors that have started, answered or ended."""
+        """Return the events for actors that have started, answered or died."""
         waiting = {worker.pending: worker for worker in workers if worker.pending is not None}
         done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=timeout)
         found: list[tuple[RayActor, Event]] = []
@@ -118,7 +118,7 @@ class RayWorkers:
             closing = [worker.handle.close.remote() for worker in workers]
             self._ray.wait(closing, num_returns=len(closing), timeout=_ANSWERS_WITHIN_S)
         for worker in workers:
-            with contextlib.suppress(Exception):  # the actor or its node has ended already
+            with contextlib.suppress(Exception):  # the actor or its node has already died
                 self._ray.kill(worker.handle)
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class RayWorkers:
         self._opened.close()
 
     def _archive(self, setup: Setup) -> Any:
-        """Return the reference to the archive of shipped files, made once for all actors of a task."""
+        """Return a reference to the archive of shipped files, which is made once for all actors of a task."""
         if not self._ship:
             return None
         if self._shipped is None or self._shipped[0] is not setup:
@@ -154,7 +154,7 @@ def connected(address: str, jobs: int) -> Iterator[Any]:
                 _check_answers(address)
                 _start(ray, address, quiet)
             else:
-                # Ray puts its sockets below this folder, and the paths of sockets must be short.
+                # Ray creates its sockets in this folder, and socket paths must be short.
                 folder = tempfile.mkdtemp(prefix="branchrank-ray-", dir="/tmp")
                 opened.callback(shutil.rmtree, folder, ignore_errors=True)
                 opened.callback(ray.shutdown)
@@ -174,7 +174,7 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Raise :class:`WorkerError` if the address does not answer. Ray itself would retry for a minute."""
+    """Raise :class:`WorkerError` if there is no answer. Without this check, Ray would retry for a minute."""
     host, _, port = address.rpartition(":")
     if address == "auto":
         return
@@ -190,7 +190,7 @@ def _check_answers(address: str) -> None:
 
 @contextlib.contextmanager
 def _kept_handlers() -> Iterator[None]:
-    """Restore the process's handler of SIGTERM and its exception hook, because Ray changes them."""
+    """Restore the process's SIGTERM handler and exception hook afterwards, because Ray changes them."""
     hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -203,6 +203,6 @@ def _kept_handlers() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of Ray's message that explains why an actor ended."""
+    """Return the first line of Ray's message about why an actor died."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if "node" in line.lower() or "exit" in line.lower()), lines[0])

@@ -1,7 +1,8 @@
 """Copies of files and folders for workers that don't share a disk with the command.
 
-1. Below the root of the copy, each file has its absolute path, so that relative paths between files work.
-2. The caches of a workspace are left out, and symbolic links are copied as links.
+1. Each file is stored under its absolute path below the root of the copy, so that relative paths from one
+   file to another still work.
+2. Workspace caches are left out, and symbolic links are copied as links.
 3. Each worker unpacks the copy into its own temporary folder and works there.
 """
 
@@ -13,7 +14,7 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-#: Folders of a workspace that are not shipped, so that each worker starts with empty caches.
+#: Workspace folders that are not shipped, so each worker starts with empty caches.
 _LEFT_OUT = ("hybrid/cache",)
 
 
@@ -27,7 +28,7 @@ def pack(paths: Iterable[Path]) -> bytes:
 
 
 def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out caches, special files and symbolic links with absolute targets (outside the copy)."""
+    """Leave out caches, special files and symbolic links with absolute targets (by returning ``None``)."""
     if member.name.endswith(_LEFT_OUT) or member.linkname.startswith("/"):
         return None
     return member if member.isfile() or member.isdir() or member.issym() else None

@@ -1,10 +1,10 @@
-"""Set the number of threads that numeric libraries use in this process.
+"""The number of threads that numeric libraries use in this process.
 
 1. If no number of threads is chosen, PyTorch, BLAS and the embedders use their own defaults.
 2. A worker uses the same number of threads as the process that started it, because the last digits of a
-   PyTorch model's vectors can depend on the number of threads. Without this rule, a cluster could use another
-   number; for example, Ray gives an actor one OpenMP thread.
-3. :func:`limit_torch` sets the number of threads of PyTorch, and must be called after PyTorch is loaded.
+   PyTorch model's vectors can depend on the number of threads. Without this rule, a worker on a cluster could
+   use a different number. For example, Ray gives an actor only one OpenMP thread.
+3. :func:`limit_torch` sets PyTorch's number of threads, and must be called after PyTorch is loaded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def usable_cpus() -> int:
 
 
 def thread_count() -> int:
-    """Return the number of threads chosen for this process, or else the number of usable CPUs."""
+    """Return the number of threads chosen for this process, or the number of usable CPUs if none was set."""
     return _chosen or usable_cpus()
 
 
@@ -39,7 +39,7 @@ def default_threads() -> int:
 
 
 def use_threads(count: int) -> None:
-    """Set the number of threads of this worker process, until the process ends."""
+    """Set the number of threads for the rest of this worker process's life."""
     global _chosen
     _chosen = count
     set_up_worker(dict.fromkeys(VARIABLES, str(count)))
@@ -48,7 +48,7 @@ def use_threads(count: int) -> None:
 
 @contextlib.contextmanager
 def limited_threads(count: int) -> Iterator[None]:
-    """Use ``count`` threads for the duration of a ``with`` block, or the current number if it is 0."""
+    """Use ``count`` threads inside a ``with`` block. A ``count`` of 0 keeps the current number."""
     global _chosen
     if not count:
         yield

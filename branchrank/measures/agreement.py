@@ -1,17 +1,17 @@
-"""Cohen's kappa, the agreement of two annotators beyond chance, with its confidence interval.
+"""Cohen's kappa, which measures how far two annotators agree beyond chance, and its confidence interval.
 
 Let ``p[i][j]`` be the share of items that the first annotator puts into category i and the second into j.
 
 1. The observed agreement is ``po = sum p[i][i]``, and the agreement expected by chance is ``pe = sum p[i][.]
-   * p[.][i]``, where a dot stands for the sum over an index.
+   * p[.][i]``, where a dot means that ``p`` is summed over that index.
 2. ``kappa = (po - pe) / (1 - pe)`` (Cohen 1960). Kappa is not defined if both annotators put all items into
    the same category.
 3. The standard error is the large-sample formula of Fleiss, Cohen and Everitt 1969 (Fleiss, Levin and Paik
-   2003, "Statistical Methods for Rates and Proportions", formula 18.15). The interval is the normal interval,
-   cut at -1 and 1. The formula assumes that the items are independent.
-4. If the annotators agree on every item, the standard error is 0, which is too optimistic for few items. In
-   this case, the lower bound of kappa is computed from the lower bound of ``po``, which is ``(alpha / 2) **
-   (1 / n)`` for n items (Clopper and Pearson 1934).
+   2003, "Statistical Methods for Rates and Proportions", formula 18.15). The confidence interval is the
+   normal interval, limited to the range from -1 to 1. The formula assumes that the items are independent.
+4. If the annotators agree on every item, the standard error is 0, which is too optimistic if there are only a
+   few items. In this case, the lower bound of kappa is computed from the lower bound of ``po``, which is
+   ``(alpha / 2) ** (1 / n)`` for n items (Clopper and Pearson 1934).
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from branchrank.records import Record
 
 
 class Agreement(Record, frozen=True, kw_only=True):
-    """The agreement of two annotators on the same ``n`` items.
+    """The agreement between two annotators on the same ``n`` items.
 
     ``table[i][j]`` counts the items that the first annotator put into category i and the second into j.
-    ``observed`` is the share of items in the same category, and ``expected`` is the share expected by chance.
-    ``kappa``, ``low`` and ``high`` are in -1..1, or ``None`` if kappa is not defined.
+    ``observed`` is the share of items that both annotators put into the same category, and ``expected`` is
+    the share of such items that would be expected by chance. ``kappa``, ``low`` and ``high`` are in -1..1, or
+    ``None`` if kappa is not defined.
     """
 
     categories: tuple[str, ...]
@@ -46,7 +47,7 @@ class Agreement(Record, frozen=True, kw_only=True):
 def cohens_kappa(
     pairs: Sequence[tuple[str, str]], categories: Sequence[str], *, alpha: float = 0.05
 ) -> Agreement:
-    """Return Cohen's kappa of ``pairs``, the two annotators' categories for each item.
+    """Return Cohen's kappa for ``pairs``, which contains the two annotators' categories for each item.
 
     Raises ``ValueError`` if there are no items.
 

@@ -1,24 +1,26 @@
 """The effective sample size of questions that share pages.
 
-Questions about one page (a cluster) tend to succeed or fail together, so n of them have as much information
-as a smaller number of independent questions.
+Questions about the same documentation page (a cluster) tend to succeed or fail together, so n such questions
+give only as much information as a smaller number of independent questions.
 
 1. The clustered variance of the mean of n questions is the sum of u_c**2 / (1 - n_c / n) over the pages c,
-   divided by n**2, where n_c is the number of questions on page c and u_c is the page's total minus n_c times
-   the mean (CR2, Bell and McCaffrey 2002). The design effect (Kish 1965) is the clustered variance divided by
-   the variance for n independent questions; a value below 1 is replaced by 1.
+   divided by n**2 (CR2, Bell and McCaffrey 2002). Here, n_c is the number of questions on page c, and u_c is
+   the sum of the page's values minus n_c times the overall mean. The design effect (Kish 1965) is the
+   clustered variance divided by the variance for n independent questions; a value below 1 is replaced by 1.
 2. A clustered variance that is estimated from few pages has few degrees of freedom (Satterthwaite). Bell and
    McCaffrey (2002) estimate the degrees of freedom from the page sizes and the intraclass correlation. Pan
    and Wall (2002) estimate the degrees of freedom from the spread of u_c**2 over the pages c, which gives few
-   degrees of freedom if most of the variance comes from one page. Intervals of rates and means use the
-   smaller estimate of the two papers, and intervals of differences use the estimate of Bell and McCaffrey.
+   degrees of freedom if most of the variance comes from one page. Intervals for rates and means use the
+   smaller of the two papers' estimates, and intervals for differences use the estimate from Bell and
+   McCaffrey.
 3. The effective number of questions is n / design effect * (z / t)**2, where z and t are the quantiles of the
    normal and of Student's t distribution at the confidence level. A normal interval computed with the
    effective number of questions is as wide as Student's interval with the clustered variance (Korn and
-   Graubard 1998). The effective number of questions is at least its value for an intraclass correlation of 1.
+   Graubard 1998). The effective number of questions is never set below the value that it would have if the
+   intraclass correlation were 1.
 4. A design effect can't be estimated from a sample in which almost all values are the same. Therefore steps 1
    and 2 include a few added questions with an assumed intraclass correlation (:class:`Padding`). The more the
-   values of a sample vary, the less the added questions change the result.
+   values in a sample vary, the less the added questions change the result.
 
 The input arrays have the shape (..., pages), with one entry per page along the last axis, and the results
 have the shape (...). A simulation can therefore compute thousands of samples at once.
@@ -38,10 +40,10 @@ LEAST_PAGES = 5
 
 
 class Padding(NamedTuple):
-    """Questions that are added to a sample, with an assumed variance and an assumed correlation.
+    """Imaginary questions that are added to a sample, with an assumed variance and an assumed correlation.
 
-    ``questions`` is the effective number of added questions, ``variance`` (...) is the variance of each, and
-    ``icc`` is their intraclass correlation on a page.
+    ``questions`` is the effective number of added questions, ``variance`` (...) is the variance of each added
+    question, and ``icc`` is the intraclass correlation between added questions on the same page.
     """
 
     questions: float
@@ -64,9 +66,9 @@ NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 class PageTotals(NamedTuple):
     """The sum of the values on each page, and totals over all pages.
 
-    ``sums`` (..., pages) has the sum of the values on each page, and ``sizes`` (pages,) has the number of
-    questions on each page. ``squares`` (...) is the sum of the squares of all values, and ``non_zero`` (...)
-    is the number of values that are not 0.
+    ``sums`` (..., pages) contains the sum of the values on each page, and ``sizes`` (pages,) contains the
+    number of questions on each page. ``squares`` (...) is the sum of the squares of all values, and
+    ``non_zero`` (...) is the number of values that are not 0.
     """
 
     sums: Floats
@@ -92,12 +94,12 @@ class PageTotals(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """True if a page has more than one question."""
+        """True if at least one page has more than one question."""
         return self.n > len(self.sizes)
 
 
 def page_totals(values: Sequence[float] | Floats, pages: Sequence[str]) -> PageTotals:
-    """Return the sum of ``values`` (n,) for each page, where the gold of question i is on ``pages[i]``."""
+    """Return the totals of ``values`` (n,) by page, where the gold for question i is on ``pages[i]``."""
     found = np.asarray(values, dtype=np.float64)
     return PageTotals(
         sums=cluster_sums(found, pages),
@@ -108,7 +110,7 @@ def page_totals(values: Sequence[float] | Floats, pages: Sequence[str]) -> PageT
 
 
 def effective_pages(sizes: Floats) -> float:
-    """Return the effective number of pages with ``sizes`` questions, sum(sizes)**2 / sum(sizes**2).
+    """Return the effective number of pages, sum(sizes)**2 / sum(sizes**2), for ``sizes`` questions per page.
 
     >>> effective_pages(np.array([2.0, 2.0, 2.0]))
     3.0
@@ -117,7 +119,7 @@ def effective_pages(sizes: Floats) -> float:
 
 
 def intraclass_correlation(totals: PageTotals) -> Floats:
-    """Return the intraclass correlation, from 0 (values on a page are independent) to 1 (they are equal).
+    """Return the intraclass correlation, from 0 (values on a page are independent) to 1 (all are equal).
 
     The correlation is estimated with an analysis of variance (Donner 1986), and negative estimates become 0.
     The result is 0 if no questions share a page, or if all values are the same.
@@ -136,7 +138,7 @@ def intraclass_correlation(totals: PageTotals) -> Floats:
 
 
 def typical_size(sizes: Floats) -> float:
-    """Return sum(sizes**2) / sum(sizes), the expected size of the page that a random question is on."""
+    """Return sum(sizes**2) / sum(sizes), the expected number of questions on a random question's page."""
     return float((sizes**2).sum() / sizes.sum())
 
 
@@ -175,10 +177,10 @@ def working_degrees(sizes: Floats, icc: Floats) -> Floats:
     The formula is from Bell and McCaffrey (2002); see also Imbens and Kolesár (2016).
 
     If every question has its own page, the result is the number of questions minus 1. The CR2 variance is a
-    quadratic form of the deviations of the pages' totals. The covariance matrix of the deviations is diag(v)
-    - h v' - v h' + s h h', where v is the vector of the variances of the pages' totals, s is the sum of v,
-    and h is the vector of the pages' shares of the questions. The code computes the trace of the weighted
-    covariance matrix, and the sum of its squared entries, without storing the matrix.
+    quadratic form in the deviations of the page totals. The deviations have the covariance matrix C = diag(v)
+    - h v' - v h' + s h h', where v is the vector of the page totals' variances, s is the sum of v, and h is
+    the vector of the shares of all questions that are on each page. The code computes the trace of the
+    weighted covariance matrix, and the sum of its squared entries, without storing the matrix.
     """
     share = sizes / sizes.sum()
     weight = 1 / (1 - share)
@@ -211,13 +213,13 @@ def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Float
 def effective_questions(
     totals: PageTotals, level: float, padding: Padding = NO_PADDING, *, spread: bool = True
 ) -> Floats | None:
-    """Return how many independent questions give an equally wide interval at confidence ``level``.
+    """Return how many independent questions would give an equally wide interval at confidence ``level``.
 
     If ``spread`` is true, the degrees of freedom are at most those of :func:`observed_degrees`.
 
-    Returns the number of questions if no two questions share a page. Returns ``None`` if questions share
-    pages and there are fewer than five effective pages, since none of the methods that we tried gives correct
-    intervals for so few pages.
+    If no two questions share a page, the result is the number of questions. If questions share pages and
+    there are fewer than five effective pages, the result is ``None``, since none of the methods that we tried
+    gives correct intervals for so few pages.
     """
     n, sizes = totals.n, totals.sizes
     if not totals.shared:

@@ -1,9 +1,9 @@
-"""Effect sizes of a paired comparison, which do not depend on the number of questions.
+"""Effect sizes for paired comparisons. Unlike p-values, they do not depend on the number of questions.
 
-1. The effect size of hits is the matched odds ratio, wins / losses (Agresti 2013, section 11.1). The interval
-   of the odds ratio is the interval of p, the share of wins among the differing questions (clustered by
-   page), with each bound of p converted into odds, p / (1 - p).
-2. The effect size of other measures is Cohen's d_z, the mean difference divided by the standard deviation of
+1. The effect size for hits is the matched odds ratio, wins / losses (Agresti 2013, section 11.1). Let p be
+   the share of wins among the questions on which the systems differ. The confidence interval for the odds
+   ratio is the interval for p (clustered by page), with each bound converted to odds, p / (1 - p).
+2. The effect size for other measures is Cohen's d_z, the mean difference divided by the standard deviation of
    the differences (Cohen 1988, section 2.3.5; Lakens 2013, equation 7).
 """
 
@@ -20,7 +20,7 @@ from branchrank.records import Record
 
 
 class Odds(Record, frozen=True, kw_only=True):
-    """A matched odds ratio (from 0 to infinity, which means no losses) with its confidence interval.
+    """A matched odds ratio (from 0 to infinity; infinity means no losses) with its confidence interval.
 
     The bounds are ``None`` if the differing questions are on too few pages.
     """
@@ -39,8 +39,8 @@ def matched_odds(
 ) -> Odds | None:
     """Return the matched odds ratio of ``differences`` (n,), with an interval clustered by ``pages`` (n,).
 
-    If the test ``rejected`` equality, the interval excludes 1 or ends at 1; otherwise the interval includes
-    1. Returns ``None`` if all differences are 0.
+    If the significance test ``rejected`` equality, the interval excludes 1 or ends at 1. If not, the interval
+    includes 1. Returns ``None`` if all differences are 0.
 
     >>> found = matched_odds([1.0] * 12 + [-1.0] * 6, [str(n) for n in range(18)])
     >>> found.ratio, round(found.low, 2), round(found.high, 2)

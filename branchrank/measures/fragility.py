@@ -1,10 +1,11 @@
-"""Fragility of a result, which is the number of wrong gold labels that would change the result.
+"""The fragility of a result, which is the number of wrong gold labels that would be enough to change it.
 
-If a question's gold is wrong and the predictor that scored lower in fact found the correct answer, correcting
-the label changes the sign of the question's difference. Each corrected label reduces the total difference by
-twice the question's difference, so the questions that favour the leader most are relabelled first. If every
-question is its own cluster, relabelling does not change the null distribution of the sign-flip test. If
-clusters have several questions, the computed number of labels is an upper bound.
+If a question's gold is wrong, and the predictor that scored lower had in fact found the correct answer,
+correcting the label reverses the sign of the difference in score on that question. Each corrected label
+reduces the total difference by twice the difference on that question, so the questions that favour the leader
+most are relabelled first. If every question is its own cluster, relabelling does not change the null
+distribution of the sign-flip test. If clusters have several questions, the computed number of labels is an
+upper bound.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from branchrank.records import Record
 
 
 class Fragility(Record, frozen=True, kw_only=True):
-    """The smallest sets of questions whose relabelling makes a lead insignificant, or removes the lead.
+    """The smallest sets of questions that must be relabelled to make a lead insignificant or to remove it.
 
-    ``leader`` is the predictor with the higher mean, or ``None`` if the means are equal. If the questions of
+    ``leader`` is the predictor with the higher mean, or ``None`` if the means are equal. If the questions in
     ``unsettle`` are relabelled, the difference is no longer significant (``unsettle`` is empty if the
-    difference is not significant now). If the questions of ``overturn`` are relabelled, the leader's mean is
-    no longer higher. Questions with equal differences are ordered by id. ``candidates`` counts the questions
-    that favour the leader.
+    difference is not significant to begin with). If the questions in ``overturn`` are relabelled, the
+    leader's mean is no longer the higher one. Questions with equal differences are sorted by id.
+    ``candidates`` counts the questions that favour the leader.
     """
 
     leader: str | None
@@ -45,9 +46,9 @@ def fragility(
 ) -> Fragility:
     """Return the fragility of the lead between two named predictors on the questions of ``clusters``.
 
-    The test is a sign-flip test by cluster without correction (for hits with one question per cluster, the
-    same as the exact McNemar test). For a verdict with Holm's correction, pass alpha divided by the number of
-    candidates.
+    The test is a sign-flip test by cluster, without correction for several comparisons. (For hits with one
+    question per cluster, this test is the same as the exact McNemar test.) If the verdict uses Holm's
+    correction, pass alpha divided by the number of candidates.
     """
     ids = sorted(clusters)
     differences = np.array([b[1][each] - a[1][each] for each in ids])

@@ -3,14 +3,15 @@
 1. The frontier consists of the pipelines that no other pipeline dominates. A pipeline dominates another one
    if it is not worse in quality, p95 latency and cost, and is better in at least one of the three.
 2. The best pipeline is the one with the highest quality. A pipeline is non-inferior if the confidence
-   interval of its difference from the best pipeline excludes a loss of delta or more. The cheapest
+   interval for its difference from the best pipeline excludes a loss of delta or more. The cheapest
    non-inferior pipeline is the one with the lowest cost; ties are decided by the lowest p95 latency, then by
-   the highest quality. The observed quality of the best pipeline is on average too high, so the choice is
-   biased towards quality.
-3. If several pipelines share the highest quality, the one that is passed as ``preferred`` counts as the best.
-   Reports pass the baseline as ``preferred``, since there is no reason to replace the baseline with an equal
-   pipeline. If none of them is passed as ``preferred``, the pipeline with the highest quality and the lowest
-   cost counts as the best; ties are decided by the lowest p95 latency, then by name.
+   the highest quality. On average, the observed quality of the best pipeline is higher than its true quality,
+   so the choice is biased towards quality.
+3. If several pipelines share the highest quality, and one of them is passed as ``preferred``, that one counts
+   as the best. Reports pass the baseline as ``preferred``, since there is no reason to replace the baseline
+   with an equally good pipeline. If none of the pipelines is passed as ``preferred``, the pipeline with the
+   highest quality and the lowest cost counts as the best; ties are decided by the lowest p95 latency, then by
+   name.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from branchrank.records import Record
 
 
 class Standing(Record, frozen=True, kw_only=True):
-    """The mean quality, the p95 latency in ms and the cost per query of one pipeline.
+    """One pipeline's mean quality, p95 latency in ms and cost per query.
 
-    The cost is in LLM tokens, calls or money; all compared pipelines must use the same unit.
+    The cost is in LLM tokens, LLM calls or money. All pipelines in a comparison must use the same unit.
     """
 
     name: str
@@ -45,7 +46,7 @@ def _dominates(a: Standing, b: Standing) -> bool:
 
 
 class Choice(Record, frozen=True, kw_only=True):
-    """The ``cheapest`` pipeline of those not worse than ``best`` by ``delta`` or more (``not_inferior``)."""
+    """The ``cheapest`` of the pipelines that are ``not_inferior`` to ``best`` by the margin ``delta``."""
 
     best: str
     cheapest: Standing
@@ -80,7 +81,7 @@ def cheapest_not_inferior(
         delta=delta,
         seed=seed,
     )
-    # The interval must exclude a loss of delta, which the absence of a significant difference can't show.
+    # The interval must exclude a loss of delta. A result that is not significant doesn't show this.
     passing = {best} | {
         each.candidate for each in compared if each.ci_low is not None and each.ci_low > -delta
     }

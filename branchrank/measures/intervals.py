@@ -1,31 +1,31 @@
 """Confidence intervals for rates, means and paired differences, over questions that share pages.
 
-Each interval is a textbook interval for n independent questions, with n replaced by the effective number of
-questions (:mod:`branchrank.measures.clustering`). The effective number of questions is n if every question
-has its own page.
+Each interval is a textbook interval for n independent questions, in which n is replaced by the effective
+number of questions (:mod:`branchrank.measures.clustering`). If every question has its own page, the effective
+number of questions is n.
 
-1. The interval of a rate is Wilson's score interval (Wilson 1927), with the effective number of questions as
+1. The interval for a rate is Wilson's score interval (Wilson 1927), with the effective number of questions as
    in Korn and Graubard (1998) and Franco, Little, Louis and Slud (2019).
-2. The interval of a mean that is not a rate is a normal interval, computed after adding z**2 / 2 questions
+2. The interval for a mean that is not a rate is a normal interval, computed after adding z**2 / 2 questions
    with value 0 and z**2 / 2 questions with value 1, where z is the normal quantile (1.96 for 95%). For a
-   rate, this method would give the interval of Agresti and Coull (1998).
-3. The interval of a difference in hit rate (each question's difference is -1, 0 or 1) is Tango's score
-   interval (Tango 1998), which contains the differences that the score test of paired proportions doesn't
+   rate, this method would give the interval described by Agresti and Coull (1998).
+3. The interval for a difference in hit rate (each question's difference is -1, 0 or 1) is Tango's score
+   interval (Tango 1998), which contains the differences that the score test for paired proportions doesn't
    reject. If the difference is 0 on every question, the interval is from -b to b, where b is the upper bound
    of Wilson's interval for 0 hits in n questions.
-4. The interval of any other difference is Student's t interval. The variance for Student's interval includes
+4. The interval for any other difference is Student's t interval. The variance for Student's interval includes
    z**2 * s added questions, where s is the share of questions with a difference of 0. The added questions
-   have the same mean squared difference as the questions whose difference is not 0. The share s is computed
-   with one more difference of 0, and the mean squared difference with one more difference of 1. If no
-   difference is 0, almost no questions are added. If all differences are 0, the interval is about as wide as
-   the interval for hits.
+   have the same mean squared difference as the questions whose difference is not 0. To compute s, one more
+   difference of 0 is counted. To compute the mean squared difference, one more difference of 1 is counted. If
+   no difference is 0, almost no questions are added. If all differences are 0, the interval is about as wide
+   as the interval for hits.
 
-If almost all questions have the same value, a sample can't show how strongly questions of one page correlate.
-The estimated design effect therefore includes added questions with an assumed intraclass correlation. For
-rates and means, z**2 questions with a correlation of 0.4 are added, and for differences, z**2 / 2 questions
-with a correlation of 0.2. Without the added questions, the interval of a sample with one differing question
-would be much wider than that of a sample without any. ``benchmarks/interval_coverage.py`` simulates how often
-each interval contains the true value.
+If almost all questions have the same value, a sample can't show how strongly questions on the same page are
+correlated. The estimated design effect therefore includes added questions with an assumed intraclass
+correlation. For rates and means, z**2 questions with a correlation of 0.4 are added. For differences, z**2 /
+2 questions with a correlation of 0.2 are added. Without the added questions, the interval for a sample in
+which one question differs would be much wider than the interval for a sample in which none differs.
+``benchmarks/interval_coverage.py`` simulates how often each interval contains the true value.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ from branchrank.records import Record
 LEVEL = 0.95
 #: The intraclass correlation that is assumed for one predictor's values on a page.
 ASSUMED_ICC = 0.4
-#: The intraclass correlation assumed for differences; a page's difficulty mostly cancels in a difference.
+#: The intraclass correlation assumed for differences, which is smaller because a page's difficulty mostly
+#: cancels.
 ASSUMED_ICC_OF_DIFFERENCES = 0.2
 #: The number of bisection steps, enough to compute a bound of Tango's interval in double precision.
 HALVINGS = 55
@@ -64,9 +65,9 @@ class Interval(Record, frozen=True, kw_only=True):
 def mean_interval(
     values: Sequence[float] | Floats, pages: Sequence[str], *, level: float = LEVEL
 ) -> Interval | None:
-    """Return the confidence interval of the mean of ``values`` (n,) in 0..1; Wilson's if all are 0 or 1.
+    """Return the confidence interval for the mean of ``values`` (n,) in 0..1; Wilson's if all are 0 or 1.
 
-    ``pages[i]`` is the source of the gold of question i. Returns ``None`` if there are no questions, or if
+    ``pages[i]`` is the source of the gold for question i. Returns ``None`` if there are no questions, or if
     they are on too few pages (:func:`~branchrank.measures.clustering.effective_questions`).
 
     >>> found = mean_interval([1.0] * 14 + [0.0] * 6, [str(n) for n in range(20)])
@@ -82,7 +83,7 @@ def mean_interval(
 def difference_interval(
     differences: Sequence[float] | Floats, pages: Sequence[str], *, level: float = LEVEL
 ) -> Interval | None:
-    """Return the confidence interval of the mean of paired ``differences`` (n,), each in -1..1.
+    """Return the confidence interval for the mean of paired ``differences`` (n,), each in -1..1.
 
     Returns ``None`` under the same conditions as :func:`mean_interval`.
 
@@ -102,11 +103,11 @@ def difference_interval(
 def compatible(
     interval: Interval | None, found: float, *, rejected: bool, null: float = 0.0
 ) -> Interval | None:
-    """Adjust the interval of the estimate ``found`` so that it agrees with a test of the value ``null``.
+    """Adjust the interval for the estimate ``found`` so that the interval agrees with a test of ``null``.
 
     If the test ``rejected`` the null value, the part of the interval beyond the null value is cut off. If the
-    test did not reject the null value, the interval is extended to include it. The adjusted interval
-    therefore excludes a true null value exactly as often as the test rejects a true null value. Strassburger
+    test did not reject the null value, the interval is extended to include it. If the null value is the true
+    value, the adjusted interval therefore excludes it exactly as often as the test rejects it. Strassburger
     and Bretz (2008) describe simultaneous confidence bounds that agree with Holm's test.
 
     >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
@@ -129,7 +130,7 @@ def _interval(bounds: tuple[Floats, Floats] | None, level: float) -> Interval | 
 
 
 def mean_bounds(totals: PageTotals, level: float = LEVEL, *, rate: bool) -> tuple[Floats, Floats] | None:
-    """Return the confidence bounds of means in 0..1; ``rate`` is true if all values are 0 or 1."""
+    """Return the confidence bounds for means in 0..1; ``rate`` is true if all values are 0 or 1."""
     n = effective_questions(totals, level, mean_padding(level))
     if n is None:
         return None
@@ -141,7 +142,7 @@ def mean_bounds(totals: PageTotals, level: float = LEVEL, *, rate: bool) -> tupl
 def difference_bounds(
     totals: PageTotals, level: float = LEVEL, *, hits: bool
 ) -> tuple[Floats, Floats] | None:
-    """Return confidence bounds of mean differences; ``hits`` says whether all differences are -1, 0 or 1."""
+    """Return confidence bounds for mean differences; ``hits`` is true if all differences are -1, 0 or 1."""
     scale = (totals.squares + 1) / (totals.non_zero + 1)  # the mean square of the differences that aren't 0
     padding = Padding(questions=_z(level) ** 2 / 2, variance=scale, icc=ASSUMED_ICC_OF_DIFFERENCES)
     n = effective_questions(totals, level, padding, spread=False)
@@ -164,7 +165,7 @@ def _z(level: float) -> float:
 
 
 def wilson_bounds(rate: Floats | float, n: Floats | float, level: float = LEVEL) -> tuple[Floats, Floats]:
-    """Return Wilson's score interval of a ``rate`` among ``n`` questions (n can be fractional)."""
+    """Return Wilson's score interval for a ``rate`` over ``n`` questions (n can be fractional)."""
     z2 = _z(level) ** 2
     rate, n = np.asarray(rate), np.asarray(n)
     centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
@@ -189,9 +190,9 @@ def padded_bounds(totals: PageTotals, n: Floats, level: float) -> tuple[Floats, 
 def score_bounds(
     difference: Floats, differing: Floats, n: Floats, level: float = LEVEL
 ) -> tuple[Floats, Floats]:
-    """Return Tango's score interval (1998) of a ``difference`` in hit rate on ``n`` questions.
+    """Return Tango's score interval (1998) for a ``difference`` in hit rate on ``n`` questions.
 
-    The arguments are arrays of one shape, and ``n`` can be fractional. ``differing`` is the share of
+    The arguments are arrays with the same shape, and ``n`` can be fractional. ``differing`` is the share of
     questions that only one system answers correctly.
 
     >>> low, high = score_bounds(np.array(-6 / 21), np.array(8 / 21), np.array(21.0))  # Fagerland et al. 2014
@@ -202,7 +203,7 @@ def score_bounds(
     difference, lost = np.asarray(difference), np.asarray((differing - difference) / 2)
 
     def held(true: Floats) -> Floats:
-        """Return, as booleans, which of the differences ``true`` the score test does not reject."""
+        """For each possible true difference in ``true``, return whether the score test does not reject it."""
         b = (2 - difference) * true - differing
         likeliest = (np.sqrt(np.maximum(b**2 + 8 * lost * true * (1 - true), 0.0)) - b) / 4
         variance = np.maximum(2 * likeliest + true * (1 - true), 0.0)

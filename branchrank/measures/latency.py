@@ -1,12 +1,12 @@
-"""Latency percentiles, with an interval and an upper bound if the sample is large enough.
+"""Latency percentiles, with a confidence interval and an upper bound if there are enough times.
 
 The q-percentile of n times is the ceil(q * n)-th smallest time. The upper bound of the q-percentile is the
 r-th smallest time, for the smallest r with P(Bin(n, q) <= r - 1) >= confidence. The upper bound is valid for
 any distribution of the times. A 95% bound on p95 exists if n is at least 59, since 1 - 0.95**59 is above
 0.95. For a smaller n, the report prints the rank of the percentile (such as "second-slowest") instead of a
-bound. The bounds of the two-sided interval are two of the sorted times, each with half of the error
-probability (Hahn and Meeker 1991, section 5.2). The 95% interval exists for p50 if n is at least 6, and for
-p95 if n is at least 72.
+bound. Both bounds of the two-sided interval are among the sorted times, and each bound takes half of the
+error probability (Hahn and Meeker 1991, section 5.2). The 95% interval exists for p50 if n is at least 6, and
+for p95 if n is at least 72.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _ORDINALS = {1: "slowest", 2: "second-slowest", 3: "third-slowest"}
 
 
 class Percentile(Record, frozen=True, kw_only=True):
-    """A percentile of ``n`` times in ms, with a 95% interval and upper bound (``None`` if n is too small).
+    """A percentile of ``n`` times in ms, with a 95% interval and a bound (``None`` if n is too small).
 
-    ``low_ms`` to ``high_ms`` is the two-sided interval, and ``upper_ms`` the one-sided upper bound. ``words``
-    is the upper bound as text, or the rank of the percentile if there is no upper bound.
+    The two-sided interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper bound.
+    ``words`` is the upper bound as text, or the rank of the percentile if there is no upper bound.
     """
 
     quantile: float

@@ -1,21 +1,24 @@
-"""Matching hits with the gold of a question, strictly or relaxed.
+"""Match hits with a question's gold, under strict or relaxed criteria.
 
 1. Hits inside one of the question's ``excluded_spans`` are removed before the remaining hits are ranked.
-2. A hit's source is compared with the source of the gold. A source in ``source_aliases`` counts as the source
-   of the question's first gold item, with the same line numbers.
-3. A hit is strict if its source matches and its lines overlap the gold lines, or if its source matches and
-   its text contains the normalised ``answer_quote``. File-level gold (``gold_level`` is ``file``, or the item
-   has neither lines nor a quote) does not name lines, so any hit from the file is strict.
-4. A hit is half (or full) if its source matches and the hit alone contains at least half (or all) of the gold
-   item's lines. If an item has no lines, a strict hit is half and full as well.
-5. A hit is relaxed if its source is the source of a gold item.
+2. A hit's source is compared with the gold's source. A source in ``source_aliases`` counts as the source of
+   the question's first gold item, with the same line numbers.
+3. Under the strict criterion, a hit is correct if its source matches and its lines overlap the gold lines, or
+   if its source matches and its text contains the normalised ``answer_quote``. File-level gold
+   (``gold_level`` is ``file``, or the item has neither lines nor a quote) does not name lines, so any hit
+   from the file is a strict hit.
+4. Under the half (or full) criterion, a hit is correct if its source matches and the hit alone contains at
+   least half (or all) of the gold item's lines. If an item has no lines, a strict hit is also a half hit and
+   a full hit.
+5. Under the relaxed criterion, a hit is correct if its source is the source of a gold item.
 6. Each gold item is credited once, to the first hit that covers it. Each gold page (source) is also credited
    once, so that measures never count an answer twice.
 
 Each hit has a gain of 0 or more. A hit credited with a gold item has a gain of 2 (or the item's
 ``relevance``), the first other hit on a gold page has a gain of 1, and all other hits have a gain of 0. On a
-page with only file-level gold every hit is strict, so a gain of 1 is not possible. Measures are computed from
-a :class:`~branchrank.measures.measures.Ranking`, which :meth:`Judged.ranking` returns for each mode.
+page that has only file-level gold, every hit is a strict hit, so a gain of 1 is not possible. Measures are
+computed from a :class:`~branchrank.measures.measures.Ranking`, which :meth:`Judged.ranking` returns for each
+mode.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from branchrank.measures.measures import Ranking
 from branchrank.records import GoldItem, GoldLevel, Hit, Question, Record, Span
 
 Mode = Literal["strict", "half", "full", "relaxed", "graded"]
-#: The share of a gold item's lines that a correct hit must contain, by mode.
+#: For each mode, the share of a gold item's lines that a hit must contain to be correct.
 SHARES: dict[Mode, float] = {"half": 0.5, "full": 1.0}
 
 #: The levels of gold (some lines, or a whole file), in the order in which reports show them.
@@ -40,7 +43,7 @@ RELAXED_GAIN = 1
 
 
 def without_excluded(hits: Sequence[Hit], question: Question) -> tuple[Hit, ...]:
-    """Return the hits that are not completely inside an excluded span, in the same order."""
+    """Return the hits, in the same order, without those that are completely inside an excluded span."""
     return tuple(hit for hit in hits if not _excluded(hit.span, question.excluded_spans))
 
 
@@ -61,7 +64,7 @@ def is_file_level(item: GoldItem, question: Question) -> bool:
 
 
 def gold_level(question: Question) -> GoldLevel:
-    """Return ``file`` if every gold item of the question is a whole file, else ``span``."""
+    """Return ``file`` if all of the question's gold items are whole files, else ``span``."""
     whole = all(is_file_level(item, question) for item in question.gold)
     return "file" if question.gold and whole else "span"
 
@@ -97,8 +100,8 @@ class JudgedHit(Record, frozen=True, kw_only=True):
     """The judgement of one hit.
 
     ``gain`` is the hit's gain in ``graded`` mode. ``gold`` is the index (in ``Question.gold``) of the gold
-    item credited to the hit, or of the first item if several are credited to the hit. ``page`` is the index
-    (in ``Judged.pages``) of the hit's gold page, whether the page is credited to the hit or not. ``half`` is
+    item credited to the hit, or of the first such item if several are credited to it. ``page`` is the index
+    (in ``Judged.pages``) of the hit's gold page, whether or not the page is credited to the hit. ``half`` is
     true for the first hit that contains at least half of a gold item's lines, and ``full`` is true for the
     first hit that contains all of them.
     """
@@ -115,11 +118,11 @@ class JudgedHit(Record, frozen=True, kw_only=True):
 
 
 class Judged(Record, frozen=True, kw_only=True):
-    """The judged hits of one question, best first, and the gold items and pages of the question.
+    """The judged hits for one question, best first, and the question's gold items and gold pages.
 
-    ``pages`` are the distinct gold sources in order. ``weak_pages`` is true for each page on which a hit can
-    have the relaxed gain of 1 in ``graded`` mode. ``gold_gains`` are the gains of the gold items in
-    ``graded`` mode.
+    ``pages`` contains the distinct gold sources in the order of the gold items. ``weak_pages`` is true for
+    each page on which a hit can have the relaxed gain of 1 in ``graded`` mode. ``gold_gains`` are the gains
+    of the gold items in ``graded`` mode.
     """
 
     hits: tuple[JudgedHit, ...]
@@ -128,7 +131,7 @@ class Judged(Record, frozen=True, kw_only=True):
     weak_pages: tuple[bool, ...]
 
     def ranking(self, mode: Mode) -> Ranking:
-        """Return the ranking from which the measures of ``mode`` are computed.
+        """Return the ranking from which the measures in ``mode`` are computed.
 
         The modes ``strict``, ``half`` and ``full`` count gold items with gain 2. A gold item is credited to
         the first hit that overlaps its lines (``strict``), contains at least half of them (``half``) or
@@ -164,7 +167,7 @@ def gold_gains(question: Question) -> tuple[int, ...]:
 
 
 def gold_pages(question: Question) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """Return the distinct gold sources, and for each source whether one of its items has lines or a quote."""
+    """Return the distinct gold sources and, for each one, whether any of its items has lines or a quote."""
     weak: dict[str, bool] = {}
     for item in question.gold:
         weak[item.source_file] = weak.get(item.source_file, False) or not is_file_level(item, question)
@@ -185,7 +188,7 @@ def with_depths(
 def _first_to_hold(
     share: float, judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
 ) -> set[int]:
-    """For each gold item, find the first hit with at least this share of its lines; return the hits' indexes.
+    """For each gold item, find the first hit that contains this share of its lines; return the hits' indexes.
 
     For an item without lines, the hit that was credited with the item is used.
     """
@@ -212,7 +215,7 @@ def _holds(hit: Hit, item: GoldItem, question: Question, share: float) -> bool:
 
 
 def judge(hits: Sequence[Hit], question: Question) -> Judged:
-    """Judge the hits of one question (best first), without hits in excluded spans.
+    """Judge the hits for one question (best first), leaving out hits in excluded spans.
 
     Pass an empty list of hits for a failed query. If a question has no gold (``answerable`` is false), its
     hits are not credited.
@@ -246,8 +249,8 @@ def source_cluster(question: Question) -> str:
     """Return the question's cluster for all tests, which is the source of its first gold item.
 
     A question is a cluster by itself if it has no gold, or if its gold consists of documents judged for
-    relevance (:attr:`~branchrank.records.GoldItem.relevance`), as in TREC and BEIR datasets. Queries of TREC
-    and BEIR are not made from a document, and often share some of their many gold documents.
+    relevance (:attr:`~branchrank.records.GoldItem.relevance`), as in TREC and BEIR datasets. TREC and BEIR
+    queries are not made from a single document, and often share some of their many gold documents.
     """
     if question.gold and not is_judged(question):
         return question.gold[0].source_file

@@ -1,8 +1,8 @@
-"""The definitions of measures of ranked lists, with names, parameters, formulas, sources and functions.
+"""Measures for ranked lists, defined by names, parameters, formulas, sources and functions.
 
 Names and values agree with ir-measures and trec_eval (averages are over all questions, as with trec_eval's
-``-c``). A measure is computed from a :class:`Ranking`, which has the ranks and gains of one question's judged
-hits and the gains of all its gold.
+``-c``). A measure is computed from a :class:`Ranking`, which contains the ranks and gains of one question's
+judged hits and the gains of all the question's gold.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from branchrank.records import Record
 
 
 class Ranking(Record, frozen=True, kw_only=True):
-    """The data of one question's ranked list from which measures are computed.
+    """The data from one question's ranked list that are needed to compute measures.
 
     ``gains`` has a pair ``(rank, gain)`` for each judged hit, in rank order (ranks start at 1; a gain of 0
-    means judged and not relevant). ``returned`` is the number of all hits. ``gold`` has the gains of all gold
-    items and pages.
+    means judged and not relevant). ``returned`` is the number of all hits, judged or not. ``gold`` contains
+    the gains of all gold items and gold pages.
     """
 
     gains: tuple[tuple[int, int], ...]
@@ -47,13 +47,13 @@ def success(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def reciprocal_rank(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return 1 / rank of the first relevant hit, or 0 if no hit is relevant."""
+    """Return 1 divided by the rank of the first relevant hit, or 0 if no hit is relevant."""
     ranks = ranking.relevant_ranks(rel, cutoff)
     return 1 / ranks[0] if ranks else 0.0
 
 
 def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return DCG / DCG of the ideal order, where DCG is the sum of gain / log2(rank + 1) over the hits."""
+    """Return the DCG divided by the DCG of the ideal order; DCG sums gain / log2(rank + 1) over the hits."""
     ideal = sorted((gain for gain in ranking.gold if gain > 0), reverse=True)[:cutoff]
     if not ideal:
         return 0.0
@@ -66,7 +66,7 @@ def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def average_precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return the mean of the precisions at the ranks of the relevant gold, with 0 for gold not found."""
+    """Return the mean of the precisions at the ranks of relevant hits; gold that was not found adds a 0."""
     gold = ranking.relevant_gold(rel)
     ranks = ranking.relevant_ranks(rel, cutoff)
     return fsum(found / rank for found, rank in enumerate(ranks, start=1)) / gold if gold else 0.0
@@ -108,11 +108,11 @@ def binary_preference(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def rank_biased_precision(ranking: Ranking, cutoff: int | None, rel: int, p: float) -> float:
-    """Return (1 - p) * the sum of p ** (rank - 1) over the relevant hits; unjudged hits count as wrong."""
+    """Return (1 - p) times the sum of p ** (rank - 1) over the relevant hits; unjudged hits add nothing."""
     return (1 - p) * fsum(p ** (rank - 1) for rank in ranking.relevant_ranks(rel, cutoff))
 
 
-#: The default of RBP's persistence p, as in ir-measures.
+#: The default persistence p for RBP, which is the same as in ir-measures.
 PERSISTENCE = 0.8
 
 
@@ -120,7 +120,7 @@ class Definition(Record, frozen=True, kw_only=True):
     """The definition of a measure.
 
     ``takes_rel`` is true if the measure has a relevance threshold. ``takes_p`` is true if the measure has a
-    persistence p, which is then the last argument of ``compute``. ``cutoff`` says whether ``@k`` is required,
+    persistence p; if so, p is the last argument of ``compute``. ``cutoff`` says whether ``@k`` is required,
     optional or not allowed.
     """
 
@@ -256,8 +256,8 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
     """Return the measure named ``text``, such as ``nDCG@10``, ``RR``, ``Success(rel=2)@1`` or ``RBP(p=0.5)``.
 
     ``scoring`` is the prefix of the name (such as ``strict_``), for error messages. Raises
-    :class:`UsageError` for an unknown name or parameter, a missing or zero cutoff, and a parameter that the
-    measure does not have.
+    :class:`UsageError` if a name or parameter is unknown, a required cutoff is missing, the cutoff is zero,
+    or the measure does not have the parameter.
     """
     whole = scoring + text
     match = _NAME.fullmatch(text.strip())

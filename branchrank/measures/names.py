@@ -1,4 +1,4 @@
-"""Names of measures in commands and files, made of a scoring, a measure and a cutoff.
+"""Measure names as written in commands and files, which consist of a scoring, a measure and a cutoff.
 
 A name without a prefix, such as ``nDCG@10`` (the name in ir-measures), means strict scoring. A prefix chooses
 another scoring, as in ``relaxed_nDCG@10``. Commands, experiment files and the library use this module to
@@ -29,7 +29,7 @@ class NamedMeasure(Record, frozen=True, kw_only=True):
     measure: Measure
 
     def same(self, other: NamedMeasure) -> bool:
-        """Return whether the other measure gives the same values, even under another name."""
+        """Return whether the other measure gives the same values, even if it has another name."""
         return (self.mode, self.measure) == (other.mode, other.measure)
 
 
@@ -51,7 +51,7 @@ def named_measure(name: str, mode: Mode = "strict") -> NamedMeasure:
 
 
 def named_measures(names: Iterable[str], mode: Mode = "strict") -> tuple[NamedMeasure, ...]:
-    """Parse several names, without repeats; raises :class:`UsageError` as :func:`named_measure` does.
+    """Parse several names and drop repeated ones; raises :class:`UsageError` as :func:`named_measure` does.
 
     >>> [str(each.measure) for each in named_measures(["nDCG@10", "MAP", "nDCG@10"])]
     ['nDCG@10', 'AP']
@@ -60,7 +60,7 @@ def named_measures(names: Iterable[str], mode: Mode = "strict") -> tuple[NamedMe
 
 
 def named_once(*measures: NamedMeasure) -> tuple[NamedMeasure, ...]:
-    """Return the measures, with each name only once."""
+    """Return the measures without those whose name has already occurred."""
     return tuple({measure.name: measure for measure in measures}.values())
 
 

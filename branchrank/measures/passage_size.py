@@ -1,6 +1,7 @@
-"""The size of the returned passages, and the share of their lines that is gold.
+"""The size of the returned passages, and the share of their lines that are gold lines.
 
-Reports show the passage size beside every strict hit rate, since returning whole files inflates the rate.
+Reports show the passage size beside every strict hit rate, because a system that returns whole files has an
+inflated strict hit rate.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from branchrank.records import Hit, Question, Record, Span
 
 
 class PassageSize(Record, frozen=True, kw_only=True):
-    """The size of one question's hits.
+    """The size of the hits for one question.
 
     ``gold_lines`` counts the distinct gold lines that the hits return. ``span_precision`` is ``gold_lines /
     lines``, or 0 without hits; a line returned twice counts once in ``gold_lines`` and twice in ``lines``.
-    ``gold_coverage`` is the share of a gold item's lines that the hits return, for the item with the highest
-    share, since one item is enough to answer. ``span_precision`` and ``gold_coverage`` are ``None`` if no
-    gold item has lines (file-level gold, unanswerable questions). ``repeated_pages`` counts the hits that are
-    on the same page as a higher-ranked hit.
+    ``gold_coverage`` is the largest share of any gold item's lines that the hits return; the largest share is
+    used because one item is enough to answer the question. ``span_precision`` and ``gold_coverage`` are
+    ``None`` if no gold item has lines (file-level gold, unanswerable questions). ``repeated_pages`` counts
+    the hits that are on the same page as a higher-ranked hit.
     """
 
     hits: int
@@ -34,7 +35,7 @@ class PassageSize(Record, frozen=True, kw_only=True):
 
 
 def passage_size(hits: Sequence[Hit], question: Question) -> PassageSize:
-    """Measure the size of one question's hits, without hits in excluded spans."""
+    """Measure the size of the hits for one question, leaving out hits in excluded spans."""
     kept = without_excluded(hits, question)
     lines = sum(hit.span.lines for hit in kept)
     returned = _disjoint(
@@ -53,7 +54,7 @@ def passage_size(hits: Sequence[Hit], question: Question) -> PassageSize:
 
 
 def _disjoint(spans: Iterable[Span]) -> list[Span]:
-    """Merge overlapping spans into disjoint spans with the same lines."""
+    """Merge overlapping spans into disjoint spans that cover the same lines."""
     found: list[Span] = []
     for span in sorted(spans):
         last = found[-1] if found else None
@@ -71,7 +72,7 @@ def _common_lines(some: Sequence[Span], others: Sequence[Span]) -> int:
 
 
 class PassageSummary(Record, frozen=True, kw_only=True):
-    """The mean passage sizes of a predictor; a value is ``None`` if there are no hits or no gold lines.
+    """A predictor's mean passage sizes; a value is ``None`` if there are no hits or no gold lines.
 
     ``lines_per_hit`` and ``repeated_pages`` (a share of the hits) give every hit the same weight.
     ``span_precision`` and ``gold_coverage`` are means over the questions whose gold has lines.
@@ -84,7 +85,7 @@ class PassageSummary(Record, frozen=True, kw_only=True):
 
 
 def summarise_passages(sizes: Sequence[PassageSize]) -> PassageSummary:
-    """Summarise the passage sizes of one predictor's questions."""
+    """Summarise one predictor's passage sizes over all questions."""
     hits = sum(size.hits for size in sizes)
     return PassageSummary(
         lines_per_hit=sum(size.lines for size in sizes) / hits if hits else None,

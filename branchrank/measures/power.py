@@ -1,18 +1,18 @@
-"""Power analysis of a comparison, before or after it is run.
+"""Power analysis for a comparison, either before or after the comparison is run.
 
-This module computes the difference that n questions can detect, and the number of questions needed to detect
-a difference.
+This module computes the smallest difference that n questions can detect, and the number of questions needed
+to detect a given difference.
 
-For hits, the plan uses the exact power of McNemar's test. If the systems answer a share ``disagreement`` of
-the questions differently and the true difference in hit rate is ``difference``, the number d of differing
-questions is distributed as Bin(n, disagreement). The number of differing questions that favour the candidate
-is distributed as Bin(d, (disagreement + difference) / (2 * disagreement)). For graded measures, the smallest
-detectable difference is about (z_{1-alpha/2} + z_power) * sd / sqrt(n) (normal approximation), where sd is
-the standard deviation of the per-question differences. With alpha 5% and power 80%, the smallest detectable
-difference is about 2.8 * sd / sqrt(n).
+For hits, the plan uses the exact power of McNemar's test. Let ``disagreement`` be the share of questions that
+only one of the two systems answers correctly, and let ``difference`` be the true difference in hit rate. Then
+the number d of differing questions is distributed as Bin(n, disagreement). The number of differing questions
+that favour the candidate is distributed as Bin(d, (disagreement + difference) / (2 * disagreement)). For
+graded measures, the smallest detectable difference is about (z_{1-alpha/2} + z_power) * sd / sqrt(n) (normal
+approximation), where sd is the standard deviation of the per-question differences. With alpha 5% and power
+80%, the smallest detectable difference is about 2.8 * sd / sqrt(n).
 
-If the gold of several questions is on one page, a plan for n questions is computed for the equivalent number
-of independent questions (:meth:`SharedPages.effective_questions`).
+If several questions have their gold on the same page, a plan for n questions is computed for the equivalent
+number of independent questions (:meth:`SharedPages.effective_questions`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POWER = 0.8
 MOST_QUESTIONS = 20_000
 #: Assumed squared coefficient of variation of the number of questions per page (0.27 in the bundled sample).
 PAGE_VARIATION = 0.25
-#: The minimum intraclass correlation that a plan assumes for the hits of one predictor.
+#: The minimum intraclass correlation that a plan assumes for one predictor's hits.
 LEAST_ICC = 0.1
 
 
@@ -60,7 +60,7 @@ def hit_power(n: int, disagreement: float, difference: float, alpha: float = ALP
 def detectable_hit_difference(
     n: int, disagreement: float, alpha: float = ALPHA, power: float = POWER
 ) -> float | None:
-    """Return the smallest true difference in hit rate that ``n`` questions can detect with this power.
+    """Return the smallest true difference in hit rate that ``n`` questions can detect with power ``power``.
 
     Returns ``None`` if the power is too low even when all differing questions favour the same system.
     """
@@ -79,7 +79,7 @@ def detectable_hit_difference(
 def questions_for_hit_difference(
     disagreement: float, difference: float, alpha: float = ALPHA, power: float = POWER
 ) -> int | None:
-    """Return the number of questions needed to detect a ``difference`` in hit rate with this power.
+    """Return the number of questions needed to detect a ``difference`` in hit rate with power ``power``.
 
     Returns ``None`` if ``difference`` is 0 or more than 20,000 questions are needed.
     """
@@ -103,8 +103,7 @@ def _z(alpha: float, power: float) -> float:
 
 
 def detectable_mean_difference(n: float, sd: float, alpha: float = ALPHA, power: float = POWER) -> float:
-    """Return the smallest true difference in a graded measure that ``n`` questions can detect with this
-    power.
+    """Return the smallest true difference in a graded measure that is detected with probability ``power``.
 
     ``sd`` is the standard deviation of the per-question differences.
     """
@@ -114,7 +113,7 @@ def detectable_mean_difference(n: float, sd: float, alpha: float = ALPHA, power:
 def questions_for_mean_difference(
     sd: float, difference: float, alpha: float = ALPHA, power: float = POWER
 ) -> int | None:
-    """Return the number of questions needed to detect a ``difference`` in a graded measure with this power.
+    """Return how many questions are needed to detect a ``difference`` in a graded measure with this power.
 
     Returns ``None`` if ``difference`` is 0 or more than 20,000 questions are needed.
     """
@@ -128,18 +127,18 @@ class PageSize(Protocol):
     """A function that returns the expected number of questions on the page of a random question."""
 
     def __call__(self, n: int) -> float:
-        """Return the expected number of questions (at least 1) on a random question's page, out of ``n``."""
+        """Return how many of ``n`` questions are expected (at least 1) on the page of a random question."""
 
 
 def pages_alone(pages: int) -> PageSize:
-    """Return the page-size function of a benchmark whose gold is on ``pages`` pages."""
+    """Return the :class:`PageSize` function for a benchmark whose gold is on ``pages`` pages."""
     return lambda n: max(1.0, (1 + PAGE_VARIATION) * n / pages)
 
 
 def pages_as_in(sizes: Sequence[int]) -> PageSize:
-    """Return the page-size function of a benchmark whose pages are like those of a pilot.
+    """Return the :class:`PageSize` function for a benchmark whose pages are like those in a pilot.
 
-    ``sizes`` has the number of questions on each page of the pilot. The function assumes that two random
+    ``sizes`` contains the number of questions on each page of the pilot. The function assumes that two random
     questions share a page as often as in the pilot (Simpson 1949).
     """
     n = sum(sizes)
@@ -148,7 +147,7 @@ def pages_as_in(sizes: Sequence[int]) -> PageSize:
 
 
 class SharedPages(Record, frozen=True, kw_only=True):
-    """The page sizes of a benchmark and the correlation of the differences on a page.
+    """A benchmark's page sizes, and the correlation between the differences on the same page.
 
     ``icc`` is the intraclass correlation of the differences, from 0 (independent) to 1 (all equal).
     """
@@ -157,7 +156,7 @@ class SharedPages(Record, frozen=True, kw_only=True):
     icc: float
 
     def effective_questions(self, n: int, level: float, least_icc: float = 0.0) -> float:
-        """Return how many independent questions give as wide an interval as ``n`` at this ``level``."""
+        """Return how many independent questions give as wide an interval at ``level`` as ``n`` questions."""
         size = self.page_size(n)
         if size <= 1:
             return float(n)
@@ -170,16 +169,16 @@ NO_SHARED_PAGES = SharedPages(page_size=lambda _: 1.0, icc=0.0)
 
 
 class Plan(Record, frozen=True, kw_only=True):
-    """The power analysis of a benchmark of ``n`` questions.
+    """The power analysis for a benchmark with ``n`` questions.
 
     ``effective`` is the equivalent number of independent questions in the comparison. ``interval`` is the
-    confidence interval of a system with the expected ``rate``. ``detectable`` is the smallest difference in
-    hit rate detected with 80% power. ``differing`` is the expected number of effective questions on which the
-    systems differ, and ``p_floor`` is the smallest p-value possible with this number. ``unanimous`` is the
-    smallest number of differing questions that gives a significant result if all favour the same system.
-    ``power`` is the probability of detecting ``difference``, and ``questions_needed`` is the number of
-    questions that detects it with 80% power. ``power`` and ``questions_needed`` are ``None`` if no difference
-    was given.
+    confidence interval for a system that has the expected ``rate``. ``detectable`` is the smallest difference
+    in hit rate that can be detected with 80% power. ``differing`` is the expected number of effective
+    questions on which the systems differ, and ``p_floor`` is the smallest p-value possible with this number.
+    ``unanimous`` is the smallest number of differing questions that gives a significant result if all of them
+    favour the same system. ``power`` is the probability of detecting ``difference``, and ``questions_needed``
+    is the number of questions needed to detect it with 80% power. ``power`` and ``questions_needed`` are
+    ``None`` if no difference was given.
     """
 
     n: int
@@ -208,7 +207,7 @@ def plan(
     alpha: float = ALPHA,
     pages: SharedPages = NO_SHARED_PAGES,
 ) -> Plan:
-    """Return the power analysis of a comparison of hit rates on ``n`` questions.
+    """Return the power analysis for a comparison of hit rates on ``n`` questions.
 
     ``family`` is the number of candidates that are compared with the baseline. The power is computed for the
     strictest step of Holm's correction, which is a test at level alpha / family.
@@ -257,7 +256,7 @@ def plan(
 
 
 def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | None:
-    """Return how many questions are equivalent to ``wanted`` independent ones, or ``None`` if over 20,000."""
+    """Return how many questions are worth ``wanted`` independent ones, or ``None`` if more than 20,000."""
     if pages.effective_questions(MOST_QUESTIONS, level) < wanted:
         return None
     low, high = 0, MOST_QUESTIONS
@@ -271,7 +270,7 @@ def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | Non
 
 
 def unanimous_needed(family: int = 1, alpha: float = ALPHA) -> int:
-    """Return the fewest differing questions that give an adjusted p below alpha if all favour one system."""
+    """Return the smallest number of differing questions that, if unanimous, gives adjusted p below alpha."""
     differing = 1
     while p_floor(differing) * family >= alpha:
         differing += 1

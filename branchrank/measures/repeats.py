@@ -1,4 +1,4 @@
-"""Repeated answers of a predictor whose answers vary, such as a predictor that calls an LLM.
+"""Repeated answers from a predictor whose answers vary, such as a predictor that calls an LLM.
 
 The question remains the unit of analysis, so three repeats of 20 questions are 20 observations, not 60.
 Scores are averaged per question before any test, and the flip rate shows how much the repeats vary.
@@ -10,6 +10,6 @@ from collections.abc import Iterable, Sequence
 
 
 def flip_rate(scores: Iterable[Sequence[float]]) -> float:
-    """Return the share of questions whose repeats differ in score; ``scores`` has one list per question."""
+    """Return the share of questions whose repeats don't all have the same score (one list per question)."""
     flips = [len(set(values)) > 1 for values in scores]
     return sum(flips) / len(flips) if flips else 0.0

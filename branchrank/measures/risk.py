@@ -5,9 +5,9 @@
    questions that it answers. The risk is the share of wrong answers among the answered questions. Any answer
    to an unanswerable question is wrong. Questions with equal confidence share one point of the curve.
 3. AURC, the area under the curve, is the mean of the risks after 1, 2, ..., n answered questions; lower is
-   better. If some answers are wrong, the AURC is above 0 even for the best possible order of the answers. The
-   excess of the AURC over the AURC of the best order depends only on the order of the answers (Geifman and
-   El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019).
+   better. If some answers are wrong, the AURC is above 0 even if the answers are in the best possible order.
+   The excess, which is the AURC minus the AURC for the best order, shows how good the order of the answers is
+   (Geifman and El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from branchrank.records import Record
 
 
 class Answer(Record, frozen=True, kw_only=True):
-    """A predictor's confidence on one question, and whether its answer is correct.
+    """A predictor's confidence for one question, and whether its answer is correct.
 
     The confidence is ``None`` if the predictor returned no hits, which means that it abstains.
     """
@@ -30,9 +30,7 @@ class Answer(Record, frozen=True, kw_only=True):
 
 
 class RiskPoint(Record, frozen=True, kw_only=True):
-    """The share of questions with confidence of at least ``threshold``, and the share of wrong answers among
-    them.
-    """
+    """The coverage and the risk if only questions with confidence ``threshold`` or more are answered."""
 
     threshold: float
     coverage: float
@@ -40,10 +38,10 @@ class RiskPoint(Record, frozen=True, kw_only=True):
 
 
 class RiskCoverage(Record, frozen=True, kw_only=True):
-    """The risk-coverage curve, its area, and the excess of this area over that of the best possible order.
+    """The risk-coverage curve, the area under it, and the excess over the area for the best possible order.
 
-    ``aurc`` and ``excess`` are in 0..1, or ``None`` if the predictor never answers, since the risk is not
-    defined without answers and 0 would look perfect.
+    ``aurc`` and ``excess`` are in 0..1, or ``None`` if the predictor never answers. (The risk is not defined
+    without answers, and a value of 0 would look perfect.)
     """
 
     points: tuple[RiskPoint, ...]
@@ -54,8 +52,8 @@ class RiskCoverage(Record, frozen=True, kw_only=True):
 def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
     """Return the risk-coverage curve over all questions, without points if the predictor never answers.
 
-    The areas include only the answered questions, so abstaining lowers the coverage and not the risk.
-    Therefore, always compare areas together with the coverage of the last point.
+    The areas include only the answered questions, so a predictor that abstains lowers its coverage but not
+    its risk. Therefore, never compare areas without also comparing the coverage at the last point.
     """
     given = [(answer.confidence, answer.right) for answer in answers if answer.confidence is not None]
     given.sort(key=lambda each: -each[0])

@@ -1,4 +1,4 @@
-"""Significance tests for the paired scores of two predictors.
+"""Significance tests for paired scores from two predictors.
 
 The unit of analysis is the question. Questions whose gold is in the same source form a cluster, because they
 tend to succeed or fail together. Every test is two-sided and uses the differences in score, ``candidate -
@@ -6,12 +6,12 @@ baseline``.
 
 1. Hits are tested with the exact McNemar test if every cluster has one question.
 2. Scores that are not hits, and hits with several questions in a cluster, are tested with sign-flip
-   randomisation. Under the null hypothesis, both signs of a cluster's summed difference have the same
-   probability. If all clusters' sums are whole numbers (hits), the null distribution of their total is
-   computed exactly by convolution. If the sums are not whole numbers, the null distribution is computed over
-   all sign patterns for up to 20 clusters with a non-zero sum. For more than 20 such clusters, seeded random
-   sign patterns are drawn, and p is (r + 1) / (draws + 1), where r is the number of drawn totals that are at
-   least as large in size as the observed total. A sum within 1e-9 of 0 counts as 0.
+   randomisation. Under the null hypothesis, the sum of a cluster's differences is equally likely to be
+   positive or negative. If all clusters' sums are whole numbers (hits), the null distribution of their total
+   is computed exactly by convolution. If the sums are not whole numbers, the null distribution is computed
+   over all sign patterns for up to 20 clusters with a non-zero sum. For more than 20 such clusters, seeded
+   random sign patterns are drawn, and p is (r + 1) / (draws + 1), where r is the number of drawn totals whose
+   absolute value is at least that of the observed total. A sum within 1e-9 of 0 counts as 0.
 3. Holm's correction covers the comparisons that share a baseline and a measure.
 
 Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smyth 2010; Holm 1979.
@@ -41,7 +41,7 @@ class Significance(Record, frozen=True, kw_only=True):
 
 
 def mcnemar(wins: int, losses: int) -> Significance:
-    """Run the exact McNemar test, a sign test on the questions that two predictors score differently."""
+    """Run the exact McNemar test, a sign test on the questions that the two predictors score differently."""
     from scipy.stats import binomtest
 
     differing = wins + losses
@@ -79,7 +79,7 @@ def sign_flip(sums: Floats, *, seed: int = 0, draws: int = DRAWS) -> Significanc
 
 
 def _whole_number_p(moving: NDArray[np.int64]) -> float:
-    """Return the exact p of whole-number sums by convolving one two-point distribution per cluster."""
+    """Return the exact p for whole-number sums by convolving one two-point distribution per cluster."""
     sizes = np.abs(moving)
     reach = int(sizes.sum())
     chance = np.zeros(2 * reach + 1)  # chance[reach + t] = P(total = t)
@@ -102,7 +102,7 @@ def _all_totals(moving: Floats) -> Floats:
 
 
 def _random_totals(moving: Floats, seed: int, draws: int) -> Floats:
-    """Return the totals (draws,) of random sign patterns, with a table of 256 totals for every 8 clusters.
+    """Return the totals (draws,) under random sign patterns, from a table of 256 totals for every 8 clusters.
 
     The random bits are the raw output of PCG64, which is the same in all versions of NumPy.
     """

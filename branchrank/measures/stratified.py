@@ -3,14 +3,15 @@
 1. The macro difference is the mean of the datasets' mean differences. Every dataset has the same weight,
    regardless of its number of questions.
 2. The test is a sign-flip test by page (:mod:`branchrank.measures.significance`), stratified by dataset. The
-   sum of a page's differences is divided by (number of datasets * number of questions of its dataset), so
-   that the total over all pages is the macro difference. The test therefore detects consistent differences,
-   and ignores that some datasets are harder than others.
-3. The interval of the macro difference combines the intervals of the datasets, which are independent. If d
-   are the datasets' differences, l and u the bounds of their intervals, and w the weights, the lower bound is
-   sum(w * d) - sqrt(sum((w * (d - l))**2)), and the upper bound is sum(w * d) + sqrt(sum((w * (u - d))**2))
-   (MOVER, Zou and Donner 2008). The interval of a macro average is computed with the same formula.
-4. The comparisons of all candidates are one family; tests use Holm's correction and intervals use
+   sum of a page's differences is divided by (number of datasets * number of questions in the page's dataset),
+   so that the total over all pages is the macro difference. The test therefore detects differences that are
+   consistent over the datasets, and is not affected by how hard each dataset is.
+3. The confidence interval for the macro difference combines the datasets' intervals, which are independent of
+   each other. Let d be the datasets' differences, l and u the bounds of their intervals, and w the weights.
+   Then the lower bound is sum(w * d) - sqrt(sum((w * (d - l))**2)), and the upper bound is sum(w * d) +
+   sqrt(sum((w * (u - d))**2)) (MOVER, Zou and Donner 2008). The interval for a macro average is computed with
+   the same formula.
+4. The comparisons of all candidates form one family. Tests use Holm's correction, and intervals use
    Bonferroni's. The intervals are adjusted to agree with the tests
    (:func:`~branchrank.measures.intervals.compatible`).
 """
@@ -40,7 +41,7 @@ from branchrank.records import Record
 
 
 class Stratum(NamedTuple):
-    """The scores and pages of one dataset.
+    """The scores and gold pages for one dataset.
 
     ``scores`` maps system -> question id -> score in 0..1. ``pages`` maps question id -> source of the gold.
     """
@@ -50,12 +51,12 @@ class Stratum(NamedTuple):
 
 
 class StratifiedComparison(Record, frozen=True, kw_only=True):
-    """The comparison of a candidate with the baseline over all datasets, on one measure.
+    """The comparison of one candidate with the baseline on one measure, over all datasets.
 
-    ``difference`` is the macro difference (candidate - baseline). ``ci_low`` to ``ci_high`` is the interval
-    of the macro difference, adjusted for ``family`` comparisons, or ``None`` if a dataset has too few pages
-    for an interval. ``differences`` has the mean difference of each dataset, in the order of the datasets.
-    ``wins``, ``ties`` and ``losses`` count the questions of all datasets.
+    ``difference`` is the macro difference (candidate - baseline). ``ci_low`` and ``ci_high`` are the bounds
+    of the interval for the macro difference, adjusted for ``family`` comparisons, or ``None`` if a dataset
+    has too few pages for an interval. ``differences`` contains the mean difference on each dataset, in the
+    order of the datasets. ``wins``, ``ties`` and ``losses`` count questions over all datasets.
     """
 
     measure: str
@@ -81,8 +82,7 @@ class StratifiedComparison(Record, frozen=True, kw_only=True):
 def macro_interval(
     estimates: Sequence[float], intervals: Sequence[Interval | None], level: float = LEVEL
 ) -> Interval | None:
-    """Return the interval of the mean of independent ``estimates``, or ``None`` if an estimate has no
-    interval.
+    """Return the interval for the mean of independent ``estimates``, or ``None`` if one has no interval.
 
     >>> found = macro_interval([0.2, 0.4], [Interval(low=0.1, high=0.3), Interval(low=0.3, high=0.5)])
     >>> round(found.low, 4), round(found.high, 4)
@@ -119,7 +119,7 @@ def compare_strata(
 ) -> tuple[StratifiedComparison, ...]:
     """Compare each system with the baseline over all datasets, in the first dataset's order of systems.
 
-    Each stratum must have at least one question and scores of the same systems.
+    Each stratum must have at least one question, and all strata must have scores for the same systems.
     """
     candidates = [name for name in strata[0].scores if name != baseline]
     found = [_gaps(strata, baseline, candidate) for candidate in candidates]
@@ -169,7 +169,7 @@ def compare_strata(
 
 
 def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floats]:
-    """Return candidate - baseline for each question, by dataset; differences below 1e-9 become 0."""
+    """Return, by dataset, candidate - baseline for each question; differences smaller than 1e-9 become 0."""
     found = []
     for stratum in strata:
         a, b = stratum.scores[baseline], stratum.scores[candidate]
@@ -180,9 +180,9 @@ def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floa
 
 
 def _weighted(gaps: Sequence[Floats], strata: Sequence[Stratum]) -> list[Floats]:
-    """Return the pages' sums by dataset, each times (size of the largest dataset) / (size of this dataset).
+    """Return each dataset's page sums, multiplied by (size of the largest dataset) / (size of this dataset).
 
-    Multiplying by the size of the largest dataset keeps the sums large compared with rounding errors.
+    The multiplication by the size of the largest dataset keeps the sums much larger than rounding errors.
     """
     largest = max(map(len, gaps))
     return [

@@ -2,9 +2,9 @@
 
 Every line of a TREC run has a document id. A hit credited with a gold item gets the item's id, such as
 ``gold-1``. The first hit on a gold page that is not credited with an item gets the page's id, such as
-``page-1``. Any other hit gets its span as document id, such as ``source:12-30``. Characters that TREC files
-don't allow are percent-encoded, and ``~2`` is added to an id that occurs a second time. In the qrels, gold
-items have grade 2 (or their ``relevance``) and pages have grade 1. From the exported run and qrels,
+``page-1``. Any other hit gets its span as its document id, such as ``source:12-30``. Characters that TREC
+files don't allow are percent-encoded, and ``~2`` is added to an id that occurs a second time. In the qrels,
+gold items have grade 2 (or their ``relevance``) and pages have grade 1. From the exported run and qrels,
 ir-measures and trec_eval compute the same values as the ``graded`` mode of
 :class:`~branchrank.measures.matching.Judged`.
 """
@@ -30,7 +30,7 @@ from branchrank.records import Hit, Question, Scored
 def question_qrels(question: Question) -> dict[str, int]:
     """Return the relevance of each gold item and gold page, by document id.
 
-    A gold item has the ``relevance`` from the question, or 2 if the question has none. A gold page is
+    A gold item has the ``relevance`` that the question states for it, or 2 if none is stated. A gold page is
     included, with relevance 1, only if a hit can be on the page without covering its gold item.
     """
     _, weak_pages = gold_pages(question)
@@ -40,10 +40,10 @@ def question_qrels(question: Question) -> dict[str, int]:
 
 
 def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> list[Scored]:
-    """Return the document ids of the n hits, best first, with the scores n, n-1, ..., 1.
+    """Return the document ids for the n hits, best first, with the scores n, n-1, ..., 1.
 
-    ``judged`` must be the judgement of these hits. The scores are whole numbers, since trec_eval reads scores
-    in single precision, in which close scores would become equal.
+    ``judged`` must contain the judgements of the same hits. The scores are whole numbers, since trec_eval
+    reads scores in single precision, in which close scores would become equal.
     """
     kept = without_excluded(hits, question)
     ids: dict[str, None] = {}
@@ -63,14 +63,14 @@ def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> lis
 
 
 def run_ranking(run: Sequence[Scored], qrels: Mapping[str, int]) -> Ranking:
-    """Rank the hits of another program's run in the same order as trec_eval, and judge them.
+    """Rank the hits in another program's TREC run in the same order as trec_eval, and judge the hits.
 
     Hits are sorted by score in single precision (descending), then by document id (descending). The ids must
     be distinct and the scores finite.
 
     Ranks are computed only for judged documents.
     """
-    with np.errstate(over="ignore"):  # as in trec_eval, a score beyond single precision is infinite
+    with np.errstate(over="ignore"):  # as in trec_eval, a score too large for single precision is infinite
         scores = np.array([score for _, score in run], dtype=np.float32)
     places = [place for place, (key, _) in enumerate(run) if key in qrels]
     ordered = np.sort(scores)

@@ -4,18 +4,18 @@
 2. Test the differences (:mod:`branchrank.measures.significance`) with the exact McNemar test for hits with
    one question per cluster, and otherwise with a sign-flip test by cluster. Adjust the p-values with Holm's
    correction over all candidates.
-3. Compute an interval of the mean difference (:mod:`branchrank.measures.intervals`) at the level 1 - alpha /
-   family, where ``family`` is the number of comparisons. At the level 1 - alpha / family, all intervals
-   together contain their true differences with a probability of at least 1 - alpha (Bonferroni; Dunn 1961).
-   If the adjusted test rejects 0, an interval that includes 0 is cut at 0. If the test doesn't reject 0, an
-   interval that excludes 0 is extended to include 0. The test and the interval therefore never contradict
-   each other (:func:`~branchrank.measures.intervals.compatible`).
+3. Compute an interval for the mean difference (:mod:`branchrank.measures.intervals`) at the level 1 - alpha /
+   family, where ``family`` is the number of comparisons. At this level, the probability that all intervals
+   contain their true differences is at least 1 - alpha (Bonferroni; Dunn 1961). If the adjusted test rejects
+   0, an interval that includes 0 is cut at 0. If the test doesn't reject 0, an interval that excludes 0 is
+   extended to include 0. The test and the interval therefore never contradict each other
+   (:func:`~branchrank.measures.intervals.compatible`).
 4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. If the adjusted p is not below
    alpha and the whole interval is strictly between -delta and delta, the verdict is ``equivalent within
    delta`` (two one-sided tests at alpha / 2 each, which is stricter than the customary alpha). A comparison
    that is neither significant nor equivalent has the verdict ``too few questions to tell`` if the adjusted p
-   would not be below alpha even if every differing cluster favoured the same predictor, and otherwise the
-   verdict ``inconclusive``. A cluster whose wins and losses cancel out also counts as a differing cluster.
+   would not be below alpha even if every differing cluster favoured the same predictor, and otherwise
+   ``inconclusive``. A cluster whose wins and losses cancel out also counts as a differing cluster.
 """
 
 from __future__ import annotations
@@ -65,22 +65,23 @@ Scores = Mapping[str, float]
 
 
 class Comparison(Record, frozen=True, kw_only=True):
-    """The comparison of a candidate with a baseline on one measure, over the same ``n`` questions.
+    """The comparison of a candidate with a baseline on one measure, for the same ``n`` questions.
 
     ``mean_a`` is the baseline's mean, ``mean_b`` is the candidate's mean, and ``difference`` is ``mean_b -
-    mean_a``. ``ci_low`` to ``ci_high`` is the interval of the difference, with confidence 1 - ``alpha`` for
-    all ``family`` comparisons together. The bounds are ``None`` if the questions are on too few pages. ``p``
-    and ``p_adjusted`` (Holm over ``family``) come from ``test``. ``p_mcnemar`` (hits only) and ``p_t`` are
-    the p-values of McNemar's test and of the t-test, which reports show but the verdict does not use.
-    ``wins``, ``ties`` and ``losses`` count the questions on which the candidate's score is higher than, equal
-    to or lower than the baseline's score. ``mde`` is the smallest true difference that ``n`` questions with
-    the observed disagreement (or standard deviation) can detect with 80% power. ``questions_needed`` is the
-    number of questions that can confirm the observed difference. ``mde`` and ``questions_needed`` account for
-    clustering and for the strictest step of Holm's correction. ``mde`` is ``None`` if no difference is large
-    enough, and ``questions_needed`` is ``None`` if 20,000 questions are not enough. ``p_floor`` is the
-    p-value that would result if all clusters with a differing question favoured the same predictor.
-    ``odds_ratio`` with ``odds_low`` to ``odds_high`` (hits) and ``d_z`` (other measures) are effect sizes
-    (:mod:`branchrank.measures.effects`).
+    mean_a``. ``ci_low`` and ``ci_high`` are the bounds of the interval for the difference, with confidence
+    1 - ``alpha`` for all ``family`` comparisons together. The bounds are ``None`` if the gold is on too few
+    pages. ``p`` is the p-value from ``test``, and ``p_adjusted`` is ``p`` after Holm's correction over
+    ``family`` comparisons. ``p_mcnemar`` (hits only) and ``p_t`` are the p-values from McNemar's test and the
+    t-test. Reports show these two p-values, but the verdict does not use them. ``wins``, ``ties`` and
+    ``losses`` count the questions on which the candidate's score is higher than, equal to or lower than the
+    baseline's score. ``mde`` is the smallest true difference that ``n`` questions with the observed
+    disagreement (or standard deviation) can detect with 80% power. ``questions_needed`` is the number of
+    questions that can confirm the observed difference. ``mde`` and ``questions_needed`` account for
+    clustering and for the strictest step of Holm's correction. ``mde`` is ``None`` if ``n`` questions can't
+    detect any difference, and ``questions_needed`` is ``None`` if 20,000 questions are not enough.
+    ``p_floor`` is the p-value that would result if all clusters with a differing question favoured the same
+    predictor. ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for hits) and ``d_z`` (for other
+    measures) are effect sizes (:mod:`branchrank.measures.effects`).
     """
 
     measure: str
@@ -143,11 +144,11 @@ def compare_predictors(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> tuple[Comparison, ...]:
-    """Compare every predictor except the baseline with the baseline, in the order of ``scores``.
+    """Compare each of the other predictors with the baseline, in the order of ``scores``.
 
     ``scores`` maps predictor -> question id -> score in 0..1, and ``clusters`` maps question id -> gold
-    source. Holm's correction covers all candidates. Average the scores of an LLM predictor's repeats before
-    calling this function (:mod:`branchrank.measures.repeats`).
+    source. Holm's correction covers all candidates. If an LLM predictor has repeats, average their scores
+    before calling this function (:mod:`branchrank.measures.repeats`).
 
     Raises :class:`UsageError` if the baseline is missing, there are no questions, delta is negative, a
     predictor is not scored on exactly the questions of ``clusters``, or a score is outside 0..1.
@@ -333,7 +334,7 @@ def verdict_of(
 
 
 def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:
-    """Return the minimum detectable difference, and how many questions can confirm the observed one."""
+    """Return the smallest detectable difference, and how many questions would confirm the observed one."""
     totals = page_totals(pair.differences, sources)
     if totals.shared and effective_pages(totals.sizes) < LEAST_PAGES:
         return None, None
@@ -352,7 +353,7 @@ def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | 
 
 
 def _planned_questions(totals: PageTotals, level: float) -> float:
-    """Return the effective number of questions that a new sample with these pages would have on average."""
+    """Return the average effective number of questions in a new sample with the same pages."""
     if not totals.shared:
         return totals.n
     degrees = working_degrees(totals.sizes, intraclass_correlation(totals))
@@ -360,7 +361,7 @@ def _planned_questions(totals: PageTotals, level: float) -> float:
 
 
 class Gate(Record, frozen=True, kw_only=True):
-    """The outcome of a regression check, with a ``reason`` that includes the numbers."""
+    """The outcome of a regression check, with a ``reason`` that states the numbers."""
 
     outcome: Decision
     reason: str
@@ -372,12 +373,12 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
     least 0.
 
     The check passes if the interval's lower bound exceeds -delta, or if all answers are ``identical``. The
-    check fails if the interval's upper bound is below -delta. The check is undecided in all other cases, and
-    if there are too few pages for an interval. With a delta of 0, a bound of exactly 0 passes the check if
-    the verdict is ``better``, and fails it if the verdict is ``worse``.
+    check fails if the interval's upper bound is below -delta. The check is undecided in all other cases,
+    including when there are too few pages for an interval. With a delta of 0 and a bound of exactly 0, the
+    check passes if the verdict is ``better``, and fails if the verdict is ``worse``.
 
-    If answers changed but no score did, the check can be undecided, since n questions without a changed score
-    don't exclude a loss of about z**2 / n, where z is the normal quantile.
+    If some answers changed but no scores did, the check can be undecided. The reason is that n questions
+    without a changed score can't exclude a loss of about z**2 / n, where z is the normal quantile.
     """
     low, high = comparison.ci_low, comparison.ci_high
     interval = "too few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"

@@ -1,11 +1,11 @@
-"""Score nodes by the first chunks of a vector search (the shortlist).
+"""Score nodes by the best chunks from a vector search (the shortlist).
 
-1. A chunk counts for every node whose own span (its lines without its subsections) overlaps the chunk. A
-   chunk of a BranchRank index overlaps exactly one own span.
-2. A chunk that overlaps no node's own span counts for the node of the chunk's file.
-3. The score of a node is called its evidence and is in 0..1. The evidence is
-   ``0.6 * proximity + 0.3 * rank + 0.1 * count``.
-4. ``proximity`` is the largest cosine similarity of the node's chunks, but at least 0. ``rank`` is
+1. A node's own span consists of its lines without those of its subsections. A chunk counts for every node
+   whose own span overlaps the chunk. In a BranchRank index, each chunk overlaps exactly one own span.
+2. A chunk that does not overlap any own span counts for the node of the chunk's file.
+3. A node's score is called its evidence, which is in 0..1. The evidence is ``0.6 * proximity + 0.3 * rank +
+   0.1 * count``.
+4. ``proximity`` is the largest cosine similarity of the node's chunks, or 0 if it is negative. ``rank`` is
    ``(1 + c) / (r + c)``, where ``r`` is the best rank of the node's chunks and ``c`` is 10. ``count`` is
    ``1 - 1 / n``, where ``n`` is the number of the node's chunks in the shortlist.
 """
@@ -24,10 +24,10 @@ RANK_OFFSET = 10
 
 
 def evidence(shortlist: Sequence[Scored], nodes_of: Callable[[str], Sequence[str]]) -> RankedList:
-    """Rank nodes by their evidence, in 0..1.
+    """Rank nodes by their evidence, which is in 0..1.
 
-    ``shortlist`` contains chunk ids with cosine similarities, best first. ``nodes_of`` returns the ids of the
-    nodes for which a chunk counts.
+    ``shortlist`` contains chunk ids with their cosine similarities, best first. ``nodes_of`` returns the ids
+    of the nodes for which a chunk counts.
     """
     best_rank: dict[str, int] = {}
     best_similarity: dict[str, float] = {}

@@ -3,8 +3,8 @@
 1. Expansion starts from the seeds, which are the nodes found by a search, with their scores.
 2. In each of ``depth`` steps, every node with a new score passes shares of the score to its neighbours. The
    parent gets 0.75 of the score, each child 0.7, and each of the ``siblings`` nearest siblings 0.6.
-3. The files of the seeds are sorted by the best score of their seeds. The nodes of the first ``file_roots``
-   files get 0.5 times the best score of their seeds.
+3. The files that contain seeds are sorted by the score of their best seed. The nodes for the first
+   ``file_roots`` files get 0.5 times the score of their best seed.
 4. A node that gets several scores keeps the largest one, so the result does not depend on the order of
    processing.
 
@@ -33,7 +33,7 @@ def expand(
     """Rank the seeds and their neighbours in the tree.
 
     A seed keeps its score unless it gets a larger score from a neighbour. No score in the result is larger
-    than the best score of a seed.
+    than the best seed's score.
     """
     around = Neighbourhood(tree, siblings)
     start = RankedList.of(seeds)
@@ -63,7 +63,7 @@ def _step(
 ) -> tuple[Places, Scores, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Do one step of the expansion from the rows in ``frontier``.
 
-    Return all rows that have a score, their scores, and whether the step increased each score.
+    Return all rows that have a score, the scores, and, for each score, whether the step increased it.
     """
     reached, passed = around.passed(rows[frontier], scores[frontier])
     joined = np.unique(np.concatenate([rows, reached]))

@@ -1,24 +1,24 @@
 """Combine several ranked lists into one.
 
 - :func:`rrf` adds ``weight / (k + rank)`` over the branches (Cormack, Clarke & Büttcher, SIGIR 2009).
-- :func:`score` adds ``weight * score`` over the branches, after dividing BM25 scores by twice the best BM25
-  score for the query.
+- :func:`score` adds ``weight * score`` over the branches, after dividing each BM25 score by twice the best
+  BM25 score for the query.
 - :func:`convex` adds ``weight * score`` over the branches, after min-max normalising the scores (Bruch, Gai &
   Ingber, TOIS 2023).
-- :func:`dbsf` adds ``weight * score`` over the branches, after normalising the scores by mean and standard
-  deviation.
+- :func:`dbsf` adds ``weight * score`` over the branches, after normalising the scores by their mean and
+  standard deviation.
 
-The function ``score`` computes the convex combination with theoretical minima of Bruch, Gai & Ingber (TOIS
-2023). The lowest possible score of a branch (0) is mapped to 0, and not the lowest score among the query's
-candidates, so the worst candidate does not change the scale of the other candidates. Cosines have the same
-scale for all queries and are used unchanged. BM25 scores have no upper bound and are divided by the best BM25
-score for the query. The fused score of a candidate ``d`` is
-``w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``, where ``w_dense`` and ``w_bm25`` are the weights
-of the two branches.
+The function ``score`` computes the convex combination with theoretical minima from Bruch, Gai & Ingber (TOIS
+2023). The score that is mapped to 0 is the lowest possible score in a branch (0), not the lowest score among
+the query's candidates. The worst candidate therefore does not change the scale for the other candidates.
+Cosines have the same scale for all queries, so they are used unchanged. BM25 scores have no upper bound, so
+they are divided by the best BM25 score for the query. The fused score for a candidate ``d`` is ``w_dense *
+cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``, where ``w_dense`` and ``w_bm25`` are the weights of the two
+branches.
 
-The factor 0.5 balances the two branches, because the cosines of a query's candidates cover about half of the
-interval 0..1, and the scaled BM25 scores cover all of it. Factors from 0.3 to 0.6 gave the same hit rates in
-our experiments. With the factor 1, the hit rates were as low as with RRF.
+The factor 0.5 balances the two branches, because the cosines of a query's candidates cover only about half of
+the range 0..1, whereas the scaled BM25 scores cover all of it. Factors from 0.3 to 0.6 gave the same hit
+rates in our experiments. With the factor 1, the hit rates were as low as with RRF.
 
 A branch with the weight 0 is ignored, so a key that is only in this branch is not in the result. A key that
 is missing from a branch gets 0 from this branch.
@@ -36,14 +36,14 @@ Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]
 
 RRF_K = 60
-#: The fused score that a branch without an upper bound (BM25) gives its best entry, at weight 1.
+#: The score that the best entry of a branch without an upper bound (BM25) contributes, at weight 1.
 SHARE = 0.5
 
 
 def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) -> RankedList:
     """Fuse ranked lists by reciprocal rank, ``score(d) = sum_i w_i / (k + rank_i(d))`` with ranks from 1.
 
-    ``weights`` default to 1. A key that occurs twice in a branch counts once, at the better rank.
+    All ``weights`` default to 1. A key that occurs twice in a branch counts only once, at its better rank.
     Raises ``ValueError`` for a negative weight or ``k <= -1``.
     """
     if k <= -1:
@@ -54,8 +54,8 @@ def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) ->
 def score(branches: Branches, weights: Weights | None = None, *, shares: Collection[str] = ()) -> RankedList:
     """Fuse ranked lists by the weighted sum of their scores.
 
-    In the branches that are named in ``shares``, a score counts as ``0.5 * score / best score``, or as 0 if
-    the best score is 0 or less. ``weights`` default to 1.
+    In the branches named in ``shares``, a score counts as ``0.5 * score / best score``, or as 0 if the best
+    score is 0 or less. All ``weights`` default to 1.
 
     >>> cosine = [Scored("a", 0.75), Scored("b", 0.5)]
     >>> words = [Scored("b", 12.0), Scored("a", 3.0)]
@@ -72,13 +72,13 @@ def score(branches: Branches, weights: Weights | None = None, *, shares: Collect
 def convex(branches: Branches, weights: Weights | None = None) -> RankedList:
     """Fuse ranked lists by the weighted sum of their scores, min-max normalised to 0..1 in each branch.
 
-    If all scores of a branch are equal, they become 1.
+    If all scores in a branch are equal, they become 1.
     """
     return _fuse(branches, weights, _min_max)
 
 
 def dbsf(branches: Branches, weights: Weights | None = None) -> RankedList:
-    """Fuse ranked lists by the weighted sum of their scores, normalised by the branch's mean and deviation.
+    """Fuse ranked lists by the weighted sum of scores, normalised by each branch's mean and deviation.
 
     A score ``s`` becomes ``(s - (mean - 3 sd)) / (6 sd)``, clipped to 0..1, where ``mean`` and ``sd`` are the
     mean and the standard deviation of the branch's scores.

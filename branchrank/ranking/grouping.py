@@ -21,15 +21,15 @@ def group(
     """Group the entries of a ranked list.
 
     Return ``(representative, members)`` for each group, best group first. The representative is the best
-    member of the group, with the score of the group, which is the maximum or the mean of the best ``members``
-    scores. The members of a group are its best ``members`` entries with their own scores.
+    member of the group. Its score is replaced by the group's score, which is the maximum or the mean of the
+    best ``members`` scores. The members of a group are its best ``members`` entries with their own scores.
     """
     groups: dict[str, list[Scored]] = {}
     for entry in ranking:
         shown = groups.setdefault(group_of(entry.key), [])
         if len(shown) < members:
             shown.append(entry)
-    if aggregate == "max":  # The groups are already in the order of their best members.
+    if aggregate == "max":  # The groups are already sorted by their best members.
         return [(shown[0], tuple(shown)) for shown in groups.values()]
     means = {shown[0].key: sum(entry.score for entry in shown) / len(shown) for shown in groups.values()}
     by_best = {shown[0].key: tuple(shown) for shown in groups.values()}

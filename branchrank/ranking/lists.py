@@ -14,10 +14,10 @@ _scored = partial(tuple.__new__, Scored)
 
 
 class RankedList(Sequence[Scored]):
-    """A ranked list, best first, which is stored as a tuple of ids and a tuple of scores.
+    """A ranked list, best first, stored as a tuple of ids and a tuple of scores.
 
-    An entry object is created only on access, because stages pass on hundreds of entries, of which about ten
-    become hits. A ranked list is equal to any sequence of the same entries.
+    An entry object is created only when the entry is read, because stages pass on hundreds of entries, but
+    only about ten of them become hits. A ranked list is equal to any sequence of the same entries.
     """
 
     __slots__ = ("ids", "scores")
@@ -69,8 +69,8 @@ class RankedList(Sequence[Scored]):
 
 
 def ranked(scores: Mapping[str, float], limit: int | None = None) -> RankedList:
-    """Return a ranked list of the best ``limit`` keys (by default of all keys), best first."""
-    # Two stable sorts by plain values are several times faster than one sort by tuples.
+    """Return a ranked list of the best ``limit`` keys (all keys by default), best first."""
+    # Two stable sorts by plain values are several times faster than a single sort by tuples.
     ordered = sorted(scores.items(), key=itemgetter(0))
     ordered.sort(key=itemgetter(1), reverse=True)
     chosen = ordered[:limit]

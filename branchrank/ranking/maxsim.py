@@ -1,18 +1,18 @@
-"""MaxSim, the late interaction between the token vectors of a query and the token vectors of its candidates.
+"""MaxSim, a score computed from a query's token vectors and a document's token vectors (late interaction).
 
 ``maxsim(q, d)`` is the mean, over the query tokens ``i``, of the largest ``cosine(q_i, d_j)`` over the
-document tokens ``j``. Khattab & Zaharia (SIGIR 2020) use the sum instead of the mean. The mean is in -1..1,
-like a cosine, for queries of any length.
+document tokens ``j``. Khattab & Zaharia (SIGIR 2020) use the sum instead of the mean. Like a cosine, the mean
+is in -1..1 for queries of any length.
 
-1. Token vectors are stored as int8 or float16. For int8, each row is scaled so that the largest absolute
-   value in it becomes 127. Each row is stored together with the factor that restores its unit length.
+1. Token vectors are stored as int8 or float16. For int8, each row is scaled so that its largest absolute
+   value becomes 127. Each row is stored together with the factor that restores it to unit length.
 2. A single matrix product multiplies the tokens of all candidates with all query tokens. For each candidate
    and each query token, the largest product is used.
-3. The matrix product is exact, so it does not depend on the order of summation, the number of threads or the
-   other candidates. For vectors with d dimensions, an int8 product is a sum of d products of at most 127 *
-   127. If d is at most 1,040, the sum is below 2**24 and exact in float32; in float64 the sum is always
-   exact. float16 values are multiples of 2**-24 and their products are multiples of 2**-48, so sums below 16
-   are exact in float64.
+3. The matrix product is exact, so the result does not depend on the order of summation, on the number of
+   threads or on the other candidates. For int8 vectors with d dimensions, each entry of the product is a sum
+   of d terms of at most 127 * 127. If d is at most 1,040, the sum is below 2**24 and therefore exact in
+   float32. In float64, the sum is always exact. For float16, values are multiples of 2**-24 and their
+   products are multiples of 2**-48, so sums below 16 are exact in float64.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TokenVectors(NamedTuple):
 
 
 def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVectors:
-    """Convert rows of unit length, with the shape ``(tokens, d)``, to the precision for storage.
+    """Convert rows of unit length, with the shape ``(tokens, d)``, to the stored precision.
 
     >>> quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8").values.tolist()
     [[95, 127]]
@@ -71,7 +71,7 @@ def unit_tokens(vectors: TokenVectors) -> NDArray[np.float32]:
 
 
 def maxsim(query: TokenVectors, documents: Sequence[TokenVectors]) -> NDArray[np.float64]:
-    """Return the MaxSim of a query with each document, in -1..1, with the shape ``(len(documents),)``.
+    """Return the MaxSim between a query and each document, in -1..1, with shape ``(len(documents),)``.
 
     All vectors must have the same precision and dimension. If the query or a document has no tokens, its
     MaxSim is 0.
@@ -89,7 +89,7 @@ def maxsim(query: TokenVectors, documents: Sequence[TokenVectors]) -> NDArray[np
 
 
 def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the exact products of all document rows with all query rows.
+    """Return the exact dot products of all document rows with all query rows.
 
     The shape of the result is ``(document tokens, query tokens)``.
     """
@@ -102,8 +102,8 @@ def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float6
 def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: float) -> RankedList:
     """Add ``weight`` times a second score to the scores of a ranked list, and sort the list again.
 
-    ``scores`` contains the second scores of the first entries of the list. All other entries get the lowest
-    of the second scores, so they can't overtake one of the first entries.
+    ``scores`` contains second scores for the first entries in the list. All other entries get the lowest of
+    the second scores, so they can't overtake any of the first entries.
 
     >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], dict(a=0.1, b=0.4), 1.0).ids
     ('b', 'a', 'c')

@@ -1,4 +1,4 @@
-"""The neighbours of nodes in a tree, and the share of a node's score that each neighbour gets."""
+"""The neighbours of the nodes in a tree, and the share of a node's score that each neighbour gets."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ Scores = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class Neighbourhood:
-    """Finds the neighbours of nodes, which are parents, children and the nearest ``siblings`` in the same
-    file.
+    """Finds a node's neighbours: its parent, its children and the nearest ``siblings`` in the same file.
 
     Only nodes with a source (files and sections) have neighbours. If two siblings have the same distance in
     lines, the later sibling is preferred. Neighbours are computed only for the requested nodes, so the time
-    does not depend on the size of the tree.
+    needed does not depend on the size of the tree.
     """
 
     def __init__(self, tree: Tree, siblings: int) -> None:
@@ -33,7 +32,7 @@ class Neighbourhood:
         self._steps = np.array([*range(1, siblings + 1), *range(-1, -siblings - 1, -1)], dtype=np.intp)
 
     def files(self, rows: Places) -> Places:
-        """Return the row of each node's file, or the row itself for a node without a file."""
+        """For each node, return the row of its file, or the node's own row if it has no file."""
         sources, parents = self._sources, self._rows.parents
         found = rows.copy()
         while True:
@@ -69,8 +68,7 @@ class Neighbourhood:
     def _nearest(self, rows: Places, parents: Rows) -> tuple[Rows, Places]:
         """Return the nearest siblings of all rows.
 
-        The second returned array contains, for each sibling, the position in ``rows`` of the row whose
-        sibling it is.
+        The second array contains, for each sibling, the position in ``rows`` of the row that it belongs to.
         """
         if not len(rows) or not self._siblings:
             return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.intp)

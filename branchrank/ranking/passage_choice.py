@@ -1,12 +1,12 @@
-"""Choose the chunks of a section that are returned as passages.
+"""Choose which of a section's chunks are returned as passages.
 
 To choose one passage per section, each kind of score (cosine similarity, BM25) is min-max scaled to 0..1 over
-the section's chunks, and the chunk with the largest sum is returned. If several chunks have the same sum, the
-first of them is returned. Ranks are not used, because a section has few chunks, and the sums of ranks would
-often be equal.
+the section's chunks, and the chunk with the largest sum of scaled scores is returned. If several chunks have
+the same sum, the first of them is returned. Ranks are not summed instead, because a section has few chunks,
+and sums of ranks would often be equal.
 
-To rank all passages of several ranked sections, the passage with rank ``j`` in the section with rank ``i``
-gets the score ``1 / (i * j)``.
+To rank all passages from several ranked sections, the passage with rank ``j`` within the section with rank
+``i`` gets the score ``1 / (i * j)``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from branchrank.ranking.lists import RankedList, ranked
 def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
     """Return the best of ``chunks``, which are the ids of a node's chunks in line order.
 
-    Every mapping in ``signals`` contains one kind of score by chunk id, and missing chunks get 0. Raises
-    ``ValueError`` if ``chunks`` is empty.
+    Every mapping in ``signals`` contains one kind of score by chunk id. A chunk that is missing from a
+    mapping gets 0. Raises ``ValueError`` if ``chunks`` is empty.
     """
     if not chunks:
         raise ValueError("cannot choose a passage, because the list of chunks is empty")
@@ -36,7 +36,7 @@ def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
 def led_by_sections(
     passages: RankedList, section_of: Mapping[str, str], sections: Sequence[str]
 ) -> RankedList:
-    """Score each passage by the rank of its section in ``sections`` and by its rank within the section.
+    """Score each passage by its section's rank in ``sections`` and by its own rank within the section.
 
     ``passages`` are sorted best first, and ``section_of`` maps each passage to one of ``sections``. Scores
     are in 0..1; passages with the same score are sorted by id.
@@ -58,7 +58,7 @@ def best_of_each(passages: RankedList, section_of: Mapping[str, str], sections: 
 def _places(
     passages: RankedList, section_of: Mapping[str, str], sections: Sequence[str]
 ) -> dict[str, tuple[int, int]]:
-    """Return, for each passage, the rank of its section and its rank within the section, both from 1."""
+    """Return, for each passage, its section's rank and its own rank within the section, both from 1."""
     ranks = {section: rank for rank, section in enumerate(sections, start=1)}
     counts = dict.fromkeys(sections, 0)
     places = {}

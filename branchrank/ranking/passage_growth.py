@@ -1,12 +1,12 @@
-"""Extend a passage inside its section, without overlapping passages that are ranked higher.
+"""Extend a passage within its section, so that it does not overlap passages that are ranked higher.
 
 1. Lines that are already in a higher-ranked passage are removed from the passage, and the longest remaining
-   run of lines is kept. (If several runs have the same length, the first of them is kept.) A passage without
+   run of lines is kept. (If several runs are equally long, the first of them is kept.) A passage with no
    remaining lines is dropped.
 2. The run of lines can grow up to the ends of the section and up to the nearest higher-ranked passages.
-3. The run grows to the target length by whole lines, equally on both sides; if the number of added lines is
-   odd, the last one is added at the end. If one side has no more room, the remaining lines are added on the
-   other side. A run that is longer than the target length is not shortened.
+3. Whole lines are added equally on both sides until the run has the target length. If the number of added
+   lines is odd, the last one is added at the end. If one side has no more room, the remaining lines are added
+   on the other side. A run that is longer than the target length is not shortened.
 
 A passage depends only on higher-ranked passages, so the first k passages do not change if more passages are
 requested. Line numbers are 1-based and inclusive.
@@ -23,9 +23,9 @@ Lines = tuple[int, int]
 def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) -> Lines | None:
     """Return the lines of a passage after it has grown to ``target`` lines inside its ``section``.
 
-    ``section`` is a range of lines that contains ``passage``. ``above`` contains the higher-ranked passages
-    of the same document, which are disjoint. Returns ``None`` if these passages contain all lines of
-    ``passage``.
+    ``section`` is the range of lines of the section, which contains ``passage``. ``above`` contains the
+    higher-ranked passages of the same document, which are disjoint. Returns ``None`` if these passages
+    contain all lines of ``passage``.
 
     >>> placed((10, 13), (1, 40), [], 8)
     (8, 15)
@@ -47,7 +47,7 @@ def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) 
 
 
 def _uncovered(passage: Lines, others: Iterable[Lines]) -> list[Lines]:
-    """Return the runs of a passage's lines that are not in ``others``, which are sorted by line."""
+    """Return the runs of a passage's lines that are not in ``others``, a list sorted by line."""
     runs = []
     start, last = passage
     for first, end in others:

@@ -4,12 +4,12 @@
    ``_``, which can contain single dots and apostrophes (``foo.bar``, ``don't``). Each CJK ideograph or kana
    character is a separate word.
 2. A possessive ``'s`` is removed from the end of a word, and the word is converted to lower case.
-3. If ``split_identifiers`` is true, a word in camelCase, in snake_case or with dots becomes several tokens,
-   which are the whole word and each of its parts.
+3. If ``split_identifiers`` is true, a word in camelCase, in snake_case or with dots becomes several tokens:
+   the whole word and each of its parts.
 4. Stop words are removed, then the stemmer reduces each token to its stem.
 
-If ``split_identifiers`` is false and ``stop_words`` is ``"english"``, the tokens are the same as from
-Lucene's English analyzer, except for rare Unicode word breaks.
+If ``split_identifiers`` is false and ``stop_words`` is ``"english"``, the tokens are the same as those from
+Lucene's English analyzer, except for rare differences in Unicode word breaks.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _ENGLISH = (
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these "
     "they this to was will with"
 )
-#: The choices of stop words: Lucene's English list, a larger list with question words, and an empty list.
+#: The available stop words: Lucene's English list, a larger list with question words, and an empty list.
 STOP_WORDS = {"english": frozenset(_ENGLISH.split()), "questions": QUESTION_WORDS, "none": frozenset[str]()}
 
 
 def analyzer(settings: Bm25Settings) -> Analyze:
-    """Return a function that splits a text into its tokens, in order, as ``settings`` say."""
+    """Return a function that splits a text into tokens, in order, according to ``settings``."""
     return _analyzer(settings.stemmer, settings.stop_words, settings.split_identifiers)
 
 

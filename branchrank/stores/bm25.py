@@ -3,12 +3,12 @@
 1. Each text is split into tokens (:mod:`branchrank.stores.analyzer`). bm25s computes how much each token adds
    to the score of each document (:mod:`branchrank.stores.bm25_weights`). The weights form a sparse matrix
    with one column per token.
-2. The scores of the documents for a query are the sum of the columns of the query's tokens. If a token occurs
+2. The documents' scores for a query are the sum of the columns for the query's tokens. If a token occurs
    several times in the query, its column is added several times.
 3. The ``n`` documents with the highest scores are returned. Documents with the same score are sorted by id.
    Documents with a score of 0 are not returned.
 4. An index on disk consists of ``bm25.npy``, which contains memory-mapped arrays, and ``bm25.json``. A query
-   reads only the columns of its tokens. ``bm25.json`` contains the digest of ``bm25.npy``, so files of
+   reads only the columns of its tokens. ``bm25.json`` contains the digest of ``bm25.npy``, so files from
    different builds are never mixed.
 
 The supported variants of BM25 (Kamphuis et al., ECIR 2020) are ``lucene`` (without the constant factor k1 +
@@ -63,7 +63,7 @@ class _Header(Record, frozen=True, kw_only=True):
 
 
 class Bm25Index:
-    """A BM25 index of texts with ids, built with ``settings``.
+    """A BM25 index, built with ``settings`` from texts that have ids.
 
     ``built_from`` is the digest of the file with the indexed texts, or empty if it is unknown.
     """
@@ -187,7 +187,7 @@ class Bm25Index:
 def _check_columns(
     weights: NDArray[Any], documents: NDArray[Any], offsets: NDArray[Any], tokens: int
 ) -> None:
-    """Raise ``ValueError`` if the arrays have wrong types, or sizes that do not match each other."""
+    """Raise ``ValueError`` if the arrays have wrong types or inconsistent sizes."""
     kinds = [array.dtype for array in (weights, documents, offsets)]
     if kinds != [np.float32, np.int32, np.int64]:
         raise ValueError(f"the columns have the wrong types: {kinds}")
@@ -196,7 +196,7 @@ def _check_columns(
 
 
 def _check_digest(root: Path, name: str, digest: str) -> None:
-    """Raise :class:`ArtifactError` if the file ``name`` below ``root`` has another digest than ``digest``."""
+    """Raise :class:`ArtifactError` unless the digest of the file ``name`` below ``root`` is ``digest``."""
     try:
         with open_beneath(root, name) as stream:
             found = digest_stream(stream)

@@ -1,8 +1,8 @@
 """Compute how much each token adds to the BM25 score of each text, with the package bm25s.
 
 1. :func:`count_tokens` counts the tokens of each text, and stores the counts in arrays. The parts of a corpus
-   can be counted separately, and :func:`merged` joins the counts. The merged counts do not depend on the
-   division into parts.
+   can be counted separately, and :func:`merged` joins the counts. The merged counts do not depend on how the
+   corpus is divided into parts.
 2. :func:`bm25_weights` passes the token counts to bm25s, which computes one column of weights per token.
 
 By default, bm25s creates a Python object for every token of the corpus, and computes the weights one text at
@@ -30,7 +30,7 @@ from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import Analyze
 
 _DELTA = {"bm25+": 1.0, "bm25l": 0.5}
-#: The number of weights that are computed at once. The number limits the memory for float64 intermediates.
+#: The number of weights to compute at once, which limits the memory for intermediate float64 results.
 _BLOCK = 1 << 22
 
 
@@ -39,8 +39,8 @@ class TokenCounts:
     """The number of occurrences of each token in each text, as a sparse matrix with one row per text.
 
     Text ``i`` contains the distinct tokens from ``tokens[starts[i]]`` to ``tokens[starts[i + 1] - 1]``. Token
-    ``tokens[j]`` of a text occurs ``counts[j]`` times in the text. ``vocabulary`` maps the number of a token
-    to the token. Tokens are numbered in the order of their first occurrence.
+    ``tokens[j]`` occurs ``counts[j]`` times in its text. ``vocabulary`` maps the number of a token to the
+    token. Tokens are numbered in the order of their first occurrence.
     """
 
     vocabulary: list[str]
@@ -53,7 +53,7 @@ class TokenCounts:
 
 
 def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int]) -> TokenCounts:
-    """Return the token counts of the same texts, with groups of texts in another order.
+    """Return the same token counts with the groups of texts in another order.
 
     A group is a run of consecutive texts. ``sizes`` contains the number of texts in each group. ``order``
     contains the old positions of the groups in their new order.

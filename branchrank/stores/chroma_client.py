@@ -30,13 +30,13 @@ _HEARTBEAT_SECONDS = 10.0
 _HEARTBEAT_BYTES = 64 * 1024
 _ANSWER_SECONDS = 120.0
 _ANSWER_BYTES = 256 * 2**20
-#: The values in Chroma's configuration for a collection without an embedding function.
+#: The values with which Chroma's configuration says that a collection has no embedding function.
 _NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
 
 
 @contextlib.contextmanager
 def chroma_errors(location: Location) -> Iterator[None]:
-    """Convert any exception of Chroma to an :class:`ArtifactError` whose message contains ``location``."""
+    """Convert any exception from Chroma to an :class:`ArtifactError` whose message contains ``location``."""
     try:
         yield
     except (ArtifactError, UsageError):
@@ -102,7 +102,7 @@ def connect(location: Location, root: Path | None = None) -> Any:
 
 @functools.cache
 def _bounded_client() -> Any:
-    """Return a subclass of Chroma's client with limits on every request, even those of the constructor."""
+    """Return a subclass of Chroma's client that limits every request, including those by the constructor."""
     from chromadb.api.client import Client
 
     class BoundedClient(Client):  # type: ignore[misc]
@@ -129,7 +129,7 @@ def _bounded_client() -> Any:
 
 
 def _bound(server: Any, base: str) -> None:
-    """Replace the HTTP session of ``server`` by a session with limits.
+    """Replace the HTTP session of ``server`` with a session that limits time and size.
 
     Chroma's HTTP session has no timeout, and no limit on the size of decompressed responses.
     """

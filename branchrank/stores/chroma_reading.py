@@ -4,8 +4,8 @@
    to a temporary folder that only the current user can read. Folders that contain symbolic links, more than
    ``MOST_BYTES`` bytes or more than ``MOST_FILES`` files are rejected.
 2. Records are read in batches. Embedding functions are never loaded.
-3. Vectors are returned as stored, whatever the metric of the collection is. The temporary copy is deleted at
-   the end.
+3. Vectors are returned as they are stored, regardless of the collection's metric. The temporary copy is
+   deleted at the end.
 """
 
 from __future__ import annotations

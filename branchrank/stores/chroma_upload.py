@@ -1,12 +1,12 @@
 """Build the Chroma collections of an index, in an embedded database or on a server.
 
-1. A collection belongs to one build of an index, and is not changed after the build. Chroma gets finished
-   vectors, so a collection never has an embedding function.
-2. Chroma's search graph (HNSW) has random levels, so two builds differ. With the settings in this module, the
-   graph has many edges, and searches visit many candidates. With ten thousand vectors, searches in every
-   build therefore return the same results as exact search. (The function ``recall_against_exact`` measures
-   how many results are the same.) If a search can't reach some of the vectors in a graph, the graph is built
-   again.
+1. A collection belongs to one build of an index, and is not changed after the build. BranchRank computes all
+   vectors itself, so a collection never has an embedding function.
+2. Chroma's search graph (HNSW) assigns vectors to random levels, so no two builds are the same. With the
+   settings in this module, the graph has many edges, and searches visit many candidates. With ten thousand
+   vectors, searches in every build therefore return the same results as exact search. (The function
+   ``recall_against_exact`` measures how many results are the same.) If a search can't reach some of the
+   vectors in a graph, the graph is built again.
 3. An embedded collection is always built from scratch, on one thread.
 4. Vectors are uploaded to a server in batches, with several uploads at the same time. The metadata of a
    collection on a server contains an identifier of its index. After an interrupted build, the next build of
@@ -29,13 +29,13 @@ from branchrank.stores.chroma_client import Location, connected, refuse_foreign
 from branchrank.stores.vectors_chroma import MADE_FOR, ChromaVectors, UnreachableError
 
 EF_SEARCH = 1000
-#: With 200 (and 32 neighbours), one in eight builds missed a result of 100 questions on 8,426 chunks.
+#: With 200 (and 32 neighbours), one build in eight missed a result (100 questions, 8,426 chunks).
 _EF_CONSTRUCTION = 400
 #: With Chroma's default of 16, vectors with many near-duplicates can be unreachable, even in small graphs.
 _MAX_NEIGHBORS = 64
 #: The largest number of attempts to build a graph in which all vectors are reachable.
 _BUILDS = 3
-#: With a small threshold, Chroma writes vectors not to its log, but to files with digests in the manifest.
+#: With a small threshold, Chroma writes vectors to files (whose digests the manifest stores), not its log.
 _SYNC_THRESHOLD = 2
 #: On a server, a small threshold would make Chroma write the whole graph after every batch.
 _SERVER_SYNC_THRESHOLD = 10_000

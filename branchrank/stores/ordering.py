@@ -1,4 +1,4 @@
-"""Select the n highest of an array of scores, in an order that is the same on every machine.
+"""Select the n highest scores in an array, in an order that is the same on every machine.
 
 1. The highest score comes first. Entries with the same score are sorted by their id as a string.
 2. The cosines of the best candidates are computed again, one row at a time in float64, because a matrix
@@ -21,15 +21,15 @@ TieOrder = NDArray[np.int32]
 
 _scored = partial(tuple.__new__, Scored)
 
-#: The number of rows that are scored at once. The number limits the memory if very many rows tie.
+#: The number of rows to score at once, which limits the memory that is needed if very many rows tie.
 _BLOCK = 4096
 
 
 def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = None) -> IntArray:
     """Return the indices of the ``n`` highest scores, highest first, or of all scores if there are fewer.
 
-    Equal scores are sorted by ``ties``. Without ``rows``, ``ties[i]`` belongs to ``scores[i]``. With
-    ``rows``, ``ties[rows[i]]`` belongs to ``scores[i]``.
+    Equal scores are sorted by their entries in ``ties``. The entry for ``scores[i]`` is ``ties[i]`` or, if
+    ``rows`` is given, ``ties[rows[i]]``.
     """
     count = min(n, len(scores))
     if count <= 0:

@@ -19,7 +19,7 @@ _MARK = object()
 
 
 def read_pickled(content: bytes, records: frozenset[str]) -> Any:
-    """Return the value in the pickle ``content``. Objects of the classes ``records`` become dictionaries.
+    """Return the value in the pickle ``content``. Objects of the classes in ``records`` become dictionaries.
 
     ``records`` contains class names of the form ``module.Class``. Raises ``ValueError`` if the pickle
     contains any other class or an unsupported operation, or if it is truncated.
@@ -40,7 +40,7 @@ def read_pickled(content: bytes, records: frozenset[str]) -> Any:
 
 
 class _Reader:
-    """A stack machine for the pickle operations that plain data needs in the protocols 2 to 5."""
+    """A stack machine for the pickle operations that plain data needs in protocols 2 to 5."""
 
     def __init__(self, content: bytes, records: frozenset[str]) -> None:
         self.content = content

@@ -1,8 +1,8 @@
 """A Qdrant collection in this process, without a server.
 
-1. The collection is a shard of Qdrant's embedded engine (the package qdrant-edge-py) in a directory. Searches
-   are exact, so two builds return the same results. The script `benchmarks/qdrant_hybrid.py` measures how
-   long searches take.
+1. The collection is a directory that contains a shard of Qdrant's embedded engine (the package
+   qdrant-edge-py). Searches are exact, so two builds return the same results. The script
+   `benchmarks/qdrant_hybrid.py` measures how long searches take.
 2. The write-ahead log is turned off, because only one process at a time can open a shard with such a log.
    Each change is flushed to the disk instead.
 3. Opening a shard changes its files, so the files can't be verified with a digest. If verified data is
@@ -148,7 +148,7 @@ class EmbeddedCollection:
         )
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """Return the MaxSim of a query with each point in ``keys``, as in :class:`QdrantCollection`."""
+        """Return the MaxSim of a query with each point in ``keys``; see :class:`QdrantCollection`."""
         if not keys or not len(tokens):
             return {}
         return mean_of_sums(self._query(tokens.tolist(), TOKENS, len(keys), {KEY: list(keys)}), tokens)

@@ -57,7 +57,7 @@ class ExistingCollection(Protocol):
 
     @property
     def layout(self) -> Layout:
-        """The vectors that are searched."""
+        """The names and dimensions of the vectors that are searched."""
 
     def payloads(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the key and the payload of every point."""
@@ -78,7 +78,7 @@ class ExistingCollection(Protocol):
         """
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> list[Scored]:
-        """Return Qdrant's MaxSim (a sum over the query's tokens) of points ``keys`` with token vectors."""
+        """Return the points in ``keys`` that have token vectors, ranked by Qdrant's MaxSim (a sum)."""
 
     def close(self) -> None:
         """Close files or connections."""

@@ -4,7 +4,8 @@
    dense vector has the name ``dense``, the only dense vector with the dimension of the model is searched. The
    sparse vector named ``sparse`` is searched. If no sparse vector has the name ``sparse``, the only sparse
    vector is searched.
-2. The multivector named ``tokens``, or the only multivector, contains token vectors for late interaction.
+2. The multivector named ``tokens`` contains token vectors for late interaction. If no multivector has this
+   name, the only multivector is used.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class _StoredVector(msgspec.Struct):
 
 
 class StoredLayout(msgspec.Struct):
-    """The layout of a collection in a configuration file of a shard or of qdrant-client's local mode."""
+    """A collection's layout, from the configuration file of a shard or of qdrant-client's local mode."""
 
     vectors: dict[str, Any]
     sparse_vectors: dict[str, Any] | None = None

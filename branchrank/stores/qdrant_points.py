@@ -29,14 +29,14 @@ TOKENS = "tokens"
 KEY = "key"
 BATCH = 256
 
-#: Maps fields of the payload to accepted values. A point must have an accepted value in every field.
+#: Maps payload fields to accepted values. A point passes if every field has an accepted value.
 Filters = Mapping[str, str | int | Sequence[str] | Sequence[int]]
 
 _NAMESPACE = uuid.UUID("6f3c2a52-60b1-5d55-8f0e-7a1b2f9d4c11")
 
 
 class SparseWeights(NamedTuple):
-    """A sparse vector. ``indices`` are the numbers of terms, and ``values`` are the terms' weights."""
+    """A sparse vector. ``indices`` are the terms' numbers, and ``values`` are their weights."""
 
     indices: list[int]
     values: list[float]
@@ -157,7 +157,7 @@ def edge() -> Any:
 
 
 def accepted(value: str | int | Sequence[str] | Sequence[int]) -> list[str] | list[int]:
-    """Return the accepted values of a field in a filter as a list."""
+    """Return the accepted values for a field, as given in a filter, as a list."""
     if isinstance(value, str):
         return [value]
     return [value] if isinstance(value, int) else list(value)  # type: ignore[return-value]
@@ -184,7 +184,7 @@ def ranked_points(points: Sequence[Any]) -> list[Scored]:
 
 
 def mean_of_sums(points: Sequence[Scored], tokens: Vectors) -> dict[str, float]:
-    """Convert MaxSim scores, which Qdrant sums over the tokens of a query, to means by key."""
+    """Convert Qdrant's MaxSim scores (sums over the query's tokens) to means, and return them by key."""
     return {key: score / len(tokens) for key, score in points}
 
 

@@ -2,8 +2,8 @@
 
 1. Requests go only to the configured host. The API key in ``BRANCHRANK_QDRANT_KEY`` is sent only to the host
    in ``BRANCHRANK_QDRANT_KEY_HOST`` or ``BRANCHRANK_QDRANT_URL``. A URL in a workspace's configuration file
-   therefore can't send the API key to another host. The API key is not sent over HTTP without TLS, except to
-   this machine. No message contains the API key.
+   therefore can't send the API key to another host. The API key is sent over unencrypted HTTP only to this
+   machine. No message contains the API key.
 2. The points, the sparse weights and the exact search are the same as in an embedded collection, so a search
    on a server returns the same results.
 3. The time limit for a response is ten seconds, and the size limit is 64 MiB. Responses are not decompressed.
@@ -144,7 +144,7 @@ class ServerCollection:
                 self._client.upsert(self._name, points=batch, wait=True)
 
     def fill(self, keys: Sequence[str], points: Callable[[Sequence[int]], Sequence[Point]]) -> None:
-        """Add the points of ``keys`` that are missing from the collection.
+        """Add the points with the keys ``keys`` that are missing from the collection.
 
         ``points(rows)`` must return the points with the keys ``keys[row]`` for each ``row`` in ``rows``. If a
         batch fails, its error is raised, and batches that have not started are not sent.
@@ -196,7 +196,7 @@ class ServerCollection:
         return self._query(vector, SPARSE, n, filters)
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """Return the MaxSim of a query with each point in ``keys``, as in :class:`QdrantCollection`."""
+        """Return the MaxSim of a query with each point in ``keys``; see :class:`QdrantCollection`."""
         if not keys or not len(tokens):
             return {}
         return mean_of_sums(self._query(tokens.tolist(), TOKENS, len(keys), {KEY: list(keys)}), tokens)
@@ -303,7 +303,7 @@ def _filter(models: Any, filters: Filters | None) -> Any:
 
 @contextlib.contextmanager
 def failures(url: str) -> Iterator[None]:
-    """Convert any exception of qdrant-client to an :class:`ArtifactError` whose message contains ``url``."""
+    """Convert any error from qdrant-client to an :class:`ArtifactError` whose message contains ``url``."""
     try:
         yield
     except (ArtifactError, UsageError):

@@ -42,7 +42,7 @@ _TABLES = (
     "CREATE VIRTUAL TABLE words USING fts5(breadcrumb, text, content='', tokenize='unicode61')",
 )
 #: The table ``stems`` finds all forms of a word, and the table ``words`` finds all words with a given prefix.
-#: A prefix of a word may not be a prefix of its stem. (The stem of ``deploy`` is ``deploi``.)
+#: A prefix of a word is not always a prefix of its stem. (The stem of ``deploy`` is ``deploi``.)
 _FTS_TABLES = ("stems", "words")
 _FTS_CONTENT = (
     "SELECT id, block FROM {}_data ORDER BY id",
@@ -53,7 +53,7 @@ _FTS_CONTENT = (
 
 
 class SqliteHeader(Record, frozen=True, kw_only=True):
-    """The header of a search file, with its digests and its number of chunks."""
+    """The header of a search file, which contains the digests and the number of chunks."""
 
     corpus_digest: str
     chunk_count: int
@@ -197,7 +197,7 @@ def _write(path: Path, chunks: Sequence[Chunk], corpus_digest: str) -> None:
                 ((row, chunk.breadcrumb, chunk.text) for row, chunk in enumerate(chunks, start=1)),
             )
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608
-        # The digest is computed after the commit, because the full-text index is incomplete before it.
+        # The digest is computed after the commit, because the full-text index is incomplete until then.
         connection.execute("COMMIT")
         header = SqliteHeader(
             corpus_digest=corpus_digest,

@@ -22,9 +22,9 @@ _KEPT = 1 << 16
 
 
 class StringArrays(NamedTuple):
-    """The arrays of ``n`` strings. Arrays with larger items come first.
+    """The arrays that store ``n`` strings.
 
-    :mod:`branchrank.stores.arrays` requires arrays with larger items to come first.
+    Arrays with larger items come first, as :mod:`branchrank.stores.arrays` requires.
     """
 
     starts: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Strings(Sequence[str]):
     """A read-only sequence of distinct strings. ``==`` is true for a tuple of the same strings."""
 
     def __init__(self, arrays: StringArrays) -> None:
-        """Raise ``ValueError`` if ``arrays`` have wrong types, or sizes that do not match each other."""
+        """Raise ``ValueError`` if ``arrays`` have wrong types or inconsistent sizes."""
         starts, order, ties, text = self.arrays = arrays
         kinds = [f"{array.dtype.name} {array.ndim}" for array in arrays]
         if kinds != ["int64 1", "int32 1", "int32 1", "uint8 1"]:
@@ -62,7 +62,7 @@ class Strings(Sequence[str]):
 
     @classmethod
     def joined(cls, text: bytes, sizes: NDArray[np.int64]) -> Strings:
-        """Split ``text`` into strings of ``sizes`` bytes, and return them as a :class:`Strings` object."""
+        """Split ``text`` into strings whose sizes in bytes are ``sizes``."""
         starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
         strings = [text[first:last] for first, last in pairwise(starts.tolist())]
         # UTF-8 bytes sort in the same order as the code points of the strings.

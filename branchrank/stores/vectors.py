@@ -4,7 +4,7 @@
    The squared L2 distance is ``2 - 2 * score``.
 2. The two stores return exactly the same scores for the same ids. Chroma only selects candidates, and
    BranchRank computes the scores of the candidates from the vectors of the index.
-3. Results with the same score are sorted by id. If more results are requested than there are vectors, all
+3. Results with the same score are sorted by id. If a search requests more results than there are vectors, all
    vectors are returned.
 """
 
@@ -55,7 +55,7 @@ class VectorStore(Protocol):
 
 
 def squared_distance(similarity: float) -> float:
-    """Return the squared L2 distance, from 0 to 4, of two unit vectors from their cosine similarity."""
+    """Return the squared L2 distance (0 to 4) between two unit vectors, given their cosine similarity."""
     return max(0.0, 2.0 - 2.0 * similarity)
 
 
@@ -69,11 +69,10 @@ def check_query(vector: Vectors, dimension: int) -> None:
 
 
 def recall_against_exact(store: VectorStore, exact: VectorStore, queries: Iterable[Vectors], n: int) -> float:
-    """Return the recall (0 to 1) of the results of ``store`` compared with exact search.
+    """Return the mean recall (0 to 1) of the top ``n`` results from ``store``, compared with exact search.
 
-    For each query, the recall is the number of the exact top ``n`` results that ``store`` also returns,
-    divided by the number of exact results. The result is the mean over the queries, or 1 if there are no
-    queries or no vectors.
+    The recall for a query is the share of the exact top ``n`` results that ``store`` also returns. The mean
+    over all queries is returned, or 1 if there are no queries or no vectors.
     """
     shares = []
     for query in queries:

@@ -2,10 +2,10 @@
 
 1. A search for ``n`` results requests a few more candidates from Chroma. The scores of the candidates are
    computed from the vectors of the index, so scores and ties are the same as in exact search.
-2. A collection is checked when it is opened. The number of vectors must match the index, and so must the ids
-   and vectors of a sample. Searches must find the sampled vectors. (It is not enough to check Chroma's
-   ``count()``, which is correct even if files are missing.) The metadata of a collection on a server must
-   contain the identifier of the index.
+2. A collection is checked when it is opened. The number of vectors must match the index. A sample of the ids
+   and vectors must match as well, and searches must find the sampled vectors. (It is not enough to check
+   Chroma's ``count()``, which is correct even if files are missing.) The metadata of a collection on a server
+   must contain the identifier of the index.
 
 :mod:`branchrank.stores.chroma_upload` creates the collections.
 
@@ -38,7 +38,7 @@ from branchrank.stores.vectors_exact import ExactVectors
 
 #: The metadata of a collection contains the identifier of its index under this key.
 MADE_FOR = "branchrank"
-#: The number of candidates to request beyond ``n``, so that ties at the end of the list can be sorted by id.
+#: The number of candidates to request beyond ``n``, so that ties at the end of the list are sorted by id.
 _SLACK = 16
 #: Scores that differ by less than this value are treated as ties, because Chroma computes in float32.
 _TIE = 1e-6

@@ -4,8 +4,8 @@
 2. The dot products of the query with all rows are computed on the calling thread, because a matrix-vector
    product on two BLAS threads took up to fifty times longer on a busy machine.
 3. All rows whose score is at least the n-th best score minus the rounding error are scored again in float64,
-   and the n best of them are returned (see :mod:`branchrank.stores.ordering`). The results are bit-for-bit
-   the same for any number of BLAS threads.
+   and the n rows with the best scores are returned (see :mod:`branchrank.stores.ordering`). The results are
+   bit-for-bit the same for any number of BLAS threads.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ExactVectors:
         return scored(self._ids.take(rows[order].tolist()), scores[order].tolist())
 
     def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
-        """Return the cosine similarity of each row in ``rows`` to a unit vector, shape ``(len(rows),)``."""
+        """Return the cosine similarity of each row in ``rows`` to a unit vector, as ``(len(rows),)``."""
         return cosines(self.matrix, rows, vector)
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:

@@ -2,13 +2,13 @@
 
 1. The root node (id ``/``) represents the corpus. The parent of a document is the first document whose
    toctree lists it. If no toctree lists a document, its parent is its folder (id ``path/``). The parent of a
-   folder is the folder that contains it. A folder therefore has a node only if it contains a document that is
-   in no toctree.
+   folder is the folder that contains it. A folder therefore has a node only if the folder or one of its
+   subfolders contains a document that is in no toctree.
 2. The children of a document are its sections, then the documents in its toctrees, in toctree order. The
    children of a folder are sorted by name.
-3. The depth of a node is one more than the depth of its parent. A breadcrumb starts at the document's title
-   and omits the nodes above the document, because changes to the toctrees of other documents can change these
-   nodes.
+3. The depth of a node is one more than the depth of its parent. A breadcrumb starts with the document's
+   title. The nodes above the document are omitted, because these nodes can change when the toctrees of other
+   documents change.
 4. The text of a node does not include the text of its subsections. The summary of a node consists of the
    first sentences of its prose and, if the node has children, the titles of the children.
 """
@@ -37,8 +37,8 @@ _SENTENCE_END = re.compile(r"[.!?:。！？](?=\s)")
 class Page(Record, frozen=True, kw_only=True):
     """The nodes of one document, before its position in the tree is known. The node of the file comes first.
 
-    The file has the depth 0. The node of the file has no parent, its children are only its top sections, and
-    its summary contains only its prose.
+    The node of the file has depth 0 and no parent. Its children are only the file's top sections, and its
+    summary contains only prose.
     """
 
     nodes: tuple[Node, ...]
@@ -46,8 +46,8 @@ class Page(Record, frozen=True, kw_only=True):
     def placed(self, parent: str | None, depth: int, below: Sequence[tuple[str, str]]) -> Iterator[Node]:
         """Yield the nodes with their final parents, children, depths and summaries.
 
-        ``parent`` and ``depth`` are those of the file's node in the tree. ``below`` contains the ids and
-        titles of the documents that are children of this document.
+        ``parent`` and ``depth`` are the parent and the depth of the file's node in the tree. ``below``
+        contains the ids and titles of the documents that are children of this document.
         """
         file, *sections = self.nodes
         titles = [node.title for node in sections if node.parent_id == file.id]
@@ -129,7 +129,7 @@ def block_text(blocks: Iterable[Block]) -> str:
 def summarise(prose: str, child_titles: Sequence[str]) -> str:
     """Return the first sentences of ``prose``, followed by ``child_titles``.
 
-    The sentences have at most :data:`SUMMARY_LENGTH` characters together, and so do the titles.
+    The sentences together have at most :data:`SUMMARY_LENGTH` characters, and so do the titles together.
     """
     summary = _cut(prose, _SENTENCE_END)
     if not child_titles:

@@ -3,7 +3,8 @@
 A tree is valid if all of the following are true.
 
 1. The ids of nodes are unique. Exactly one node, the root, has no parent. Every parent and every child of a
-   node is a node of the tree. A node lists another node as a child exactly if it is the parent of that node.
+   node is a node of the tree. A node is listed as a child of another node if and only if the other node is
+   its parent.
 2. The depth of a node is one more than the depth of its parent, which excludes cycles.
 3. Files and sections have a source and line numbers. The root and folders have no source and no line numbers.
 4. A file starts at line 1. The lines of a file or section begin with its own span, followed by its
@@ -40,7 +41,7 @@ def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = N
 
 
 def find_problems(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> Iterator[Problem]:
-    """Yield the problems with parents and children, or else all other problems in the order of the nodes.
+    """Yield the problems with parents and children or, if there are none, all other problems in node order.
 
     Lines, sources and breadcrumbs are checked only if all parents, children and depths are valid.
     """

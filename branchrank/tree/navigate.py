@@ -36,7 +36,7 @@ class Tree:
 
     @classmethod
     def opened(cls, table: NodeTable, rows: TreeRows) -> Tree:
-        """Return a tree of the nodes in ``table``, with the parents and children in ``rows``."""
+        """Return a tree of the nodes in ``table``. ``rows`` contains the nodes' parents and children."""
         tree = cls.__new__(cls)
         tree._open(table, rows)
         return tree
@@ -63,7 +63,7 @@ class Tree:
     def only(self, sources: Collection[str]) -> Tree:
         """Return the part of the tree that contains the files ``sources``.
 
-        An ancestor of these files that belongs to another file is replaced by a folder.
+        If an ancestor of these files belongs to another file, the ancestor is replaced by a folder node.
         """
         kept = {node.id for node in self.sections if node.source in sources} | {self.root.id}
         for node in reversed(list(self.table.stream())):
@@ -119,8 +119,8 @@ class Tree:
     def overlapping(self, span: Span) -> tuple[Node, ...]:
         """Return the nodes whose own span shares lines with ``span``.
 
-        Nodes that share more lines with ``span`` come first, and nodes that share equally many are sorted by
-        id.
+        Nodes that share more lines with ``span`` come first. Nodes that share the same number of lines are
+        sorted by id.
         """
         rows = self.table.in_source(span.source)
         first = np.maximum(self.table.line_starts[rows], span.line_start)

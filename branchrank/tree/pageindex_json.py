@@ -1,10 +1,10 @@
 """Export and import the JSON format that VectifyAI's PageIndex writes for a Markdown file.
 
 The export writes one file per document. Every heading becomes a node. The ``line_num`` of a node is the
-number of the heading's line, starting at 1. The ``text`` of a node contains the lines from the heading to the
-next heading of any level. The summary is in the field ``summary`` of a node without children, or in the field
-``prefix_summary`` of a node with children. The format has no field for the last line of a node or for text
-before the first heading.
+number of the heading's line, starting at 1. The ``text`` of a node contains the lines from its heading up to
+the next heading of any level. The summary is in the field ``summary`` of a node without children, or in the
+field ``prefix_summary`` of a node with children. The format has no field for the last line of a node or for
+text before the first heading.
 
 The import works in three steps.
 
@@ -41,7 +41,7 @@ _REMEDY = "give the JSON file that PageIndex wrote for this Markdown file (not f
 
 
 class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One heading of a PageIndex tree. The fields have PageIndex's order. ``nodes`` are child headings."""
+    """One heading in a PageIndex tree. Fields are in PageIndex's order. ``nodes`` contains child headings."""
 
     title: str
     node_id: str | UnsetType = UNSET
@@ -133,10 +133,10 @@ def encode_document(document: PageIndexDocument) -> bytes:
 
 
 def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocument:
-    """Decode the PageIndex tree ``payload`` of the file ``source``, which contains the bytes ``content``.
+    """Decode ``payload``, the PageIndex tree of the file ``source``. ``content`` contains the file's bytes.
 
-    Raises :class:`InputError` if ``payload`` is not a PageIndex tree, or if its line numbers are not
-    ascending or not in the file.
+    Raises :class:`InputError` if ``payload`` is not a PageIndex tree, or if its line numbers are not in
+    ascending order or do not exist in the file.
     """
     tree = _decode(payload, source)
     read = read_document(source, content)
@@ -165,7 +165,7 @@ def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocu
 
 
 def import_nodes(imported: Sequence[ImportedDocument], corpus_name: str) -> tuple[list[Node], list[str]]:
-    """Return the nodes of imported documents with the imported summaries, and the notes of all documents."""
+    """Return the nodes of imported documents, with the imported summaries, and the notes on all documents."""
     nodes, notes = build_nodes([each.document for each in imported], corpus_name)
     summaries = {identifier: text for each in imported for identifier, text in each.summaries.items()}
     nodes = [
@@ -239,7 +239,7 @@ def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Headi
 
 
 def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
-    """Yield the document's blocks without the lines of ``headings``, cut at the removed lines."""
+    """Yield the document's blocks without the lines of ``headings``, cut where lines were removed."""
     taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
     for section in document.sections:
         for block in section.blocks:

@@ -21,7 +21,9 @@ Rows = NDArray[np.int32]
 
 
 class TreeRows(NamedTuple):
-    """The parents and children of ``n`` nodes. Arrays have the shape ``(n,)``; ``children`` has ``(n + 1,)``.
+    """The parents and children of ``n`` nodes, as arrays.
+
+    All arrays have the shape ``(n,)``, except ``children``, which has the shape ``(n + 1,)``.
 
     ``depths`` contains the depth of each node, which is 0 for the root. ``parents`` contains the row of each
     node's parent, and -1 for the root. The subtree of row ``r`` consists of the rows from ``r`` to ``ends[r]
@@ -104,7 +106,7 @@ class NodeTable(Protocol):
 
 
 class NodeList:
-    """A :class:`NodeTable` of nodes in memory. The constructor gets the nodes in pre-order."""
+    """A :class:`NodeTable` in memory. ``nodes`` maps ids to nodes, and must be in pre-order."""
 
     def __init__(self, nodes: dict[str, Node]) -> None:
         self.mapping: Mapping[str, Node] = MappingProxyType(nodes)

@@ -1,7 +1,7 @@
 """Determine the parent of each document from the toctree directives in all documents.
 
-1. Documents are processed in the order of their paths. The toctree entries of a document are processed in the
-   listed order.
+1. Documents are processed in the order of their paths. The toctree entries in a document are processed in the
+   order in which they are listed.
 2. A toctree entry is a path of a document, with or without a suffix, or ``Title <path>``. A path that starts
    with ``/`` is relative to the root of the documentation, and any other path is relative to the folder of
    the document with the toctree. The root is the corpus folder or, if the path does not exist there, the
@@ -26,13 +26,13 @@ from branchrank.corpus.document import DocumentOutline
 from branchrank.corpus.reading import SUFFIXES
 
 _EXPLICIT_TITLE = re.compile(r"[^<]*<([^<>]+)>\s*")
-#: The largest number of different patterns in a corpus. Real documentation has at most a few dozen.
+#: The largest number of different patterns that are used. Real documentation has at most a few dozen.
 MAX_PATTERNS = 1000
 _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 
 
 def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str], list[str]]:
-    """Return a dictionary from the source of each document to the source of its parent, and notes.
+    """Return a dictionary that maps the source of each document to that of its parent, and return notes.
 
     The dictionary is in toctree order, and contains only documents that are in a toctree.
     """
@@ -73,7 +73,7 @@ def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str
 
 
 def _names(documents: Sequence[DocumentOutline]) -> dict[str, str]:
-    """Return a dictionary from the path of each document, with and without its suffix, to its source."""
+    """Return a dictionary that maps the path of each document, with and without its suffix, to its source."""
     names = {document.source: document.source for document in documents}
     for suffix in SUFFIXES:
         for document in documents:
@@ -93,7 +93,7 @@ def _is_pattern(path: str) -> bool:
 
 
 def _resolve(source: str, path: str, names: Mapping[str, str]) -> list[str]:
-    """Return the documents that the entry ``path`` in a toctree of ``source`` matches.
+    """Return the documents that match the entry ``path`` in a toctree in ``source``.
 
     Only a pattern can match several documents.
     """
