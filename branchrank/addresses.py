@@ -59,7 +59,7 @@ def _owner(system: System, address: str) -> tuple[Any, str]:
 
 
 def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
-    """Return the message of an error in a system's table, which suggests a name for an unknown name.
+    """Return an error message for an invalid system table. For an unknown name, it suggests a similar one.
 
     ``more`` contains names that are allowed at the top level of the table in addition to a system's fields.
     """

@@ -2,8 +2,8 @@
 
 1. A file is written under a temporary name in its directory, flushed to the disk (fsync), and then renamed.
 2. After the rename, the directory is flushed too, so that the new name survives a power loss.
-3. An artefact, such as an index, has a manifest beside it, which records what the artefact was made from.
-   Before code uses an artefact, it compares the artefact with the manifest.
+3. Beside each artefact, such as an index, a manifest records what the artefact was made from. Before code
+   uses an artefact, it compares the artefact with the manifest.
 
 Digests detect damage. They do not detect an attack that changes both a file and its digest in the manifest.
 """
@@ -32,7 +32,7 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 @contextlib.contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Convert an ``OSError`` raised inside the block, which writes ``path``, to a :class:`StorageError`."""
+    """Convert any ``OSError`` that a block raises while it writes ``path`` to a :class:`StorageError`."""
     try:
         yield
     except OSError as error:
@@ -57,7 +57,7 @@ def fsync_directory(directory: Path) -> None:
 
 
 def create_beside(path: Path) -> tuple[int, Path]:
-    """Create a temporary file in the folder of ``path``, and return its file descriptor and its path.
+    """Create a temporary file in the same folder as ``path``, and return its file descriptor and path.
 
     The permissions of the file follow the user's umask. Raises ``OSError`` if the file can't be created.
     """

@@ -83,12 +83,13 @@ def run_beir(
     ``folder`` may also be ``ir:ID``, the name of a dataset that the package ir-datasets has downloaded
     before.
 
-    Each predictor ranks up to 1,000 whole documents. ``measures`` contains names of measures in ir-measures,
-    which are computed on the graded judgements. The first of them is the primary measure. ``data_dir`` is the
-    workspace (by default ``data/`` followed by the folder's name). By default, a new workspace has no
-    embedder and analyses text as in published BM25 results. ``settings``, such as ``"index.embedder"``,
-    override these defaults. An existing index is used, and an interrupted run is resumed. ``run_table(run)``
-    returns the table of results with the significance tests between the predictors.
+    Each predictor ranks up to 1,000 whole documents. ``measures`` contains the names of measures in the
+    package ir-measures. They are computed on the graded judgements. The first of them is the primary measure.
+    ``data_dir`` is the workspace (by default ``data/`` followed by the folder's name). By default, a new
+    workspace has no embedder and analyses text as in published BM25 results. ``settings``, such as
+    ``"index.embedder"``, override these defaults. An existing index is used, and an interrupted run is
+    resumed. ``run_table(run)`` returns the table of results with the significance tests between the
+    predictors.
 
     If a name, a measure or a file is invalid, :class:`~branchrank.errors.UsageError` or
     :class:`~branchrank.errors.InputError` is raised before any work starts.

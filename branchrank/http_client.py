@@ -106,7 +106,7 @@ class Answer(NamedTuple):
 
 
 class Connections:
-    """Connections to one URL's server, which threads can share. Call :meth:`close` to close them."""
+    """Connections to the server in a URL. Threads can share them. Call :meth:`close` to close them."""
 
     def __init__(self, url: str, *, keep: bool) -> None:
         self._network = _Network()

@@ -1,4 +1,4 @@
-"""The functions of the library that are not methods of a workspace or a run.
+"""The library's functions that are not methods of a workspace or a run.
 
 They plan and run benchmarks (given the names of predictors, an experiment file or an interrupted run), list
 and verify runs, compute power analyses, score TREC files, import BEIR folders and fetch corpora.
@@ -218,7 +218,7 @@ def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
 
 
 def spent_line(calls: Iterable[LLMCall]) -> str:
-    """Return a line of text with the numbers of LLM calls, cached or replayed calls, and tokens."""
+    """Return a line of text that counts the LLM calls, the cached or replayed calls, and the tokens."""
     from branchrank.systems.llm_opening import LLMMeter
 
     meter = LLMMeter()
@@ -420,8 +420,8 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
     """Write the starter files for a benchmark on your own documents into the working directory.
 
     The files are ``branchrank.toml`` in ``data_dir``, ``questions.jsonl`` with three example questions, and
-    ``experiment.toml``. ``corpus`` is the folder of the documents (by default ``docs`` or ``doc``) or the
-    name of a corpus. Existing files are not overwritten.
+    ``experiment.toml``. ``corpus`` is the folder that contains the documents (by default ``docs`` or ``doc``)
+    or a corpus name. Existing files are not overwritten.
 
     Raises :class:`~branchrank.errors.CorpusError` if no documents are found, and
     :class:`~branchrank.errors.UsageError` if the workspace ``data_dir`` contains other documents.

@@ -13,10 +13,10 @@ from branchrank.progress import Progress
 
 
 class ProgressReporter(Protocol):
-    """Shows the progress of each stage of a long operation."""
+    """Shows the progress of a long operation, stage by stage."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show that ``done`` of ``total`` units of ``stage`` are finished.
+        """Show that ``done`` of the ``total`` units in ``stage`` are finished.
 
         A ``total`` of 0 means that the number is unknown.
         """
@@ -49,7 +49,7 @@ class Announcements:
             _print_line(f"{stage} ({total})" if total else stage)
 
     def status(self, text: str) -> None:
-        """Store the status line, which is printed at the end."""
+        """Store the status line, to print it at the end."""
         self.last = text
 
 

@@ -46,7 +46,7 @@ class Span(Record, frozen=True, kw_only=True, order=True):
         return self.line_end - self.line_start + 1
 
     def overlap(self, other: Span) -> int:
-        """Return the number of lines that are in both spans, which is 0 for spans in different files."""
+        """Return the number of lines that the two spans share. It is 0 for spans in different files."""
         if self.source != other.source:
             return 0
         first = max(self.line_start, other.line_start)
@@ -55,11 +55,11 @@ class Span(Record, frozen=True, kw_only=True, order=True):
 
 
 class Node(Record, frozen=True, kw_only=True):
-    """A node of the PageIndex tree, which is a section, a file, a folder or the root.
+    """A node in the PageIndex tree. It stands for a section, a file, a folder or the root.
 
-    A node's own span is ``line_start..own_line_end``, which excludes its subsections. The span of its whole
-    subtree is ``line_start..line_end``. Folder and root nodes have an empty ``source`` and no lines (all
-    three line numbers are ``None``), and are never hits.
+    A node's own span, without its subsections, is ``line_start..own_line_end``. The span of its whole subtree
+    is ``line_start..line_end``. Folder and root nodes have an empty ``source`` and no lines (all three line
+    numbers are ``None``), and are never hits.
     """
 
     id: str
@@ -110,9 +110,9 @@ class Chunk(Record, frozen=True, kw_only=True):
 
 
 class GoldItem(Record, frozen=True, kw_only=True):
-    """Lines of a file that answer a question, or the whole file if the line numbers are ``None``.
+    """Lines in a file that answer a question, or the whole file if the line numbers are ``None``.
 
-    ``answer_digest`` is the digest of the gold lines, which shows later whether these lines have changed.
+    ``answer_digest`` is the digest of the gold lines. It is used to detect that these lines have changed.
     ``relevance`` is the item's grade for graded measures. It is at least 1, and ``None`` stands for 2.
     """
 
@@ -136,9 +136,10 @@ class GoldItem(Record, frozen=True, kw_only=True):
 
 
 class Question(Record, frozen=True, kw_only=True):
-    """A question with its gold. A hit is correct if it matches any item of ``gold``.
+    """A question with its gold.
 
-    ``extra`` contains the question's keys in its file that are not fields of this record.
+    A hit is correct if it matches any item in ``gold``. ``extra`` contains the other keys of the question's
+    JSON object, which are not fields of this record.
     """
 
     id: str

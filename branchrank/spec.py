@@ -125,10 +125,10 @@ class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A second score for the best candidates of the fusion, which is added to their fusion score.
+    """Settings for a second score, which is added to the fusion score of the best candidates.
 
-    The method ``maxsim`` is late interaction, which compares the token vectors of the query and of each chunk
-    (:mod:`branchrank.ranking.maxsim`). The index's embedding model computes the token vectors.
+    The method ``maxsim`` is late interaction (:mod:`branchrank.ranking.maxsim`). It compares the query's
+    token vectors with those of each chunk. The index's embedding model computes the token vectors.
     """
 
     method: Annotated[
@@ -262,5 +262,5 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def llm_label(self) -> str:
-        """The name of the LLM (or ``none``) for the column ``llm`` of reports."""
+        """The name of the LLM (or ``none``) for the column ``llm`` in reports."""
         return self.llm.model if self.asks_llm else "none"

@@ -1,4 +1,4 @@
-"""The main class of the library, ``Workspace``, which you can search and benchmark.
+"""The library's main class, ``Workspace``. You can search a workspace and run benchmarks on it.
 
 The commands, the servers and the terminal UI are built on this class.
 """
@@ -144,13 +144,13 @@ class Workspace(Searcher):
     ) -> Workspace:
         """Create a workspace in ``data_dir`` from another program's chunks, vectors and nodes, and open it.
 
-        The files ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` in ``folder`` are read and not
-        changed. Chunks without line numbers are located in the documents by their text. If ``chroma/``
+        In ``folder``, ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` are read. Nothing is
+        changed there. Chunks without line numbers are located in the documents by their text. If ``chroma/``
         contains several collections, ``collection`` is the name of the one to use. To check the vectors of
         the collection, 20 chunks are embedded again with ``embedder``. If each new vector has a cosine of at
         least 0.999 with the stored one, the stored vectors are reused. :attr:`adoption` lists what was used
-        and what was skipped. ``corpus`` is the folder of the documents (by default the corpus in the
-        ``branchrank.toml`` of ``data_dir`` or ``folder``).
+        and what was skipped. ``corpus`` is the folder that contains the documents. By default, it is read
+        from ``branchrank.toml`` in ``data_dir`` or in ``folder``.
 
         Raises :class:`~branchrank.errors.ArtifactError` if the vectors are not from the embedder or the
         folder can't be read safely, :class:`~branchrank.errors.InputError` for an invalid file, and the same
@@ -232,10 +232,10 @@ class Workspace(Searcher):
         ``retrieve(query, k)``, or a function ``f(query, k)``. Such a method or function must return hits,
         best first. ``questions`` is a question file (by default the workspace's question file). ``primary``
         is the measure that is tested (such as ``Success@1`` or ``strict_hit@5``), and ``measures`` are
-        additional measures in the report. ``baseline`` is the name of the predictor that the other predictors
-        are compared with (by default the first predictor), a list of names, or ``"all-pairs"``.
-        ``sample_size`` is the number of questions to use. They are drawn with ``seed``. With ``filters``,
-        such as ``"file_path=guide/*"``, only matching documents are searched. ``settings`` contains all other
+        additional measures in the report. ``baseline`` is the predictor with which the others are compared
+        (by default the first), a list of several such predictors, or ``"all-pairs"``. ``sample_size`` is the
+        number of questions to use. They are drawn with ``seed``. With ``filters``, such as
+        ``"file_path=guide/*"``, only matching documents are searched. ``settings`` contains all other
         settings, such as ``"benchmark.delta"``.
 
         If there are problems with the arguments, one error that lists all of them is raised before any work
@@ -297,8 +297,8 @@ class Workspace(Searcher):
     def calibrate(self, questions: AnyPath | None = None) -> Calibration:
         """Suggest a distance threshold for which 95% of the questions keep their nearest chunk.
 
-        ``questions`` is a question file (by default the workspace's question file), whose gold is ignored.
-        Raises :class:`~branchrank.errors.QuestionError` if the file has no answerable question.
+        ``questions`` is a question file (by default the workspace's). The questions' gold is ignored. Raises
+        :class:`~branchrank.errors.QuestionError` if the file has no answerable question.
         """
         from branchrank.index.calibration import calibrate, nearest_distances
         from branchrank.questions.question_files import load_questions

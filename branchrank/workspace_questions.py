@@ -63,8 +63,8 @@ class SplitFile(Record, frozen=True, kw_only=True):
 class SplitFiles(Record, frozen=True, kw_only=True):
     """The two parts of a split question file, one for tuning and one for testing.
 
-    ``share`` is the share of questions in the tuning part. ``largest_group`` is the number of questions in
-    the largest group of questions that share documents and therefore stay together.
+    ``share`` is the share of questions in the tuning part. Questions that share documents stay together.
+    ``largest_group`` is the number of questions in the largest such group.
     """
 
     parts: tuple[SplitFile, ...]

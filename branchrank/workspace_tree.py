@@ -140,7 +140,7 @@ class WorkspaceTree:
         return BuiltTree(path=Path(output), nodes=len(nodes), notes=tuple(notes))
 
     def _content(self, source: str) -> bytes:
-        """Return the content of a document of the corpus as bytes."""
+        """Return the content of a document in the corpus as bytes."""
         from branchrank.safe_open import read_beneath
 
         try:

@@ -82,8 +82,8 @@ class LazyGroup(Group):
         widest = max(map(len, VERBS))
         for heading, verbs in HEADINGS.items():
             with formatter.section(heading):
-                # Names are padded to the length of the longest name, which aligns the descriptions below all
-                # headings.
+                # All names are padded to the same length, so that the descriptions below all headings are
+                # aligned.
                 formatter.write_dl([(verb.ljust(widest), VERBS[verb][1]) for verb in verbs])
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TERMINATED = 143
 HELP = ["-h", "--help"]
-#: Error numbers for a full or failing disk, which occur if standard output is redirected to a file.
+#: Error numbers for a full or failing disk. They occur if standard output is redirected to a file.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 

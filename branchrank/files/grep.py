@@ -10,10 +10,10 @@
 5. Only the files of the returned passages are read, to add the context lines before and after the matches.
 
 The statistics of BM25 come from all searched files, not from the passages. The document frequency ``n`` of a
-term is the number of files that contain the term, and ``N`` is the number of searched files. The IDF
-``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. The classic IDF ``ln((N - n + 0.5) / (n + 0.5))``,
-computed over passages, would be negative for a term that every passage contains. For BM25's length
-normalisation, the length of a passage is its number of lines.
+term is the number of files that contain the term, and ``N`` is the number of searched files. The IDF ``ln(1 +
+(N - n + 0.5) / (n + 0.5))`` is never negative. The classic IDF ``ln((N - n + 0.5) / (n + 0.5))``, computed
+over passages, would be negative for a term that every passage contains. For BM25's length normalisation, a
+passage's length is its number of lines.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ The functions of this module have no side effects.
 2. Passages are processed in order of rank. The chunks of a passage are sorted by the relevance of the lines
    that they share with the passage, then by line number. If several passages are mapped to a chunk, it gets
    the highest of their relevances.
-3. Finally, all chunks are sorted by relevance. Without this step, the weakest of the many chunks of one
-   passage would rank above the best chunk of the next passage.
+3. Finally, all chunks are sorted by relevance. Without this step, if a passage has many chunks, even the
+   weakest of them would rank above the best chunk of the next passage.
 """
 
 from __future__ import annotations

@@ -33,7 +33,10 @@ SIZE_LIMIT = 4 * 1024 * 1024
 
 
 class FileRefused(InputError):
-    """Error for a file that can't be read. ``code`` is one of the error codes of this module."""
+    """Error for a file that can't be read.
+
+    ``code`` is one of the error codes listed at the top of this module.
+    """
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(f"[ERROR: {code}] {reason}")

@@ -60,7 +60,7 @@ _VECTORS = "vectors.npy"
 
 
 class Adoption(Record, frozen=True, kw_only=True):
-    """The record of an adoption of chunks, vectors and nodes from ``folder``.
+    """A record of what was adopted from ``folder``, and what was left out.
 
     ``by_lines`` counts the chunks whose given lines contain their text, ``anchored`` the chunks whose text
     was found elsewhere, and ``unconfirmed`` the chunks whose given lines do not contain their text.
@@ -321,7 +321,9 @@ def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, in
 
 
 def _section(fields: Mapping[str, Any], tree: Tree, places: Places) -> Node | None:
-    """Return the section of ``tree`` that corresponds to a node of another tree, if there is one."""
+    """Return the section in ``tree`` that corresponds to a node in another tree, or ``None`` if there is
+    none.
+    """
     passage = passage_of(fields)
     place = places.place(passage)
     if isinstance(place, Place):

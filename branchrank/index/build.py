@@ -1,8 +1,8 @@
 """Build the index of a workspace.
 
 1. The build locks the workspace. If the index is already up to date, it is opened without building.
-2. The corpus is read, its tree of nodes is built and its documents are divided into chunks. If the user
-   supplies chunks or nodes, these are used instead.
+2. The corpus is read, a tree of nodes is built from it, and its documents are divided into chunks. If the
+   user supplies chunks or nodes, these are used instead.
 3. If the settings ask for token vectors, the token vectors of unchanged chunks are copied from the current
    generation, and those of all other chunks are computed.
 4. The chunks are embedded, each with its breadcrumb as the first line, unless adopted vectors are used. Texts
@@ -13,8 +13,8 @@
 7. The workspace's links are made, and the generation is flushed to the disk. One rename makes the new
    generation the current one. Generations older than the previous one are deleted.
 
-Two builds from the same corpus with the same settings write identical manifests, and all files that the
-manifests list are identical too.
+Two builds from the same corpus with the same settings write identical manifests, and every file that the
+manifests list is identical too.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def nearest_distances(
 
 
 def probe_title(node: Node) -> str:
-    """Return the probe query for a section, which is its title, or its id if the title is empty."""
+    """Return the probe query for a section. It is the section's title or, if the title is empty, its id."""
     return node.title.strip() or node.id
 
 

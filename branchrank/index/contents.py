@@ -44,8 +44,8 @@ class Nodes:
     """The nodes of an index, in pre-order and encoded as JSON Lines.
 
     ``depths`` contains each node's number of levels below the root. ``tokens`` contains the tokens of the
-    nodes that have lines. ``titles`` contains the distinct titles of files and sections; if a title is empty,
-    it contains the node's id instead.
+    nodes that have lines. ``titles`` contains the distinct titles of files and sections. An empty title is
+    replaced with the node's id.
     """
 
     lines: list[RecordLines]

@@ -1,8 +1,8 @@
 """The documents that an index was built from.
 
-The list ``documents.jsonl`` depends only on the corpus. ``modified.json`` contains the modification times of
-the files, which can differ between two copies of a corpus. Both files grow with the number of documents, so
-they are separate from the manifest, whose size stays constant.
+The list ``documents.jsonl`` depends only on the corpus. ``modified.json`` contains the files' modification
+times, which can differ between two copies of a corpus. Both files grow with the number of documents, so they
+are separate from the manifest, whose size stays constant.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 2. The index must have the current schema version and the requested settings, and the corpus must be
    unchanged. To check the corpus, the size and modification time of each document are compared with those
    that the build recorded. If only the time differs, the document's digest is compared.
-3. Every file in the index must be unchanged since the build. This is checked by its digest or its stamp
-   (:mod:`branchrank.index.stamps`). The files of the token vectors are checked on first use. Chroma's
+3. Every file in the index must be unchanged since the build. This is checked with the file's digest or its
+   stamp (:mod:`branchrank.index.stamps`). The files of the token vectors are checked on first use. Chroma's
    database file changes whenever it is opened, so it is checked by a probe query before the first search.
 4. Files are mapped into memory on first use, and records are decoded one by one. Therefore the time to open
    an index does not depend on the size of the index, and a BM25 query loads neither vectors nor a model.
@@ -118,12 +118,12 @@ class Index:
 
     @cached_property
     def tree(self) -> Tree:
-        """The PageIndex tree, whose nodes are decoded when they are used."""
+        """The PageIndex tree. Its nodes are decoded when they are used."""
         return open_tree(self.directory, self.nodes)
 
     @property
     def vector_store(self) -> str:
-        """The name of the vector store in reports, which is ``exact``, ``chroma`` or ``chroma server``.
+        """The vector store's name in reports (``exact``, ``chroma`` or ``chroma server``).
 
         This property does not open the vector store.
         """

@@ -38,12 +38,12 @@ _BLOCK = 1 << 12
 
 
 def lookup_of(name: str) -> str:
-    """Return the name of the lookup file that contains the arrays of a JSON Lines file."""
+    """Return the name of the lookup file for a JSON Lines file."""
     return f"{LOOKUP}/{Path(name).stem}.npy"
 
 
 class RecordsFile(Mapping[str, R], Generic[R]):
-    """A mapping from ids to the records of a JSON Lines file, in the order of the file."""
+    """A mapping from ids to the records in a JSON Lines file, in file order."""
 
     def __init__(self, directory: Path, name: str, record_type: type[R]) -> None:
         """Map the file ``name`` and its lookup file into memory.
@@ -84,7 +84,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
     @property
     def mapping(self) -> Mapping[str, R]:
-        """The mapping from ids to records, which is this object."""
+        """This object itself, which is a mapping from ids to records."""
         return self
 
     def row(self, key: str) -> int:
@@ -140,11 +140,11 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         return iter(self.ids)
 
     def values(self) -> ValuesView[R]:
-        """Return all records, which are decoded one by one and not cached."""
+        """Return all records. They are decoded one by one and are not cached."""
         return _Records(self)
 
     def items(self) -> ItemsView[str, R]:
-        """Return all ids and records, which are decoded one by one and not cached."""
+        """Return all ids and records. Records are decoded one by one and are not cached."""
         return _Items(self)
 
     def stream(self, first: int = 0, end: int | None = None) -> Iterator[R]:
@@ -175,7 +175,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
 
 class _Records(ValuesView[R]):
-    """A view of the records, in the order of the file."""
+    """A view of the records, in file order."""
 
     _mapping: RecordsFile[R]
 
@@ -184,7 +184,7 @@ class _Records(ValuesView[R]):
 
 
 class _Items(ItemsView[str, R]):
-    """A view of the ids and records, in the order of the file."""
+    """A view of the ids and records, in file order."""
 
     _mapping: RecordsFile[R]
 

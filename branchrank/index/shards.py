@@ -2,7 +2,7 @@
 
 A shard consists of consecutive documents in the corpus. Its result does not depend on other documents, so
 shards can be read in several processes. The parts of all shards are joined in order. To save memory, parts
-consist of bytes and arrays, not of Python objects.
+consist of bytes and arrays instead of Python objects.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ DOCUMENTS = 128
 class Shard(NamedTuple):
     """The part of an index that is computed from one shard.
 
-    ``pages`` contains the encoded nodes of each document. ``sections`` contains the number of nodes with
-    lines in each document, and ``node_tokens`` contains the tokens of the nodes with lines.
+    ``pages`` contains the encoded nodes of each document. ``sections`` contains, for each document, the
+    number of nodes that have lines, and ``node_tokens`` contains these nodes' tokens.
     """
 
     documents: list[DocumentOutline]
@@ -48,7 +48,7 @@ class Shard(NamedTuple):
 
 
 class ReadTask(Record, frozen=True, kw_only=True):
-    """A task for workers, which reads documents below ``root`` with the index's settings.
+    """The task of reading documents below ``root`` with the index's settings, which workers carry out.
 
     ``with_nodes`` and ``with_chunks`` are false if the user supplies the nodes or the chunks.
     """

@@ -1,4 +1,4 @@
-"""Write the token vectors of the chunks (one vector per token) as a step of a build.
+"""Write the chunks' token vectors (one vector per token), which is one step of a build.
 
 1. Each chunk has the same key as in the embedding cache, made from the model's identity and the exact text
    with its prefix.

@@ -73,7 +73,7 @@ def index_name(settings: IndexSettings) -> str:
 
 
 class WorkspaceFolder:
-    """A workspace in the folder ``data_dir``, with the settings that apply to it."""
+    """The workspace in the folder ``data_dir``, and the settings that apply to it."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class WorkspaceFolder:
 
     @property
     def adoption_file(self) -> Path | None:
-        """The path of the record of an adoption, or ``None`` if ``branchrank.toml`` does not name one."""
+        """The path of the adoption's record, or ``None`` if ``branchrank.toml`` does not name one."""
         return self.data_dir / self.config.adoption if self.config.adoption else None
 
     @property

@@ -1,7 +1,7 @@
 """The Textual app, which shows a query box, a keyword box, the results, a source file and a log.
 
 1. Each search runs in a thread. A new query replaces the running search.
-2. Every search writes lines to the log, which contain the number of characters, files or chunks, and the time
+2. Every search writes lines to the log. They contain the number of characters, files or chunks, and the time
    taken.
 3. Text from documents is made printable and is never interpreted as markup.
 """
@@ -245,7 +245,7 @@ class SearchApp(App[Choice]):
 
 
 def _shown(rank: int, found: Found) -> Content:
-    """Format a result for the list, with its location, its ranks and a few of its lines."""
+    """Format a result for the list of results. It shows the location, the ranks and a few lines."""
     hit = found.hit
     parts: list[Content | str | tuple[str, str]] = [
         (f"{rank:>2} ", "dim"),
