@@ -2,9 +2,9 @@
 
     python benchmarks/cpu_per_question.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
-No question uses cached results of another question. The first answer of each predictor is not counted. Times
-are CPU milliseconds of this process. Each round measures the mean time per question, and the median of five
-rounds is printed.
+No question uses cached results from another question. The first answer of each predictor is not counted.
+Times are CPU milliseconds of this process. Each round measures the mean time per question, and the median of
+five rounds is printed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import QueryMemo
 
-#: CPU milliseconds per question of the proof of concept (without its embedding server) on the same questions.
+#: The proof of concept's CPU milliseconds per question on the same questions, without its embedding server.
 EARLIER = {"local": 34.0, "hybrid": 41.0, "pageindex": 560.0}
 ROUNDS = 5
 
 
 def main() -> None:
-    """Measure and print a Markdown table."""
+    """Measure the CPU time of each predictor, and print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--questions", type=Path, default=Path("data/sample/questions.jsonl"))

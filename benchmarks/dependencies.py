@@ -3,7 +3,7 @@
     python benchmarks/dependencies.py             # measures the environment of this Python
     python benchmarks/dependencies.py --markdown  # prints the table of docs/installation.md
 
-1. The main packages have one row, with the size of their files and of all their dependencies.
+1. The main packages share one row, with the size of their files and of all their dependencies.
 2. The row of any other dependency has the size of the packages that are installed only because of it, in MB
    (10^6 bytes).
 3. The import time is the minimum CPU time of five new processes that import the module, minus the minimum of
@@ -102,7 +102,7 @@ def megabytes(names: Iterable[str]) -> float:
 
 
 def import_ms(module: str) -> float:
-    """Return the CPU milliseconds to import a module, without the start of Python, or 0 for ""."""
+    """Return the CPU milliseconds that importing a module adds to Python's own start, or 0 for ""."""
     return max(0.0, _cpu_ms(f"import {module}") - _cpu_ms("pass")) if module else 0.0
 
 
@@ -117,7 +117,7 @@ def _cpu_ms(code: str) -> float:
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure the dependencies, and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Measure the cost of several processes for a small task (index and benchmark the bundled sample).
+"""Measure the cost of using several processes for a small task (index and benchmark the bundled sample).
 
     python benchmarks/distributed.py               # one process, --jobs 2, --engine ray: some minutes
     python benchmarks/distributed.py --no-ray
@@ -58,7 +58,7 @@ def measure(folder: Path, flags: tuple[str, ...], embedder: str) -> tuple[float,
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the commands, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--no-ray", action="store_true", help="leave Ray out")
     parser.add_argument("--embedder", default="all-MiniLM-L6-v2")

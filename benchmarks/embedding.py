@@ -4,8 +4,8 @@
 2. The libraries are timed alternately, so that other load affects all of them. The fastest round of each
    library is used.
 3. The first table has chunks per second of wall time and of CPU time, the CPU time of a query, and the
-   largest difference between a coordinate and the same coordinate by sentence-transformers. The second table
-   has the time of the first query in a new process, including the imports.
+   largest difference between a vector's coordinate and the same coordinate from sentence-transformers. The
+   second table has the time of the first query in a new process, including the imports.
 
     python benchmarks/embedding.py [CORPUS] [--chunks 60] [--rounds 3]
 """
@@ -55,7 +55,7 @@ class Route(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Seconds of one call."""
+    """The seconds that one call took."""
 
     wall: float
     cpu: float

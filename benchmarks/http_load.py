@@ -1,13 +1,13 @@
 """Measure `branchrank serve` with many concurrent clients (answers, refusals, latency, memory, recovery).
 
 1. A small workspace is indexed, and the expected hits of each query are computed with the engine.
-2. For each load `branchrank serve` runs in a separate process on a free port of the loopback interface.
+2. For each load, `branchrank serve` runs in a separate process on a free port on the loopback interface.
 3. Each client reuses one connection and posts one query after the other until the end of the load. Every
    answer is compared with the expected hits. A refused client (503 with `Retry-After`) waits only 20 ms and
    not the time in `Retry-After`, so that the overload continues. Any other answer counts as an error.
 4. The first fifth of the time is a warm-up and is not measured.
 5. Recovery is the time from the end of the load until a single request needs at most twice the median time of
-   20 single requests before the load.
+   20 single requests made before the load.
 
     python -m benchmarks.http_load [--seconds 60] [--write]
 
@@ -114,7 +114,7 @@ def make_cases(workspace: WorkspaceFolder) -> list[Case]:
 
 
 class Server:
-    """A `branchrank serve` on a free port, which is stopped with SIGTERM at the end of a ``with`` block."""
+    """Runs `branchrank serve` on a free port, and stops it with SIGTERM at the end of a ``with`` block."""
 
     def __init__(self, data_dir: Path, queue: int = QUEUE) -> None:
         names = [argument for name in PREDICTORS for argument in ("--predictor", name)]
@@ -265,7 +265,7 @@ async def drive(server: Server, cases: Sequence[Case], clients: int, queue: int,
 
 
 def run(loads: Sequence[tuple[int, int]], seconds: float) -> list[tuple[Load, int]]:
-    """Return the results of each load (clients, length of the queue), and the exit code of its server."""
+    """Run each load (clients, queue length), and return its results and the exit code of its server."""
     done = []
     with tempfile.TemporaryDirectory() as folder:
         workspace = make_workspace(Path(folder))

@@ -7,23 +7,23 @@
    question set about Symfony's documentation (100 questions on 83 pages). The number of sampled questions is
    n. If n is larger than the number of questions in the set, more questions are added to the same pages.
 2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages, in two
-   ways. With "own rates", each page has a different rate (from a Dirichlet distribution, for hits a beta
-   distribution). With "shared", all questions of a page have the same outcome with a probability equal to the
-   ICC, and independent outcomes otherwise, which is harder for the intervals. The probability p of a hit at
-   rank 1 is equal for both systems of a pair. Half of the questions get the same outcome from both systems of
-   a pair. A cell is one combination of page sizes, n, ICC and p.
+   ways. With "own rates", each page has a different rate (sampled from a Dirichlet distribution, which for
+   hits is a beta distribution). With "shared", all questions of a page have the same outcome with a
+   probability equal to the ICC, and independent outcomes otherwise, which is harder for the intervals. The
+   probability p of a hit at rank 1 is equal for both systems of a pair. On half of the questions, both
+   systems of a pair have the same outcome. A cell is one combination of page sizes, n, ICC and p.
 3. For each sample, the intervals of BranchRank ("now") are compared with earlier methods. The earlier methods
    are Wilson's interval with every question counted as independent, the bootstrap interval BCa over resampled
    pages, and for differences an interval after adding z**2 questions, half of them with a difference of -1
    and half with 1 ("padded"; z is the normal quantile of the confidence level).
 4. The interval of a difference is adjusted as in a report, so that it contains 0 if and only if the test does
    not reject.
-5. The tables show the coverage (the interval contains the true value, at least .93), the type I error (the
-   test rejects at 5% although the systems are equal, at most .05), a false "equivalent" (the interval is
-   within 5 points of 0 although the true difference is 5 points, at most .025), and the power for the
-   difference that `branchrank power` calls detectable with 80% power. With 2,000 samples, the standard
-   deviation of a share of .95 is .005. If a test rejects in more than 5% of the samples of a cell, the cell
-   is simulated again with ten times the number of samples.
+5. The tables show the coverage (how often the interval contains the true value; should be at least .93), the
+   type I error (how often the test at 5% rejects although the systems are equal; should be at most .05), a
+   false "equivalent" (the interval is within 5 points of 0 although the true difference is 5 points; should
+   be at most .025), and the power for the difference that `branchrank power` calls detectable with 80% power.
+   With 2,000 samples, the standard deviation of a share of .95 is .005. If a test rejects in more than 5% of
+   the samples of a cell, the cell is simulated again with ten times the number of samples.
 6. The last table has the intervals (padded and now) for samples in which only a few questions have different
    outcomes, each on a different page.
 
@@ -61,7 +61,7 @@ STRUCTURES = {
 }
 NUMBERS = (50, 100, 160)
 RATES = (0.1, 0.5, 0.9, 0.98)
-#: The ICC, the way to sample pages, and the name in the tables.
+#: Each entry is an ICC, the way to sample pages, and the entry's name in the tables.
 CLUSTERINGS = ((0.0, "rates", "0"), (0.5, "rates", ".5, own rates"), (0.5, "shared", ".5, shared"))
 #: Reciprocal ranks, and their probabilities for a question without a hit at rank 1.
 RANKS = np.array([1.0, 1 / 2, 1 / 3, 1 / 5, 0.0])
@@ -145,7 +145,7 @@ def reciprocal_ranks(p: float) -> Outcomes:
 
 
 def paired(baseline: Outcomes, candidate: Outcomes) -> Outcomes:
-    """Return the distribution of the score difference of two systems that agree on some of the questions."""
+    """Return the distribution of the score difference between two systems that agree on some questions."""
     common = np.minimum(baseline.chances, candidate.chances)
     agreeing = np.diag(common)
     if (left := 1 - common.sum()) > 1e-12:
@@ -226,7 +226,7 @@ def random_of(cell: Cell, *more: int) -> np.random.Generator:
 
 
 def measure(cell: Cell, count: int, *, before: bool = True) -> Shares:
-    """Simulate one cell. The earlier methods (``before``) need most of the time."""
+    """Simulate one cell. The earlier methods (``before``) take most of the time."""
     random = random_of(cell)
     sizes = page_sizes(cell.structure, cell.n)
 

@@ -10,8 +10,8 @@
    added z**2 questions, half of them with a difference of -1 and half with 1 (z is the normal quantile of the
    confidence level).
 3. The table has the coverage of the interval after its adjustment to the test (at least .93), the mean
-   widths, the shares of samples in which the unadjusted interval contains 0 although the test rejects 0 (or
-   the reverse), and the shares in which the test rejects at 5%.
+   widths, the shares of samples in which the unadjusted interval contains 0 although the test rejects a
+   difference of 0 (or the reverse), and the shares in which the test rejects at 5%.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KINDS = {
 
 
 def quantiles(shape: tuple[float, float], normal: Floats) -> Floats:
-    """Transform standard normal values into values of a beta distribution with the same quantiles."""
+    """Transform standard normal values into the values at the same quantiles of a beta distribution."""
     from scipy.special import ndtr
     from scipy.stats import beta
 

@@ -39,7 +39,7 @@ def width(bounds: Bounds | None) -> float:
 
 
 def rejected(totals: PageTotals) -> NDArray[np.bool_]:
-    """Return, for each sample, whether the test rejects that the two systems are equally good."""
+    """For each sample, return whether the test rejects the hypothesis that both systems are equally good."""
     return np.array([sign_flip(sums, draws=DRAWS).p < ALPHA for sums in totals.sums])
 
 

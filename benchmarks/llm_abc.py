@@ -3,8 +3,8 @@
 1. ``record`` runs local, pageindex and hybrid without an LLM, and pageindex and hybrid with four scripted
    LLMs, which read the gold in the question file:
 
-   - ``perfect`` names the entries with the gold or their ancestors; if the prompt shows no such entry, any
-     entries
+   - ``perfect`` names the entries with the gold or their ancestors; if the prompt shows no such entry, it
+     names the entries in a random order
    - ``right-70`` does the same for 70 of 100 questions (sampled with the question's text as seed), and names
      entries without the gold for the other questions
    - ``random`` names entries in a random order
@@ -95,7 +95,7 @@ def named(arm: str, shown: dict[str, str], gold: Gold, query: str) -> list[str]:
 
 
 def script(workspace: Workspace, questions: Path) -> Any:
-    """Return the function that answers each request of the scripted server as the requested model would."""
+    """Return a function that answers a request to the scripted server as the requested LLM would."""
     golds = {each.question: known_gold(workspace.tree, each) for each in load_questions(questions)}
 
     def answer(chat: Chat, number: int) -> Action:
@@ -146,7 +146,7 @@ def run(
 
 
 def kept_calls(cassette: Path) -> list[KeptCall]:
-    """Return the calls of a cassette, with replies that contain only their labels."""
+    """Return the calls in a cassette, with each reply reduced to its labels."""
     with Cassette(cassette, readonly=True) as opened:
         return [msgspec.structs.replace(call, recorded=bare(call)) for call in opened.calls()]
 
@@ -154,7 +154,7 @@ def kept_calls(cassette: Path) -> list[KeptCall]:
 def bare(call: KeptCall) -> Recorded:
     """Return a call's outcome with only the labels of its reply, which give the same result as the reply.
 
-    Only the times of the real model are stored, because the times of a script are meaningless.
+    Only the times of the real model are stored, because the times of a scripted LLM are meaningless.
     """
     recorded, text = call.recorded, ""
     if recorded.outcome == "ok":

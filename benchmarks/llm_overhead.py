@@ -107,7 +107,7 @@ def measure(port: int, calls: int, folder: Path) -> dict[str, list[float]]:
             for name, route in routes.items():
                 started = time.perf_counter()
                 route(asked)
-                if number >= 10:  # the first ones open connections
+                if number >= 10:  # the first ten calls are a warm-up
                     times[name].append((time.perf_counter() - started) * 1000)
     connection.close()
     return times

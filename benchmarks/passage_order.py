@@ -45,7 +45,7 @@ def right(hit: Hit, question: Question) -> bool:
 
 
 def line(name: str, answers: Sequence[tuple[Question, Sequence[Hit]]]) -> str:
-    """Return a row of the table."""
+    """Return a table row with the hit rates of a list of answers."""
     rates = [
         100 * sum(any(right(hit, question) for hit in hits[:k]) for question, hits in answers) / len(answers)
         for k in (1, 5, 10)
@@ -62,7 +62,7 @@ def placed(sections: Sequence[str], good: Callable[[str], bool], place: int) -> 
 
 
 def main() -> None:
-    """Print the tables."""
+    """Measure the hit rates, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--questions", type=Path, required=True)

@@ -1,11 +1,11 @@
-"""Measure the time of hybrid queries by Qdrant in this process, and by qdrant-client's local mode.
+"""Measure the time of hybrid queries by Qdrant embedded in this process, and by qdrant-client's local mode.
 
 1. A hybrid collection is filled with ``--points`` random unit vectors and with texts of Zipf-distributed
    words.
 2. Queries run one at a time after a warm-up. The limit is 25 ms at the 95th percentile (the system's
    description promises 500 ms).
-3. A delay is added to each branch. The query takes about one delay longer and not two, because the branches
-   run concurrently.
+3. An artificial delay is then added to each branch. The query takes about one delay longer and not two,
+   because the branches run concurrently.
 4. With ``--compare N`` the first N points are also searched by qdrant-client's local mode (slow).
 
     python benchmarks/qdrant_hybrid.py [--points 9999] [--dimension 768] [--compare 2000]
@@ -65,7 +65,7 @@ class Hybrid:
 
 
 def main() -> None:
-    """Measure and print a Markdown table."""
+    """Measure the query times, print a Markdown table, and fail if the p95 is above the limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=9999)
     parser.add_argument("--dimension", type=int, default=768)

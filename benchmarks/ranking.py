@@ -7,11 +7,11 @@
 1. `WORK/CORPUS` is a workspace, and `WORK/questions/CORPUS.jsonl` has its questions.
    `docs/results/ranking.md` has the commands that create both.
 2. A set is a seeded sample of the questions whose gold is a section or a page. `digests` prints the digest of
-   each set. A set whose digest differs from the digest in the file is refused.
+   each set. A set whose digest differs from the one in `ranking_sets.toml` is refused.
 3. `run` runs `examples/ranking.toml` on each set, into `WORK/reports/SET`.
 4. `tables` prints rates per set, and the comparisons on the mined questions of several corpora together. Each
    step is the comparison of a system with a baseline. The p-values (Holm) and intervals (Bonferroni) are
-   adjusted for all steps together, and the questions about a page are a cluster.
+   adjusted for all steps together, and the questions about a page form a cluster.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ STEPS = (
     ("local-grown", "local"),
     ("hybrid", "local"),
 )
-#: The comparison that was declared for each of these sets before its first run.
+#: For each of these sets, the comparison that was declared before the first run.
 DECLARED = {"symfony + django, further sections": STEPS[:1]}
-#: The two systems for whose difference in strict hit@5 a lower bound is printed.
+#: A lower bound is printed for the difference in strict hit@5 between these two systems.
 MARGIN = ("hybrid", "local")
 STRICT = ("strict_hit@1", "strict_hit@5")
 MEASURES = (*STRICT, "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
 
 
 class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
-    """A set of ``sample`` questions (0 means all) of a corpus, sampled with ``seed``.
+    """A set of ``sample`` questions (0 means all) about a corpus, sampled with ``seed``.
 
     Sets with the same ``pool`` are also compared together. ``rest_of`` is the name of a set whose questions
     are excluded.
@@ -114,7 +114,7 @@ def run_set(work: Path, each: QuestionSet) -> None:
 
 
 def read_runs(work: Path) -> dict[str, tuple[QuestionSet, Run]]:
-    """Return the newest run of each set that has a run."""
+    """For each set that has been run, return the newest run."""
     found = {}
     for each in read_sets():
         runs = sorted((work / "reports" / each.name).glob("*/run.json"))
@@ -129,7 +129,7 @@ def read_runs(work: Path) -> dict[str, tuple[QuestionSet, Run]]:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
@@ -195,7 +195,7 @@ def comparison_row(each: Comparison) -> list[str]:
 
 
 def interval(each: Comparison) -> str:
-    """Return the interval of a step; all intervals of a table have 95% confidence together."""
+    """Return the interval of a step; all intervals in a table together have a confidence of 95%."""
     if each.ci_low is None or each.ci_high is None:
         return "(few pages)"
     return f"[{100 * each.ci_low:+.1f}, {100 * each.ci_high:+.1f}]"
@@ -211,7 +211,7 @@ def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str
 
 
 def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
-    """Plot every system's strict hit@1 with its interval, in a panel per set of at least 100 questions."""
+    """Plot strict hit@1 with its interval, with one panel for each set of at least 100 questions."""
     from branchrank.report.plots import rates
     from branchrank.report.plots.drawing import draw, standalone
 

@@ -6,8 +6,8 @@
    embedding would take is projected from the texts per second of the bundled model in the same run.
 2. Every step (:mod:`scale_steps`) runs in a new process. The memory of a build is measured twice, as the peak
    of its process tree (sum of PSS, sampled every half second) and as ``VmHWM`` of its process.
-3. Queries run one at a time, without a memo. Up to ``--chroma-up-to`` chunks the index also has a Chroma
-   collection, whose recall@10 is measured against exact search.
+3. Queries run one at a time, without a memo. With at most ``--chroma-up-to`` chunks, the index also has a
+   Chroma collection, whose recall@10 is measured against exact search.
 4. Lower bounds of the times are computed from the number of bytes and the bandwidth of memory and disk,
    measured in the same run.
 5. A step whose result is in ``--output`` is not run again, so the same command resumes an interrupted run.
@@ -130,7 +130,7 @@ def _child(step: str, data_dir: Path) -> Result:
 
 @contextmanager
 def _watched(pid: int) -> Iterator[dict[str, int]]:
-    """Sample the memory of a process and its descendants, and store the peak in the dictionary."""
+    """Sample the memory of a process and its descendants, and store the peak in the yielded dictionary."""
     peak = {"bytes": 0, "processes": 0}
     done = threading.Event()
 
@@ -161,7 +161,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _pss(pid: int) -> int:
-    """Return the PSS of a process in bytes, in which memory shared by n processes counts as 1/n."""
+    """Return a process's PSS in bytes, which counts 1/n of any memory that n processes share."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

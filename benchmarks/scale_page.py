@@ -249,7 +249,7 @@ def _further(sizes: dict[int, Result]) -> list[str]:
 
 
 def _profiles(result: Result) -> list[str]:
-    """Return the table of the profiles, also for an earlier version if it was measured."""
+    """Return the table of the profiles, including those of an earlier version if it was measured."""
     sides = {"before": result.get("before"), "now": _profiled(result)}
     found = {side: profile for side, profile in sides.items() if profile}
     if not found:

@@ -72,7 +72,7 @@ def _build(data_dir: Path) -> Result:
 
 
 def _open(data_dir: Path) -> Result:
-    """Open the index five times, and answer one query by ``local`` with exact search."""
+    """Open the index five times, and answer one query with ``local`` and exact search."""
     import branchrank.index.reader as reader
 
     workspace = _workspace(data_dir, "exact")

@@ -57,7 +57,7 @@ Qrels = Mapping[str, Mapping[str, int]]
 
 
 def made(questions: int, results: int) -> tuple[Run, Qrels]:
-    """Return a run without ties, and judgements, most of which are about documents of the run."""
+    """Return a run without ties, and judgements, most of them for documents in the run."""
     draw = random.Random(7)
     run: dict[str, dict[str, float]] = {}
     qrels: dict[str, dict[str, int]] = {}
@@ -70,7 +70,7 @@ def made(questions: int, results: int) -> tuple[Run, Qrels]:
 
 
 def branchrank(run: Run, qrels: Qrels) -> dict[str, float]:
-    """Averages by BranchRank."""
+    """Return the averages of the measures, computed by BranchRank."""
     rankings = {
         question: run_ranking([Scored(*entry) for entry in found.items()], qrels[question])
         for question, found in run.items()
@@ -79,7 +79,7 @@ def branchrank(run: Run, qrels: Qrels) -> dict[str, float]:
 
 
 def ir_measures(run: Run, qrels: Qrels) -> dict[str, float]:
-    """Averages by ir-measures."""
+    """Return the averages of the measures, computed by ir-measures."""
     import ir_measures
 
     parsed = {name: ir_measures.parse_measure(name) for name in MEASURES}
@@ -88,7 +88,7 @@ def ir_measures(run: Run, qrels: Qrels) -> dict[str, float]:
 
 
 def ranx(run: Run, qrels: Qrels) -> dict[str, float]:
-    """Averages by ranx."""
+    """Return the averages of the measures, computed by ranx."""
     from ranx import Qrels as RanxQrels
     from ranx import Run as RanxRun
     from ranx import evaluate

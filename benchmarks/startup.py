@@ -57,12 +57,12 @@ def times(arguments: list[str]) -> tuple[float, float]:
 
 
 def warm_milliseconds(data: Path, store: str) -> float:
-    """Return the median CPU milliseconds of a query by ``local``, with the query's vector from the cache."""
+    """Return the median CPU milliseconds of a ``local`` query whose vector comes from the cache."""
     lines = (ROOT / "data" / "sample" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
     questions = [json.loads(line)["question"] for line in lines]
     taken = []
     with branchrank.Workspace.open(data, settings={"index.vector_store": store}) as workspace:
-        for question in [*questions, *questions]:  # more than the workspace remembers
+        for question in [*questions, *questions]:  # more questions than the workspace remembers
             started = time.process_time()
             workspace.search(question, system="local")
             taken.append(time.process_time() - started)
@@ -70,7 +70,7 @@ def warm_milliseconds(data: Path, store: str) -> float:
 
 
 def main() -> None:
-    """Measure and print a Markdown table."""
+    """Measure every case and every vector store, and print Markdown tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds

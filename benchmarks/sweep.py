@@ -5,8 +5,8 @@
 Each setting is a separate system that shares the searches of its branches with the unchanged system. The
 settings are RRF constants of `local`, and expansions of `hybrid`. The time includes the work of the quality
 pass (stages, matching with the gold, rows), but not the statistics. Times are CPU milliseconds of this
-process, the minimum of five rounds, because other load can only increase a time. The name of a setting is its
-RRF constant (`k60`), or its expansion depth and siblings (`2-4`).
+process. The minimum of five rounds is used, because other load can only increase a time. The name of a
+setting is its RRF constant (`k60`), or its expansion depth and siblings (`2-4`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def costs(
 
 
 def main() -> None:
-    """Measure and print a Markdown table."""
+    """Measure the CPU time of each setting, and print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--questions", type=Path, default=Path("data/sample/questions.jsonl"))

@@ -3,14 +3,14 @@
 1. Questions are sampled with a seed, until their gold files fill the smallest part of the corpus. Every part
    contains the gold files and other files, which are sampled with the seed. A larger part contains all
    smaller parts.
-2. Each part is indexed (with vectors of a hash, since the tree search needs no vectors) and searched for the
+2. Each part is indexed (with the hash embedder, since the tree search needs no vectors) and searched for the
    same questions. At each step, a chooser selects the sections to follow. The choosers are the lexical score,
    two oracles, which select the gold or its ancestors (alone, or with other entries up to the width of the
    beam), and a random chooser. With ``--base-url``, the chooser is a model.
 3. A hit is a section's own span, so that the tree search is measured and not the choice of a passage.
-4. Tokens of a scripted chooser are estimated as one token per three bytes, like the size of a prompt. For a
-   model, tokens are the counts that its server reports. CPU time is measured in this process without the
-   chooser, as the median of three rounds.
+4. For a scripted chooser, one token is estimated for every three bytes, as for the size of a prompt. For a
+   model, its server reports the number of tokens. CPU time is measured in this process without the chooser,
+   as the median of three rounds.
 
     python benchmarks/tree_search.py CORPUS QUESTIONS.jsonl [--sizes 25 50 100 200 400 0] [--count 20]
         [--base-url URL --model NAME --model-sizes 25 50 --model-count 2]
@@ -113,7 +113,7 @@ def full_oracle(shown: dict[str, str], gold: Gold) -> list[str]:
 
 
 def chance(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Select entries in a random order, with the shown text as seed."""
+    """Select entries in a random order, with the shown text as the seed."""
     names = list(shown)
     random.Random("\n".join(shown.values())).shuffle(names)
     return names
@@ -214,7 +214,7 @@ def pageindex(walk: TreeSearch, by: Literal["llm", "lexical"]) -> System:
 
 
 def measure(index: Index, questions: Sequence[Question], walk: TreeSearch, chooser: Chooser) -> Outcome:
-    """Answer every question, each with an empty memo."""
+    """Answer every question, each with an empty memo, and return the results."""
     system = pageindex(walk, "llm" if chooser.gateway is not None else "lexical")
     gateway = chooser.gateway
     stages = LLMStages(lambda endpoint: gateway) if gateway is not None else LLMStages()
@@ -261,7 +261,7 @@ def choosers(index: Index, questions: Sequence[Question]) -> list[Chooser]:
 
 
 def shape(index: Index) -> str:
-    """Return the documents, nodes, depth and largest fan-out of a part as cells of a table."""
+    """Return a part's numbers of documents and nodes, its depth and its largest fan-out as table cells."""
     nodes = index.tree.nodes.values()
     documents = len({node.source for node in nodes if node.source})
     widest = max(len(node.children) for node in nodes)
@@ -319,7 +319,7 @@ def by_page_size(index: Index, questions: Sequence[Question]) -> None:
 
 
 def by_model(corpus: Path, questions: Sequence[Question], arguments: argparse.Namespace) -> None:
-    """Print the table of a model behind a server."""
+    """Print the table of an LLM on a server."""
     keep = set().union(*map(sources, questions))
     asked = questions[: arguments.model_count]
     header("documents", "nodes", "depth", "widest", "s per question", *COST_COLUMNS)
@@ -332,7 +332,7 @@ def by_model(corpus: Path, questions: Sequence[Question], arguments: argparse.Na
 
 
 def main() -> None:
-    """Measure and print Markdown tables."""
+    """Measure every chooser on every part, and print Markdown tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

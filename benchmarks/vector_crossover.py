@@ -3,7 +3,7 @@
     python benchmarks/vector_crossover.py [--sizes 3000 10000 30000 100000] [--dimension 384]
 
 Vectors are sampled around random centres, because embeddings of text have clusters too. Queries are vectors
-of the collection with added noise. Times are for one query at a time (top 40), after a warm-up, in one
+from the collection with added noise. Times are for one query at a time (top 40), after a warm-up, in one
 process.
 """
 
@@ -37,7 +37,7 @@ def clustered(size: int, dimension: int, generator: np.random.Generator) -> Vect
 
 
 def milliseconds(stores: Sequence[VectorStore], queries: Vectors) -> list[tuple[float, float]]:
-    """Return the median and the 95th percentile of a query's time in each store, timed alternately."""
+    """Return the median and 95th percentile of each store's query times; the stores are timed alternately."""
     times: list[list[float]] = [[] for _ in stores]
     for query in [*queries[:20], *queries]:
         for store, taken in zip(stores, times, strict=True):

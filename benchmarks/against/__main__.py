@@ -53,7 +53,7 @@ GROUPS: dict[str, tuple[Callable[[World], Source], ...]] = {
 
 
 def run(options: argparse.Namespace) -> Table:
-    """Measure every pair of the chosen groups, with a line on standard error for each."""
+    """Measure every pair in the chosen groups, and print a line on standard error for each."""
     started, load = time.perf_counter(), os.getloadavg()[0]
     rows: list[Row] = []
     skipped: list[Skipped] = []
@@ -108,7 +108,7 @@ def _sources(world: World, groups: list[str], rates: list[Rate]) -> Iterator[Sou
 
 
 def check(options: argparse.Namespace) -> int:
-    """Compare a table with the committed table, and return the exit code."""
+    """Compare a new table with the committed table, and return the exit code."""
     before = read_table(options.table)
     now = read_table(options.measured) if options.measured else run(options)
     if not options.measured:
@@ -122,7 +122,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def parsed() -> argparse.Namespace:
-    """The command line."""
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

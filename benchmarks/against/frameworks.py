@@ -1,6 +1,6 @@
-"""Compare a whole benchmark with retrievers of LangChain (Ensemble) and LlamaIndex (QueryFusion).
+"""Compare a whole benchmark with retrievers from LangChain (Ensemble) and LlamaIndex (QueryFusion).
 
-1. All three systems fuse BM25 and vectors by reciprocal ranks with k = 60, from 40 candidates of each search
+1. All three systems fuse BM25 and vectors by reciprocal ranks with k = 60, from 40 candidates per search
    (``local`` uses 80 BM25 candidates), over the same chunks and vectors. All other settings are the
    frameworks' defaults.
 2. The vectors of the questions are computed in advance and looked up, so the model is not timed.
@@ -34,7 +34,7 @@ Retrieve = Callable[[str], list[str]]
 
 
 class Known:
-    """The vectors of all texts and questions, usable as an embedding cache of BranchRank."""
+    """The vectors of all texts and questions, usable as BranchRank's embedding cache."""
 
     def __init__(self, world: World) -> None:
         texts = [*world.texts, *world.queries]
@@ -85,7 +85,7 @@ class Retriever:
 
 
 def retrievers(world: World) -> Iterator[Retriever | Any]:
-    """Return the retrievers of installed frameworks, and a skipped comparison for each other framework."""
+    """Return the retrievers of the installed frameworks, and a :class:`Skipped` for each missing one."""
     known = Known(world)
     for package, module, build in (
         ("langchain-classic", "langchain_classic", _langchain),

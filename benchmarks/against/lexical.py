@@ -68,7 +68,7 @@ def _ours(world: World, settings: Bm25Settings) -> Bm25Index:
 def _same_scores(
     world: World, settings: Bm25Settings, theirs: Callable[[str], Found], factor: float, most: int = 0
 ) -> str:
-    """Compare the scores of the first results of every question, rank by rank."""
+    """Compare the scores of the first results for every question, rank by rank."""
     ours, worst = _ours(world, settings), 0.0
     for query in world.queries[: most or None]:
         a = np.array([score for _, score in ours.search(query, DEPTH)])
@@ -177,6 +177,6 @@ def _fts5(world: World, tokens: Sequence[Sequence[str]]) -> Iterator[Pair]:
 
 
 def _names(tokens: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Map each token to a made-up word, which every program reads as one word."""
+    """Map each token to a made-up word that every program treats as one word."""
     vocabulary = dict.fromkeys(token for each in tokens for token in each)
     return {token: f"t{number}" for number, token in enumerate(vocabulary)}

@@ -23,7 +23,7 @@ from branchrank.errors import BranchRankError
 from branchrank.settings.parts import Precision
 
 GROUP = "embedding"
-#: Texts per call.
+#: The number of texts per call.
 SMALL, LARGE = 32, 4
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16", "int8")
 CODE = "CodeRankEmbed"
@@ -42,7 +42,7 @@ def pairs(world: World) -> Source:
             continue
         try:
             ours = MiniLMEmbedder(precision=precision)
-        except BranchRankError as error:  # a CPU without such instructions
+        except BranchRankError as error:  # the CPU has no instructions for this precision
             yield Skipped(group=GROUP, against=f"{MODEL}, {precision}", reason=error.message)
             continue
         yield _pair(f"{MODEL}, {precision}", ours, bare, against, texts)
@@ -54,7 +54,7 @@ def _code_rank_embed(world: World, texts: Sequence[str], against: str) -> Source
     bare = SentenceTransformersEmbedder(str(folder))._model
     for precision in PRECISIONS:
         if _absent(precision):
-            continue  # already said for the small model
+            continue  # already reported for the small model
         try:
             ours = NomicEmbedder(folder, CODE, precision=precision)
         except BranchRankError:

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.against.table import Row, Skipped
 
-#: Minimum and maximum rounds of a pair, and the seconds after which no new round starts.
+#: The minimum and maximum number of rounds for a pair, and the seconds after which no new round starts.
 LEAST, MOST, BUDGET = 5, 31, 8.0
 #: The confidence level of a row's interval, if the row has at least six rounds.
 LEVEL = 0.95
@@ -22,7 +22,7 @@ class Pair(NamedTuple):
     """Two programs that do the same work, ``ours`` and ``theirs``, with ``number`` units of work per call.
 
     ``unit`` is the name of the unit, ``answers`` describes how the answers of the programs differ, and
-    ``clock`` returns the seconds of one call.
+    ``clock`` returns the time of one call in seconds.
     """
 
     group: str

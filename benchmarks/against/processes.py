@@ -1,7 +1,7 @@
 """Compare the CPU time of a cold start with an empty Python process and a script without BranchRank.
 
-Python's cache of compiled modules is on, as for an installed program. The first process compiles the modules,
-and does not affect the median.
+Python's cache of compiled modules is on, as for an installed program. Only the first process compiles the
+modules, so this does not affect the median.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from branchrank.embedders.minilm import find_model
 GROUP = "cold start"
 #: No new round of a process starts after this number of seconds.
 BUDGET = 10.0
-#: Upper bounds of the CPU seconds of each process, with the index of Symfony's documentation.
+#: Upper bounds for the CPU seconds of each process, with the index of Symfony's documentation.
 BOUNDS = {"--help": 0.15, "--vector-store exact": 0.7, "--vector-store chroma": 1.6}
 SCRIPT = """
 import sys
@@ -37,7 +37,7 @@ print(found["ids"][0], found["documents"][0][0])
 
 
 def pairs(world: World) -> Iterator[Pair]:
-    """Yield three cold starts against an empty Python, and one against a script without BranchRank."""
+    """Compare three cold starts with an empty Python process, and one with a script without BranchRank."""
     data = str(world.folder.data_dir.resolve())
     numbers = count(1)
 

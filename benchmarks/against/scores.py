@@ -1,4 +1,4 @@
-"""Compare the computation of measures with ir-measures and ranx, on the data of ``benchmarks/scoring.py``."""
+"""Compare the computation of measures with ir-measures and ranx, on data from ``benchmarks/scoring.py``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUESTIONS = RESULTS = 1000
 
 
 def pairs(world: World) -> Source:
-    """Yield one comparison with each program. The average of every measure must be equal to four decimals."""
+    """Yield one comparison with each program. The averages of every measure must agree to four decimals."""
     run, qrels = scoring.made(QUESTIONS, RESULTS)
     ours = scoring.branchrank(run, qrels)
     for package, work in (("ir-measures", scoring.ir_measures), ("ranx", scoring.ranx)):
@@ -22,7 +22,7 @@ def pairs(world: World) -> Source:
             yield absent
             continue
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of numba, while it compiles ranx
+            warnings.simplefilter("ignore")  # numba warns while it compiles ranx
             theirs = work(run, qrels)
         wrong = [name for name in scoring.MEASURES if abs(ours[name] - theirs[name]) >= 5e-5]
         assert not wrong, f"{package} differs in {wrong}"

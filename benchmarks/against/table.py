@@ -72,7 +72,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Corpus(msgspec.Struct, frozen=True, kw_only=True):
-    """The searched corpus. ``digest`` is the digest of the corpus in the index's manifest."""
+    """The searched corpus. ``digest`` is the corpus digest from the index's manifest."""
 
     name: str
     digest: str
@@ -93,7 +93,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableTableError(Exception):
-    """The file of a table is missing or damaged. The message contains the command that writes a table."""
+    """The file with a table is missing or damaged. The message contains the command that writes a table."""
 
 
 def read_table(path: Path) -> Table:

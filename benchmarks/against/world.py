@@ -1,4 +1,4 @@
-"""The data of every comparison (an index of all-MiniLM-L6-v2, its texts and vectors, and questions)."""
+"""The data for every comparison (an index with all-MiniLM-L6-v2, its texts and vectors, and questions)."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ SHARD = 4
 
 
 class Wanted(Record, frozen=True, kw_only=True):
-    """A question and its missing answers (predictor's position in the plan, number of the repeat)."""
+    """A question, and its missing answers as pairs (predictor's position in the plan, repeat number)."""
 
     question: Question
     answers: tuple[tuple[int, int], ...]
@@ -51,7 +51,7 @@ class Answered(Record, frozen=True, kw_only=True):
 
 
 class AnsweringTask:
-    """The task that answers shards of questions with ``predictors``, and yields each :class:`Answered`.
+    """A task that answers shards of questions with ``predictors``, and yields an :class:`Answered` per row.
 
     A task without a ``plan`` can only be run in this process.
     """
@@ -113,7 +113,7 @@ class AnsweringTask:
 
 
 def shards_of(wanted: Iterable[Wanted]) -> list[tuple[Wanted, ...]]:
-    """Divide questions into shards. Questions without an answer to compute, and empty shards, are omitted."""
+    """Divide questions into shards, leaving out questions whose answers all exist, and empty shards."""
     every = list(wanted)
     parts = (every[start : start + SHARD] for start in range(0, len(every), SHARD))
     shards = (tuple(each for each in part if each.answers) for part in parts)
@@ -121,7 +121,7 @@ def shards_of(wanted: Iterable[Wanted]) -> list[tuple[Wanted, ...]]:
 
 
 def _taken(memos: Sequence[Memo]) -> dict[str, dict[str, int]]:
-    """Return the counts of the memos and reset them to 0, so that each result is counted once."""
+    """Return how many results the memos computed and reused, and reset these counts to 0."""
     computed: Counter[str] = Counter()
     reused: Counter[str] = Counter()
     for memo in memos:

@@ -1,4 +1,4 @@
-"""Run a plan, which includes all steps from checking the plan to writing the run's files.
+"""Run a plan, from checking the plan to writing the run's files.
 
 1. Check the whole plan, and open its endpoints, indexes and predictors.
 2. Create the run's directory, or resume an interrupted run of the same plan.
@@ -82,7 +82,7 @@ def run_plan(
     with a line that replaces the previous line, such as the costs so far.
 
     Raises the errors of :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` before any work
-    starts, and :class:`~branchrank.errors.RunError` if the run in ``resume`` has another plan.
+    starts, and :class:`~branchrank.errors.RunError` if the run in ``resume`` has a different plan.
     """
     questions = check_plan(plan)
     sealed_by = check_seal(plan, questions, seal) if seal is not None else None
@@ -156,7 +156,7 @@ def run_predictors(
     after all questions are answered. ``executor`` runs the quality pass (by default in this process); the
     executor's workers open ``plan`` and check the digests of ``indexes``.
 
-    Raises :class:`~branchrank.errors.RunError` if the run in ``resume`` has another plan or is finished.
+    Raises :class:`~branchrank.errors.RunError` if the run in ``resume`` has a different plan or is finished.
     """
     begun = _interrupted(run, reports, resume, fresh=fresh)
     directory = (begun or new_directory(reports, run.experiment, run.seed)).absolute()
@@ -210,7 +210,7 @@ def _interrupted(run: RunRecord, reports: Path, resume: Path | None, *, fresh: b
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
     """Return the record ``run`` of a resumed run, with the time at which the interrupted run began.
 
-    If the ``whole`` plan was read from ``begun``, the command, the settings and the seal are also those of
+    If the ``whole`` plan was read from ``begun``, the command, the settings and the seal are also taken from
     the interrupted run.
     """
     if not whole:

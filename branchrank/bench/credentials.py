@@ -58,7 +58,7 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
 def _words(command: str) -> list[tuple[str, str, str]]:
     """Return (flag that expects a URL or "", ``FLAG=`` or "", rest of the word) for each word of a command.
 
-    If a shell could not split the command, the command is one word.
+    If a shell could not split the command, the whole command is treated as one word.
     """
     try:
         words = shlex.split(command)
@@ -75,7 +75,7 @@ def _words(command: str) -> list[tuple[str, str, str]]:
 
 
 def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every string of a structure, as (name of its field, string)."""
+    """Yield every string in a structure as (name of its field, string)."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, dict):
@@ -87,7 +87,7 @@ def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _each(name: str, value: Any, change: Callable[[str, str], str]) -> Any:
-    """Apply ``change`` to every string of a structure; field names are not changed."""
+    """Apply ``change`` to every string in a structure; field names are not changed."""
     if isinstance(value, str):
         return change(name, value)
     if isinstance(value, dict):

@@ -13,7 +13,7 @@ from branchrank.systems.llm_estimate import Estimate, estimate
 
 
 class PredictorEstimate(Record, frozen=True, kw_only=True):
-    """The estimate for one predictor, with the queries of the quality pass and upper bounds of its LLM calls.
+    """One predictor's number of queries in the quality pass, and upper bounds for its LLM calls and cost.
 
     ``index``, ``model`` and ``llm`` are empty if the predictor has no index or LLM; ``cost`` is ``None`` if
     the model has no price.

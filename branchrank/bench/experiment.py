@@ -1,12 +1,12 @@
 """Read experiment files, in which TOML tables define named systems and named indexes.
 
-1. A system inherits from the system in ``from`` (built in or in the same file), or defines all values itself.
-   A system that has the name of a built-in system and does not list its branches inherits from the built-in
-   system.
+1. A system inherits from the system in ``from`` (built-in, or in the same file), or defines all values
+   itself. A system that has the name of a built-in system and does not list its branches inherits from the
+   built-in system.
 2. A system's own values override the inherited values. ``branches.dense.top_n = 80`` changes one value of the
    dense branch, and a list ``branches = [...]`` replaces all branches.
 3. A ``sweep`` defines one system for each combination of its values, with a name such as ``name[rrf_k=10]``.
-4. All problems of the file are reported together, before any work starts.
+4. All problems in the file are reported together, before any work starts.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from branchrank.systems.checks import problems
 DEFAULT_INDEX = "default"
 #: Keys of a system's table that are not fields of the system.
 _OWN_KEYS = ("from", "index", "sweep", "origin")
-#: The prefix of each problem in an error with several problems.
+#: The prefix of each problem in an error message that lists several problems.
 BULLET = "  - "
 
 T = TypeVar("T")
 
 
 class PlannedSystem(Record, frozen=True, kw_only=True):
-    """A system of an experiment with its index. ``origin`` is ``tuned`` if tuning chose the settings."""
+    """A system in an experiment, with its index. ``origin`` is ``tuned`` if tuning chose the settings."""
 
     system: System
     index: str = DEFAULT_INDEX
@@ -139,7 +139,7 @@ def _refused(path: Path, found: Sequence[str]) -> UsageError:
 
 
 def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
-    """Check each top-level key of the file separately; a wrong value is replaced by its default."""
+    """Check each top-level key of the file separately; an invalid value is replaced by the default."""
     fields = {field.name: field for field in msgspec.structs.fields(_Header)}
     unknown = [key for key in content if key not in fields]
     found.extend(f"unknown key {key!r}{or_else(key, fields)}" for key in unknown)
@@ -201,7 +201,7 @@ def _over(toml: Mapping[str, Any], section: str, table: Mapping[str, Any]) -> di
 
 
 def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -> list[str]:
-    """List the problems of the primary measure, the other measures and the baseline."""
+    """List the problems with the primary measure, the other measures and the baseline."""
     part = settings.part(BenchmarkSettings)
     found: list[str] = []
     for key, names_of in (("primary", [part.primary]), ("measures", measure_names(part.measures))):
@@ -225,7 +225,7 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
 def _indexes(
     tables: Mapping[str, Mapping[str, Any]], toml: Mapping[str, Any], found: list[str]
 ) -> dict[str, Resolved]:
-    """Return the settings of the default index and of each index of the file."""
+    """Return the settings of the default index and of each index in the file."""
     made: dict[str, Resolved] = {}
     named: dict[str, Mapping[str, Any]] = {DEFAULT_INDEX: {}, **tables}
     for name, table in named.items():
@@ -243,7 +243,7 @@ def _indexes(
 
 
 class _Systems:
-    """Reads the systems of a file in order, and collects their problems.
+    """Reads the systems in a file in order, and collects their problems.
 
     ``failed`` has the names of the systems that could not be read.
     """
@@ -266,7 +266,7 @@ class _Systems:
         return made
 
     def _named(self, name: str) -> list[PlannedSystem]:
-        """Return the systems of a table, or an empty list if any of these systems is invalid."""
+        """Return the systems that a table defines, or an empty list if any of them is invalid."""
         base = self._base(name)
         if base is None:
             return []
@@ -297,7 +297,7 @@ class _Systems:
         return [] if wrong else made
 
     def _swept(self, name: str, shown: str, base: Mapping[str, Any], point: Mapping[str, Any]) -> System:
-        """Return the system for one combination (``point``) of the values of a sweep.
+        """Return the system for one combination (``point``) of a sweep's values.
 
         If the combination sets an LLM endpoint, the LLM stages of a built-in system are switched on.
         """
@@ -351,7 +351,7 @@ class _Systems:
 
 
 def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:
-    """Return the settings with the LLM endpoint of a built-in system set, if the system can use an LLM."""
+    """Set the LLM endpoint in the settings of a built-in system, if the system can use an LLM."""
     part = settings.parts.get(section)
     if not endpoint or not isinstance(part, SystemSettings) or "base_url" not in part.aliases:
         return settings
@@ -360,7 +360,7 @@ def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:
 
 
 def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
-    """List the problems of a system's own keys. Each key is merged and checked separately."""
+    """List the problems with a system's own keys. Each key is merged and checked separately."""
     found = []
     for key, value in own.items():
         try:
@@ -374,6 +374,6 @@ def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
 
 
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply :func:`laid_over` after short names (``rrf_k``) are replaced by paths of fields (``fuse.k``)."""
+    """Apply :func:`laid_over` after replacing short names (``rrf_k``) with field paths (``fuse.k``)."""
     # Only top-level short names are replaced; in nested tables, a name such as `file_roots` is a field.
     return laid_over(base, {ALIASES.get(key, key): value for key, value in changes.items()})

@@ -6,11 +6,12 @@
 2. Every predictor answers every sampled question. The pairs of predictor and question are shuffled with the
    seed, so that a change in the machine's speed affects all predictors equally.
 3. The results are the wall time and CPU time of the whole query and the wall time of each stage, in ms. CPU
-   time includes the process and its ended child processes, such as grep. Time spent waiting for an LLM is a
-   separate stage (``llm wait``), and ``compute`` does not include it. If a cache or a cassette answers a
-   call, the time that the server originally took is used, so that no call is paid for twice.
+   time includes the process and those of its child processes that have ended, such as grep. Time spent
+   waiting for an LLM is a separate stage (``llm wait``), and ``compute`` does not include it. If a cache or a
+   cassette answers a call, the time that the server originally took is used, so that no call is paid for
+   twice.
 4. Each sampled query is timed ``repeats`` times in different orders, and the repeat with the median total
-   time is used. With one time per query, the times are independent, as the confidence bound of p95 requires.
+   time is used. With one time per query, the times are independent, as the confidence bound for p95 requires.
    The garbage collector's settings are not changed.
 """
 
@@ -94,6 +95,6 @@ def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: 
 
 
 def _cpu_seconds() -> float:
-    """Return the CPU time of this process and of its ended child processes."""
+    """Return the CPU time of this process and of its child processes that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime

@@ -27,7 +27,7 @@ from branchrank.systems.query import read_filters
 
 
 class OpenPredictor(Record, frozen=True, kw_only=True):
-    """An open predictor, with its uncached copy for the latency pass and its record."""
+    """An open predictor, its uncached copy for the latency pass, and its record."""
 
     predictor: BenchmarkPredictor
     unmemoised: BenchmarkPredictor
@@ -37,7 +37,7 @@ class OpenPredictor(Record, frozen=True, kw_only=True):
 class OpenPlan(Record, frozen=True, kw_only=True):
     """The open predictors, indexes and engines of a plan.
 
-    ``predictors`` are in the plan's order, and ``indexes`` and ``engines`` are keyed by the name of an index.
+    ``predictors`` are in the plan's order, and ``indexes`` and ``engines`` are keyed by index name.
     ``keep_failures`` is called with the LLM calls in existing rows before an interrupted run is resumed;
     ``meter`` counts the LLM calls of workers.
     """
@@ -81,7 +81,7 @@ def open_plan(
 
     Endpoints are checked first, because this check is fast and building an index may be slow. A missing or
     stale index is built, or is an error if ``build`` is false. Raises :class:`QuestionError` for gold outside
-    the corpus, and the errors of opening an endpoint, a model, an index or a branch.
+    the corpus, and any error that occurs when an endpoint, a model, an index or a branch is opened.
     """
     for each in plan.predictors:
         if isinstance(each, ApiPredictor):

@@ -97,8 +97,8 @@ class Plan(Record, frozen=True, kw_only=True):
 def check_plan(plan: Plan) -> list[Question]:
     """Check a plan and return its questions. Nothing is built and no server is contacted.
 
-    Raises one error with every problem of the plan, which is a :class:`UsageError`, or an :class:`InputError`
-    if only files are wrong.
+    Raises one error that lists every problem of the plan. The error is an :class:`InputError` if all problems
+    are in files, and otherwise a :class:`UsageError`.
     """
     found = list(_errors(plan))
     if found:
@@ -107,9 +107,10 @@ def check_plan(plan: Plan) -> list[Question]:
 
 
 def asked_questions(plan: Plan) -> list[Question]:
-    """Return the plan's sample of its question file, sorted by id.
+    """Sample the plan's questions from its question file, and return them sorted by id.
 
-    Raises :class:`~branchrank.errors.QuestionError` if the file is invalid or has no text of the questions.
+    Raises :class:`~branchrank.errors.QuestionError` if the file is invalid or does not contain the text of
+    the questions.
     """
     part = plan.settings.part(BenchmarkSettings)
     questions = sample_questions(load_questions(plan.questions_file), part.sample_size, part.sample_seed)
@@ -189,14 +190,14 @@ def check_pool(system: System, settings: BenchmarkSettings) -> None:
 
 
 def with_depth(settings: Resolved) -> Resolved:
-    """Return the settings; if ``top_k`` was not set, it is raised to the largest cutoff of the measures."""
+    """Return the settings, with ``top_k`` raised to the measures' largest cutoff if it was not set."""
     part = settings.part(BenchmarkSettings)
     if settings.origins[_TOP_K] != DEFAULT:
         return settings
     try:
         needed = depth_needed(comparisons.declared_measures(part))
     except UsageError:
-        return settings  # the plan's own check reports it
+        return settings  # check_plan reports the error
     [limit] = (int(each.high or 0) for each in settings_of(BenchmarkSettings) if each.name == "top_k")
     if needed <= part.top_k:
         return settings
@@ -253,7 +254,7 @@ def plan_from_names(
     A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or an object
     that :func:`~branchrank.bench.predictors.predictor_of` accepts. A built-in system that several names
     include (such as ``local`` and ``all``) is run only once. ``api_endpoint`` is the URL of the predictor
-    ``api``, and ``api_predictor`` is the name of a predictor of that server. ``fields`` are the other fields
+    ``api``, and ``api_predictor`` is the name of a predictor on that server. ``fields`` are the other fields
     of the plan. Raises one :class:`UsageError` that lists every problem of the predictors and of the plan.
     """
     found: list[BranchRankError] = []

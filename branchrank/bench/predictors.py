@@ -26,11 +26,11 @@ from branchrank.systems.query import Filter
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
 _UNREADABLE = NOT_JSON
-MOST_LINES = 10_000_000  # no document is longer; a hit past this line is an error of its predictor
+MOST_LINES = 10_000_000  # no document is longer; a hit past this line is the predictor's error
 
 
 class BenchmarkPredictor(Protocol):
-    """A system under benchmark."""
+    """A predictor that a benchmark can run."""
 
     name: str
     llm: str
@@ -74,14 +74,14 @@ class SystemPredictor:
         return found
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """Return the ids of the chunks and nodes of the engine's index that cover the gold."""
+        """Return the ids of the chunks and nodes in the engine's index that cover the gold."""
         return self.engine.memo.get(
             ("gold keys", question.id), lambda: gold_keys(question, self.engine.index)
         )
 
 
 class Untraced:
-    """Base class of predictors that do not return a trace (a user's class and an HTTP endpoint)."""
+    """Base class for predictors that do not return a trace (a user's class and an HTTP endpoint)."""
 
     def gold_keys(self, question: Question) -> frozenset[str]:
         """Return an empty set, because this predictor does not return a trace."""
@@ -93,7 +93,7 @@ class ClassPredictor(Untraced):
 
     The predictor's name is the object's attribute ``name``, or else the argument ``name``. For a class that
     was passed as ``module:Class``, ``origin`` is this text. For other objects, ``origin`` is the dotted name
-    of the type, which a command can't import.
+    of the type. A command can't import the object by this name.
     """
 
     def __init__(self, name: str, wrapped: Predictor, *, origin: str = "") -> None:
@@ -130,7 +130,7 @@ class ClassPredictor(Untraced):
 
 
 def _checked(hit: Hit) -> Hit:
-    """Return the hit with numbers of plain Python types, so that a row can store the hit.
+    """Return the hit with its numbers converted to plain Python types, so that a row can store the hit.
 
     Raises ``ValueError`` or ``TypeError`` for wrong types, lines that are not a span or a score that is not a
     number. Raises ``OverflowError`` for lines after ``MOST_LINES``, so that only this question fails.
@@ -165,7 +165,7 @@ def _excluded(hit: Hit, question: Question) -> bool:
 def load_class_predictor(name: str) -> ClassPredictor:
     """Import ``module:Class`` and create an object without arguments.
 
-    Raises :class:`UsageError` if the import or the call of the class fails.
+    Raises :class:`UsageError` if the import or the constructor fails.
     """
     module_name, _, class_name = name.partition(":")
     remedy = (
@@ -224,7 +224,7 @@ def _name_of(thing: object) -> str:
 
 
 def _dotted(thing: object) -> str:
-    """Return the dotted name of a class or a function, which a command can't import."""
+    """Return the dotted name of a class or a function. A command can't import the object by this name."""
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 
@@ -256,7 +256,8 @@ class _ApiAnswer(Record, frozen=True, kw_only=True):
 class ApiPredictor(Untraced):
     """An endpoint that answers ``POST /retrieve {"query", "top_k"}`` with ``{"hits": [...]}``.
 
-    ``token`` is sent to the endpoint as a bearer token. ``timeout_s`` is the deadline of one whole request.
+    ``token`` is sent to the endpoint as a bearer token. ``timeout_s`` is the time limit for one whole
+    request.
     """
 
     name = "api"
@@ -280,10 +281,10 @@ class ApiPredictor(Untraced):
         self.llm = "none"
 
     def check(self) -> None:
-        """Send one query before any work starts.
+        """Check the endpoint with one query before any work starts.
 
-        Raises :class:`UsageError` if there is no server, if it refuses the request, or if its answer has
-        another format. A server error (5xx) is ignored, because it may concern only this query.
+        Raises :class:`UsageError` if there is no server, if it refuses the request, or if its answer has the
+        wrong format. A server error (5xx) is ignored, because it may concern only this query.
         """
         from branchrank.http_client import HttpError, StatusError
 
@@ -318,7 +319,8 @@ class ApiPredictor(Untraced):
     def _answer(self, query: str, top_k: int) -> _ApiAnswer:
         """Post one query, and return the decoded answer.
 
-        Raises ``HttpError`` if there is no answer, and an error in ``_UNREADABLE`` if it can't be decoded.
+        Raises ``HttpError`` if there is no answer, and an error in ``_UNREADABLE`` if the answer can't be
+        decoded.
         """
         from branchrank.http_client import post_json
 

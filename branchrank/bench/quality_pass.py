@@ -21,7 +21,7 @@ from branchrank.runs.rows import Row, RowLog
 
 
 class Work:
-    """The numbers of computed and reused results of each stage in the quality pass."""
+    """For each stage, how many results were computed and how many were reused in the quality pass."""
 
     def __init__(self) -> None:
         self.computed: Counter[str] = Counter()
@@ -38,10 +38,10 @@ def quality_pass(
     progress: Progress,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> tuple[list[Row], Work]:
-    """Answer every question with every predictor. ``predictors`` has (name, number of repeats).
+    """Answer every question with every predictor. ``predictors`` are pairs (predictor, repeats).
 
     Returns the rows, and the numbers of computed and reused results. Rows are sorted by question, predictor
-    and repeat, also in a resumed run.
+    and repeat, even in a resumed run.
     """
     pairs = [(number, repeat) for number, (_, repeats) in enumerate(predictors) for repeat in range(repeats)]
     wanted = [

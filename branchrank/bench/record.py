@@ -91,7 +91,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
 
 
 def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
-    """Return the settings of an index, with the BM25 settings if they differ from the plan's (``own``)."""
+    """Return an index's settings, with BM25 settings only if these differ from the plan's (``own``)."""
     table: dict[str, Any] = msgspec.to_builtins(settings.part(IndexSettings))
     words = settings.part(Bm25Settings)
     if words != own.part(Bm25Settings):
@@ -100,7 +100,7 @@ def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
 
 
 def index_facts(name: str, index: Index) -> IndexFacts:
-    """Return the entry of an index in ``run.json``."""
+    """Return the entry for an index in ``run.json``."""
     manifest = index.manifest
     return IndexFacts(
         name=name,
@@ -120,6 +120,6 @@ def index_facts(name: str, index: Index) -> IndexFacts:
 
 
 def relative(path: Path) -> str:
-    """Return a path, relative to the working directory if it is near it, so that home folders are hidden."""
+    """Return a path, relative to the working directory where possible, so that home folders are hidden."""
     near = Path(os.path.relpath(path.resolve(), Path.cwd()))
     return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()

@@ -1,4 +1,4 @@
-"""Answer questions of a finished run again, with the plan that is read from the run's directory.
+"""Answer questions from a finished run again, with the plan that is read from the run's directory.
 
 1. Hosts, models, files and classes outside the workspace must be passed to the command
    (:mod:`branchrank.bench.resume`). A predictor whose class or endpoint is not passed to the command is
@@ -38,7 +38,7 @@ _UNUSED = frozenset({"LLM endpoint", "Redis", "cassette", "price table"})
 
 
 class OpenRerun(NamedTuple):
-    """The open predictors, the questions, the indexes, and the reason for each skipped predictor."""
+    """The open predictors, the questions, the indexes, and the reason why a predictor was skipped."""
 
     predictors: tuple[OpenPredictor, ...]
     questions: list[Question]

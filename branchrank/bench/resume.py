@@ -2,7 +2,7 @@
 
 A run directory may come from another person and is not trusted.
 
-1. Numbers, choices, systems and questions are read from the directory, and checked like flags.
+1. Numbers, choices, systems and questions are read from the directory, and checked like command-line flags.
 2. Every host, model, file and class outside the workspace must be passed to the command, with the same value
    as in the run. One error lists all values that were not passed and shows the complete command.
 3. Before a row is written, the whole plan is compared with the plan in ``run.json``
@@ -55,9 +55,9 @@ _MODEL = "embedding model"
 class Named(Record, frozen=True, kw_only=True):
     """The hosts, models, files and classes that were passed to the resuming command.
 
-    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values. ``engine`` maps names
-    in the section ``engine`` to values that define where the rest of the run is computed. ``allowed`` are
-    additional hosts, models and files for the systems and indexes of an experiment file. ``questions`` is
+    ``settings`` maps the names in :func:`~branchrank.settings.reaching_settings` to values. ``engine`` maps
+    names in the section ``engine`` to values that define where the rest of the run is computed. ``allowed``
+    are additional hosts, models and files for the systems and indexes of an experiment file. ``questions`` is
     needed if the run does not contain the text of its questions.
     """
 
@@ -91,7 +91,7 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
     """Read the plan of an interrupted run to resume it with :func:`~branchrank.bench.benchmark.run_plan`.
 
     Only classes, files and hosts in ``named`` are imported, opened or contacted. Raises :class:`RunError` if
-    the run is finished or damaged, a value is out of its range, or it uses something outside the workspace
+    the run is finished or damaged, a value is out of range, or the run uses something outside the workspace
     that is not in ``named``.
     """
     run = read_unfinished(directory)
@@ -155,7 +155,7 @@ class Names:
             self.values[reaching_settings()[key].reaches, value_to_show(key, value)] = value
 
     def setting(self, setting: Setting, recorded: str) -> str:
-        """Return the value that was passed for a setting, which must be equal to the run's value."""
+        """Return the value that was passed for a setting. It must be equal to the value in the run."""
         self.flags[setting.reaches, recorded] = setting.flag
         value = self.named.settings.get(f"{setting.section}.{setting.name}")
         if value is None:
@@ -170,7 +170,10 @@ class Names:
         return value
 
     def value(self, role: str, recorded: str) -> str:
-        """Return a value of a system or index of the run, which must have been passed to the command."""
+        """Return the value that was passed to the command for ``recorded``, a value in the run's record.
+
+        If the value must be passed to the command and was not, it is noted as missing.
+        """
         if self._needs_no_name(role, recorded):
             return recorded
         if (role, recorded) in self.values:
@@ -257,7 +260,7 @@ def _resolved(directory: Path, tables: Mapping[str, Any], flags: Mapping[str, An
 
 
 def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved, found: Names) -> Resolved:
-    """Return the settings of one index of the run."""
+    """Return the settings of one of the run's indexes."""
     own = {key: value for key, value in table.items() if key != Bm25Settings.section}
     recorded = _resolved(directory, {IndexSettings.section: own}).part(IndexSettings)
     parts = {**settings.parts, IndexSettings.section: with_reached(recorded, found.value)}
@@ -270,7 +273,7 @@ def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved
 def predictor_maker(
     record: PredictorRecord, found: Names
 ) -> Callable[[], PlannedSystem | BenchmarkPredictor]:
-    """Return a function that creates a predictor, to be called after :meth:`Names.check`."""
+    """Return a function that creates a predictor. It must be called only after :meth:`Names.check`."""
     if record.system is not None:
         origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
         system = with_reached(record.system, found.value)
@@ -310,10 +313,10 @@ def recorded_repeats(directory: Path, run: RunRecord) -> int:
 
 
 def with_reached(record: R, change: Change) -> R:
-    """Replace each value of a record that refers outside the workspace by ``change(role, value)``.
+    """Replace each value that refers to something outside the workspace with ``change(role, value)``.
 
-    The values of nested records are replaced too. In the options of a branch kind and other free tables,
-    every text that looks like a URL or a path is replaced.
+    Values in nested records are replaced too. In the options of a branch kind and other free tables, every
+    text that looks like a URL or a path is replaced.
     """
     changed = {
         field.name: _changed(getattr(record, field.name), _role(field.type), change)

@@ -17,7 +17,7 @@ from branchrank.systems.engine import Engine
 
 
 def searches_vectors(systems: Iterable[System]) -> int:
-    """Return the largest number of hits that a system requests from a vector search (0 if none does).
+    """Return the largest number of hits that any system requests from a vector search (0 for no search).
 
     >>> from branchrank.settings.systems import LOCAL
     >>> searches_vectors([LOCAL])

@@ -12,10 +12,11 @@
    about other pages. The interval of the gain allows for correlation between questions with gold in the same
    file.
 4. Tuning chooses the combination of values with the best score on all questions. If several combinations have
-   the best score, the first of them is chosen, so that a system's values change only for a better result.
+   the best score, the first of them is chosen. Since the system's own values come first, they change only if
+   the result is better.
 
-To test whether the chosen values are better on questions by people too, benchmark the tuned and the untuned
-systems in one experiment.
+To test whether the chosen values are better on questions written by people too, benchmark the tuned and the
+untuned systems in one experiment.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class TunedSystem(Record, frozen=True, kw_only=True):
     the mean score with the system's own values. ``validated`` is the mean score if each fold uses the values
     that were chosen on the other folds. ``gain`` is ``validated`` - ``before``. ``interval`` is the 95%
     confidence interval of ``gain``, or ``None`` if the gold is in too few files. ``agreeing`` is the number
-    of folds for which the other folds lead to the values ``chosen``.
+    of folds for which the values chosen on the other folds are equal to ``chosen``.
     """
 
     system: str
@@ -99,7 +100,7 @@ class TunedSystem(Record, frozen=True, kw_only=True):
 
 
 class Tuning(Record, frozen=True, kw_only=True):
-    """The results of tuning all systems of an experiment. ``toml`` has tables for the experiment file."""
+    """The results of tuning all systems of an experiment. ``toml`` is text for the experiment file."""
 
     measure: str
     questions: int
@@ -227,7 +228,7 @@ def _label(system: str, number: int) -> str:
 
 
 def _plan(given: Plan, contenders: Sequence[PlannedSystem], points: Mapping[str, Sequence[Point]]) -> Plan:
-    """Return a plan with a predictor per combination of values; equal ``k1`` and ``b`` share an index."""
+    """Return a plan with one predictor per combination; those with equal ``k1`` and ``b`` share an index."""
     predictors: list[PlannedSystem] = []
     indexes: dict[str, Resolved] = {}
     for each in contenders:

@@ -1,4 +1,4 @@
-"""Checks of a question file for validity, leakage, duplicates and coverage.
+"""Checks a question file for validity, leakage, duplicates and coverage.
 
 1. The validity check finds gold with an invalid anchor (:mod:`branchrank.questions.anchoring`), which is an
    error. The findings of the other checks are warnings.
@@ -25,12 +25,12 @@ from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: Questions with fewer content words than this are not reported if their gold contains all of them.
+#: A question is reported for having all its content words in its gold only if it has at least this many.
 LEAKING_WORDS = 5
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """A problem of one question."""
+    """A problem with one question."""
 
     severity: Literal["error", "warning"]
     check: Literal["validity", "leakage", "duplicates"]
@@ -42,10 +42,10 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 class Coverage(Record, frozen=True, kw_only=True):
-    """The numbers of questions, and of documents and sections that contain gold.
+    """The number of questions, and the numbers of documents and sections that contain gold.
 
-    ``leakage`` is the mean, over the questions with gold lines, of the share (0 to 1) of a question's content
-    words that its gold contains. If no question has gold lines, ``leakage`` is ``None``.
+    The leakage of a question is the share (0 to 1) of its content words that its gold contains. ``leakage``
+    is the mean over the questions with gold lines, or ``None`` if there are no such questions.
     """
 
     questions: int

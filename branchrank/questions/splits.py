@@ -1,4 +1,4 @@
-"""Splits of a question file into a tuning part and a test part without common documents.
+"""Splits a question file into a tuning part and a test part that have no documents in common.
 
 1. Questions with gold in the same document, or in an alias of it, are in the same group. A question with gold
    in several documents merges the groups of these documents. A question without gold is a separate group.
@@ -9,8 +9,8 @@
    the share is skipped.
 4. Finally, the smallest skipped group is added to the smaller part if this part is empty or if the group
    brings it nearer to its share. The larger of the two parts always has at least one group.
-5. If all groups have the same size, a tuning part with a larger share contains the tuning part with a smaller
-   share.
+5. If all groups have the same size, a tuning part with a larger share contains every tuning part with a
+   smaller share.
 """
 
 from __future__ import annotations

@@ -1,21 +1,23 @@
 """Find the rank of the gold after every stage of a query, and the stage that lost the gold.
 
-1. The gold's keys are the ids of the chunks and nodes that would count as strict hits. The id of a chunk or
-   node is a gold key if the chunk or node overlaps the gold lines, or contains the quote if the gold has no
-   lines. For file-level gold, the ids of all chunks and nodes of the file are gold keys.
-2. The gold's rank after a stage is the best rank of any of its keys. The gold is absent from a stage's list
-   that contains none of its keys.
+1. The gold's keys are the ids of the chunks and nodes that would count as strict hits. If the gold has lines,
+   a chunk or node must overlap them. If it has only a quote, the chunk or node must contain the quote. For
+   file-level gold, the ids of all chunks and nodes in the file are gold keys.
+2. The gold's rank after a stage is the best rank of any of its keys. If a stage's list contains none of the
+   keys, the gold has no rank after this stage.
 3. The stage that lost the gold is the first stage of this list whose condition is true:
 
    - ``retrieval`` if no branch found the gold
    - ``mapping`` if a chunk of the gold was found, but no node of the tree covers its lines
-   - ``cap`` if the gold was in the fused list, but ranked below the maximum number of candidates
-   - ``group`` if another chunk was kept as the only chunk of the gold's document
+   - ``cap`` if the gold was in the fused list, but too far down to be among the candidates
+   - ``group`` if only one chunk of each document was kept, and the chunk kept from the gold's document was
+     not gold
    - ``rerank`` if the gold was in the first k before the reranker, but not after it
    - ``fusion`` if the gold was found, but ranked below the first k
-   - ``passage`` if the gold's section is in the first k, but a passage of this section without the gold was
-     returned
-   - ``passage order`` if passages of all candidates were sorted, and passages of other sections came first
+   - ``passage`` if the gold's section is in the first k, but the passage returned from it does not contain
+     the gold
+   - ``passage order`` if the passages of all candidates were sorted together, and passages from other
+     sections came first
 """
 
 from __future__ import annotations
@@ -92,12 +94,12 @@ def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: in
 
 
 def lost_in(row: Row) -> str:
-    """Return the stage that lost a row's gold (``passage`` in an old run can mean ``passage order``)."""
+    """Return the stage that lost a row's gold (in an old run, ``passage`` can mean ``passage order``)."""
     return lost_at(row.stages, row.gold_ranks, found=False) if row.lost == "passage" else row.lost
 
 
 class Reach(Record, frozen=True, kw_only=True):
-    """The share of questions with gold in a stage's list (``present``), and in its first k (``in_first``)."""
+    """The shares of questions with gold in a stage's list (``present``) and in its first k (``in_first``)."""
 
     stage: str
     present: float
@@ -105,7 +107,7 @@ class Reach(Record, frozen=True, kw_only=True):
 
 
 def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
-    """Return, for each stage, the shares of one predictor's rows with gold in the stage's list."""
+    """For each stage, return the shares of one predictor's rows whose gold is in the stage's list."""
     count = len(rows) or 1
     return [
         Reach(
@@ -118,7 +120,7 @@ def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
 
 
 def _in_order(rows: Sequence[Row]) -> list[str]:
-    """List the stages of all rows in one order, which agrees with the order of the stages in each row."""
+    """Return the stages of all rows in a single order that agrees with their order in every row."""
     order: list[str] = []
     for row in rows:
         for place, stage in enumerate(row.stages):

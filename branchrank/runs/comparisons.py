@@ -1,10 +1,10 @@
 """The comparisons that a run declares before it starts.
 
-1. Each question counts once in a test, with the mean score of an LLM predictor's repeats. Questions with the
-   same gold source form a cluster.
-2. Every predictor is compared on the declared primary measure with each declared baseline, or with every
-   other predictor. No pair of predictors is compared twice. Holm's correction adjusts the p-values of all
-   comparisons together.
+1. Each question counts once in a test. If an LLM predictor answered it several times, the mean score counts.
+   Questions with the same gold source form a cluster.
+2. On the declared primary measure, every predictor is compared with each declared baseline or, if the run
+   declares ``all-pairs``, with every other predictor. No pair of predictors is compared twice. Holm's
+   correction adjusts the p-values of all comparisons together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from branchrank.records import Record
 from branchrank.runs.scores import Scores
 from branchrank.settings import BenchmarkSettings
 
-#: The value of the baseline setting for comparing every pair of predictors.
+#: The value of the baseline setting that requests a comparison of every pair of predictors.
 ALL_PAIRS = "all-pairs"
 
 
@@ -27,9 +27,9 @@ class Judgement(Record, frozen=True, kw_only=True):
     """The comparisons of a run on one measure, and the winner if there is one.
 
     ``baselines`` are the declared baselines; with ``all_pairs`` every predictor is a baseline. ``winner`` is
-    the candidate with the highest mean if its verdict against every baseline is ``better``. Otherwise
-    ``winner`` is a baseline against which every other predictor has the verdict ``worse``, or ``None`` if
-    there is no such baseline.
+    the candidate with the highest mean if its verdict against every baseline is ``better``. If there is no
+    such candidate, ``winner`` is a baseline for which every other predictor's verdict is ``worse``, or
+    ``None`` if there is no such baseline either.
     """
 
     measure: str
@@ -65,7 +65,7 @@ def baselines_of(declared: str | Sequence[str], predictors: Sequence[str]) -> tu
 
 
 def pairs_of(baselines: Sequence[str], predictors: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the pairs (baseline, candidate) of each baseline with all other predictors, each pair once.
+    """Pair each baseline with every other predictor, and return each pair (baseline, candidate) once.
 
     >>> pairs_of(("a", "b"), ("a", "b", "c"))
     [('a', 'b'), ('a', 'c'), ('b', 'c')]
@@ -118,7 +118,7 @@ def check_depth(measure: NamedMeasure, top_k: int) -> None:
 
 
 def check_kept(measure: NamedMeasure, kept: int) -> None:
-    """Raise :class:`UsageError` if a measure needs more hits than finished runs stored."""
+    """Raise :class:`UsageError` if a measure needs more than the ``kept`` hits that a run stored."""
     cutoff = measure.measure.cutoff or 0
     if cutoff > kept:
         raise UsageError(

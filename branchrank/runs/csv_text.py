@@ -11,7 +11,7 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
 def table_csv(header: Iterable[str], lines: Iterable[Iterable[object]]) -> str:
-    """Return a table as CSV text, with cells as in :func:`cell`."""
+    """Return a table as CSV text, with every cell formatted by :func:`cell`."""
     stream = StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([cell(name) for name in header])

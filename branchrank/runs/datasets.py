@@ -2,8 +2,8 @@
 
 1. The table has a row for each system that is in every run, and columns for the datasets and the macro
    average (the mean of the datasets' means).
-2. Every cell has the mean of the same measure with its confidence interval. Every system is compared with the
-   baseline over all datasets together (:mod:`branchrank.measures.stratified`).
+2. Every cell shows the mean of the same measure and its confidence interval. Every system is compared with
+   the baseline over all datasets together (:mod:`branchrank.measures.stratified`).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class SystemOverDatasets(Record, frozen=True, kw_only=True):
 class DatasetComparison(Record, frozen=True, kw_only=True):
     """The comparison of systems over several datasets on one measure.
 
-    ``questions`` and ``pages`` are, for each dataset, the number of answerable questions and the number of
-    pages with their gold. ``notes`` list the systems that were left out, and the systems whose settings
-    differ between runs.
+    For each dataset, ``questions`` is the number of answerable questions, and ``pages`` is the number of
+    pages that contain their gold. ``notes`` list the systems that were left out, and the systems whose
+    settings differ between runs.
     """
 
     measure: str
@@ -114,7 +114,7 @@ def compare_datasets(
 
 
 def _check_apart(runs: Mapping[str, RunData]) -> None:
-    """Raise :class:`RunError` for a run without answerable questions, or two runs with the same questions."""
+    """Raise :class:`RunError` if a run has no answerable questions or two runs have the same questions."""
     seen: dict[str, str] = {}
     for name, run in runs.items():
         if not run.clusters:

@@ -39,10 +39,11 @@ QUESTIONS = "questions.jsonl"
 GOLD = "gold.jsonl"
 PLOTS = "plots"
 
-#: Sections of the settings that can change a row, but are not part of a predictor's record or an index.
+#: Sections of the settings that can change a row, but are recorded neither with a predictor nor with an
+#: index.
 ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
 
-#: All other files of a run are computed from these files and the file with the rows.
+#: All other files in a run's directory are computed from these files and the file with the rows.
 MEASURED = (TIMINGS_CSV, QUESTIONS, GOLD)
 
 
@@ -65,10 +66,10 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
 class IndexFacts(Record, frozen=True, kw_only=True):
     """The properties of an index that a report shows.
 
-    ``recall`` is the share of the ``recall_depth`` nearest chunks that an approximate vector store found, in
-    0..1, averaged over the run's questions. ``recall`` is ``None`` for exact search, and if there was no
+    ``recall`` is the share (0 to 1) of the ``recall_depth`` nearest chunks that an approximate vector store
+    found, averaged over the run's questions. ``recall`` is ``None`` for exact search, and if there was no
     vector search. ``own_files`` is true if the user provided a file with the chunks or the nodes.
-    ``distance`` has the distance threshold that a branch with ``threshold = "calibrated"`` uses.
+    ``distance`` is the distance threshold that a branch with ``threshold = "calibrated"`` uses.
     """
 
     name: str
@@ -102,9 +103,10 @@ class _Schema(Record, frozen=True, kw_only=True):
 
 
 class RunRecord(Record, frozen=True, kw_only=True):
-    """The content of ``run.json``, which is everything needed to repeat a run and describe it.
+    """The content of ``run.json``, which is everything needed to repeat and describe a run.
 
-    ``digests`` has the digests of the files in :attr:`truth`, and of this record without its own digest.
+    ``digests`` has the digest of each file in :attr:`truth`, and the digest of this record, which is computed
+    without the record's own digest.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -126,7 +128,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     mode: Literal["strict", "relaxed", "both"]
     predictors: tuple[PredictorRecord, ...]
     indexes: tuple[IndexFacts, ...] = ()
-    #: The [index] settings, by the name of the index.
+    #: The ``[index]`` settings of each index, by the index's name.
     index_settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     origins: dict[str, str] = msgspec.field(default_factory=dict)
@@ -138,7 +140,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     prices: PriceTable | None = None
     seal: SealRecord | None = None
-    #: The number of rows from before an interruption, which ``computed`` and ``reused`` do not count.
+    #: The number of rows written before an interruption. ``computed`` and ``reused`` do not count their
+    #: results.
     resumed_rows: Count = 0
     digests: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -158,8 +161,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     def plan(self) -> dict[str, object]:
         """The values that must not change when a run is resumed.
 
-        A change to such a value could change a row, a timing or the run's description. With a different
-        cassette, each of the two cassettes would have only some of the run's LLM calls.
+        A change to such a value could change a row, a timing or the run's description. The cassette is also
+        included, since a run resumed with another cassette would leave its LLM calls divided between the two.
         """
         llm = self.settings.get("llm", {})
         benchmark = self.settings.get("benchmark", {})
@@ -187,7 +190,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
 
 def clear_temporary(directory: Path) -> None:
-    """Remove the temporary files of a killed command from a run; no other process may write to the run."""
+    """Remove temporary files that a killed command left in a run; no other process may be writing to it."""
     for folder in (directory.name, f"{directory.name}/{PLOTS}"):
         remove_temporary(directory.parent, folder)
 
@@ -212,7 +215,7 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
 
 
 def sealed(directory: Path, run: RunRecord) -> RunRecord:
-    """Return the record with the digests of its files in ``directory``, and of the record itself."""
+    """Return the record with added digests of its files in ``directory`` and of the record itself."""
     digests = {name: digest_file(directory / name) for name in run.truth if (directory / name).exists()}
     with_files = msgspec.structs.replace(run, digests=digests)
     own = own_digest(msgspec.json.encode(with_files))
@@ -220,7 +223,7 @@ def sealed(directory: Path, run: RunRecord) -> RunRecord:
 
 
 def own_digest(content: bytes) -> str:
-    """Return the digest of the values in a ``run.json``, except the digest that it stores of itself."""
+    """Return the digest of all values in a ``run.json``, except for the file's own stored digest."""
     document = msgspec.json.decode(content)
     document["digests"].pop(RUN_JSON, None)
     return digest_of(document)
@@ -232,7 +235,7 @@ def write_run(directory: Path, run: RunRecord) -> None:
 
 
 def read_run(directory: Path) -> RunRecord:
-    """Read ``run.json``; raises :class:`RunError` if the directory does not have a readable run."""
+    """Read ``run.json``; raises :class:`RunError` if the directory does not contain a readable run."""
     path = directory / RUN_JSON
     try:
         content = read_beneath(directory, RUN_JSON)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """A mean over ``n`` questions, with its 95% confidence interval (``None`` for gold on too few pages)."""
+    """A mean over ``n`` questions, with its 95% confidence interval (``None`` if there are too few pages)."""
 
     value: float
     low: float | None
@@ -51,7 +51,7 @@ def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estima
 
 
 def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> Estimate:
-    """Return the mean of b - a over the questions; its interval is not adjusted for several comparisons."""
+    """Return the mean score difference b - a; its interval is not adjusted for multiple comparisons."""
     differences = [b[key] - a[key] for key in run.clusters]
     found = difference_interval(differences, list(run.clusters.values()))
     return Estimate(
@@ -80,7 +80,7 @@ def latencies(timings: Sequence[Timing], predictor: str) -> dict[str, tuple[Perc
 
 
 def cost_per_query(run: RunData, predictor: str) -> float | None:
-    """Return the mean LLM cost of a query, by the run's price table, or ``None`` if a call has no price."""
+    """Return the mean LLM cost per query from the run's price table, or ``None`` if a call has no price."""
     rows = run.scores.rows(predictor)
     found = totals([call for row in rows for call in row.calls], run.record.prices).cost
     return None if found is None or not rows else found / len(rows)
@@ -107,7 +107,7 @@ def standings(run: RunData) -> list[Standing]:
 
 
 def choice(run: RunData, found: Sequence[Standing]) -> tuple[tuple[Standing, ...], Choice]:
-    """Return the Pareto frontier, and the cheapest predictor that is not worse than the best by ``delta``."""
+    """Return the Pareto frontier, and the cheapest predictor not inferior to the best by ``delta``."""
     cheapest = cheapest_not_inferior(
         found,
         {name: run.scores.per_question(name, run.primary) for name in run.predictors},

@@ -1,4 +1,4 @@
-"""Judge hits for the rows of a run, and turn rows into the judgements that measures are computed from."""
+"""Judge the hits in a run's rows, and convert rows into the judgements from which measures are computed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from branchrank.runs.rows import Row, RowHit
 
 
 def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
-    """Judge the hits of one question, and return them without their text."""
+    """Judge the hits for one question, and return them without their text."""
     kept = without_excluded(hits, question)
     return tuple(
         RowHit(
@@ -50,7 +50,7 @@ def _tokens(text: str) -> int:
 
 
 def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
-    """Return the judgements in a row; with ``depths``, also judge its hits as ``half`` and ``full``."""
+    """Return a row's judgements; with ``depths``, also judge which of its hits are ``half`` and ``full``."""
     pages, weak_pages = gold_pages(question)
     hits = [JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits]
     return Judged(

@@ -4,8 +4,8 @@
    Rijsbergen 1975). The pool has each passage once, without blank lines at its ends and without the names of
    the systems that found it.
 2. Passages that overlap the original gold, or are inside an excluded span, are not labelled.
-3. The questions, and the passages of each question, are shuffled with the seed, so that annotators can't tell
-   the ranks from the order.
+3. The questions, and the passages of each question, are shuffled with the seed, so that annotators can't
+   infer the ranks from the order.
 4. Every label is written immediately, so that an interruption loses no labels. A labelled passage is not
    shown again.
 """
@@ -36,7 +36,7 @@ class Passage(Record, frozen=True, kw_only=True):
 
 
 class Labelling:
-    """The labels of one annotator for the pool of a run, stored in the question file ``output``.
+    """One annotator's labels for a run's pool, stored in the question file ``output``.
 
     A new file gets the run's questions. Labels and missing questions are added to an existing file. Raises
     :class:`RunError` if the corpus differs from the run's corpus, and :class:`QuestionError` if a question in
@@ -75,7 +75,7 @@ class Labelling:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """The questions with all labels given until now."""
+        """The questions with all labels given so far."""
         return tuple(self._questions.values())
 
     def waiting(self) -> list[Passage]:
@@ -100,7 +100,7 @@ class Labelling:
     ) -> None:
         """Add the label of a passage to the question file.
 
-        The arguments are explained at :func:`~branchrank.questions.labels.with_label`. Raises
+        The arguments are explained under :func:`~branchrank.questions.labels.with_label`. Raises
         :class:`UsageError` if ``answer`` is not inside the passage.
         """
         if answer is not None and answer.overlap(passage.span) != answer.lines:
@@ -155,7 +155,7 @@ class Labelling:
 
 
 def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:
-    """Return the distinct passages of each question, without blank lines at the ends, with their node ids."""
+    """Return each question's distinct passages, without blank lines at the ends, and their node ids."""
     pool: dict[str, dict[Span, str | None]] = {}
     for row in run.rows:
         for hit in row.hits[:depth]:
@@ -171,7 +171,7 @@ def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str 
 
 
 def _named(run: RunData, path: Path) -> tuple[Question, ...]:
-    """Return the run's questions as they are in the question file ``path``, which has their text."""
+    """Return the run's questions as they appear in the question file ``path``, which contains their text."""
     there = {question.id: question for question in load_questions(path)}
     missing = [each.id for each in run.asked if each.id not in there]
     if missing:
@@ -183,7 +183,7 @@ def _named(run: RunData, path: Path) -> tuple[Question, ...]:
 
 
 def _continued(asked: Sequence[Question], output: Path) -> dict[str, Question]:
-    """Return the questions of the file ``output`` (if it exists), and then the run's other questions."""
+    """Return the questions in the file ``output`` (if it exists), followed by the run's other questions."""
     there = {each.id: each for each in load_questions(output)} if output.exists() else {}
     for question in asked:
         known = there.setdefault(question.id, question)

@@ -18,8 +18,8 @@ class Pilot(Record, frozen=True, kw_only=True):
     ``rate`` is the baseline's hit rate. ``disagreement`` is the share of questions on which a candidate and
     the baseline have different scores. ``icc`` is the intraclass correlation (0 to 1) of the score
     differences within a page. ``disagreement`` and ``icc`` are means over the ``candidates``. ``page_sizes``
-    has the number of questions of each page with gold. ``pairs`` has each candidate's name with the share of
-    questions on which it disagrees with the ``baseline``.
+    has the number of questions about each page that contains gold. For each candidate, ``pairs`` has its name
+    and the share of questions on which it disagrees with the ``baseline``.
     """
 
     rate: float

@@ -1,4 +1,4 @@
-"""Comparisons of the predictors of one run with each other."""
+"""Compare the predictors of one run with each other."""
 
 from __future__ import annotations
 

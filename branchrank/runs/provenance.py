@@ -1,4 +1,4 @@
-"""The code, packages and machine of a run, without secrets and without the user's name."""
+"""Record the code, packages and machine that a run used, without secrets and without the user's name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PACKAGES = (
 
 
 class Provenance(Record, frozen=True, kw_only=True):
-    """The code and the machine of a run."""
+    """The code and the machine that a run used."""
 
     branchrank: str
     git_commit: str
@@ -76,7 +76,7 @@ def _versions() -> dict[str, str]:
 
 
 def _git(*words: str) -> str:
-    """Run git in the checkout of this package without writing to it; return "" outside a checkout."""
+    """Run git read-only in this package's checkout. Return its output, or "" outside a checkout."""
     try:
         answer = subprocess.run(
             ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), *words],  # noqa: S607 - the user's own git

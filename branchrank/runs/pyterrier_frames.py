@@ -62,7 +62,7 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
 
 
 def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return the judgements of a run, one row for each gold document, or for each gold item and gold page."""
+    """Return a run's judgements, one row per gold document or (by gold) one per gold item and gold page."""
     rows = [
         (query, document, label)
         for query, judged in run_qrels(run, ids).items()

@@ -1,6 +1,6 @@
 """A table of results as in a paper, with systems, measures and marks for significant differences.
 
-1. The table has the mean of each system for each measure, over the same questions (queries).
+1. The table shows each system's mean for each measure. All means are over the same questions (queries).
 2. On each measure, all systems are compared with one baseline, or all with each other. P-values (with Holm's
    correction) and intervals are adjusted for all comparisons on the same measure
    (:mod:`branchrank.measures.verdicts`).
@@ -80,7 +80,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         return {each.name: _letter(place) for place, each in enumerate(self.systems)}
 
     def marks(self, system: str, measure: str) -> str:
-        """Return the marks of a mean, which are a dagger or letters, or "" for no significant difference."""
+        """Return a mean's marks (a dagger or letters), or "" if there is no significant difference."""
         letters = self.letters
         found = [
             each
@@ -250,8 +250,9 @@ def _compared(
 def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
     """Return the table of a run, with the declared comparisons on each of ``measures``.
 
-    By default, ``measures`` are the measures that were requested by name, or if there is only one, the
-    measures that the report shows. Raises :class:`UsageError` if the run has no answerable questions.
+    By default, ``measures`` are the measures that were requested by name. If fewer than two were requested,
+    the default is the measures that the report shows. Raises :class:`UsageError` if the run has no answerable
+    questions.
     """
     chosen = tuple(measures) or (run.extra if len(run.extra) > 1 else run.shown)
     if not run.clusters:

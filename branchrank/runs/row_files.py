@@ -36,7 +36,7 @@ def is_compressed(path: Path) -> bool:
 
 
 def packed(path: Path, line: bytes) -> bytes:
-    """Return the bytes to append to the file at ``path`` for a ``line``, which includes its line end."""
+    """Return the bytes to append to the file at ``path`` for a ``line`` (passed with its line break)."""
     if not is_compressed(path):
         return line
     import zstandard
@@ -72,7 +72,7 @@ def read_lines(path: Path) -> list[bytes]:
 
 
 def whole_lines(path: Path) -> tuple[list[bytes], int]:
-    """Return the complete lines of a file that may be truncated, and their size in the file in bytes.
+    """Return the complete lines of a possibly truncated file, and the number of bytes they occupy in it.
 
     Raises :class:`RunError` if the file is damaged before its end.
     """

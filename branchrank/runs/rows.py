@@ -4,7 +4,7 @@
 2. A resumed run reads the existing rows. An incomplete last row is removed, and the run reports this.
 3. The file is locked while a run writes it, so that a second process can't resume a run in progress.
 4. Every CSV file, table and plot of a report is computed from the rows.
-5. The suffix of the file shows whether it is plain or compressed (:mod:`branchrank.runs.row_files`).
+5. The file's suffix shows whether it is plain or compressed (:mod:`branchrank.runs.row_files`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Repeat = Annotated[int, msgspec.Meta(ge=0, lt=MAX_REPEATS)]
 class RowHit(Record, frozen=True, kw_only=True):
     """A hit as stored in a row, without its text.
 
-    ``characters`` and ``tokens`` are the size of the text. Tokens are counted with the same tokenizer for all
-    models, and are ``None`` in older rows. ``gain``, ``gold`` and ``page`` are the judgement of the hit
+    ``characters`` and ``tokens`` give the size of the text. Tokens are counted with the same tokenizer for
+    all models, and are ``None`` in older rows. ``gain``, ``gold`` and ``page`` are the judgement of the hit
     (:class:`branchrank.measures.matching.JudgedHit`).
     """
 
@@ -102,7 +102,7 @@ def _line(row: Row) -> bytes:
 
 
 def is_under_way(path: Path) -> bool:
-    """Return whether a process is writing the file with rows at ``path`` now."""
+    """Return whether a process is currently writing the file with rows at ``path``."""
     try:
         with path.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)

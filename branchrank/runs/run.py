@@ -39,7 +39,7 @@ from branchrank.runs.summary import SummaryRow, summarise
 from branchrank.runs.timings import Timing, read_timings
 from branchrank.settings import BenchmarkSettings
 
-#: The key in ``by_gold`` for the questions of the two gold levels together.
+#: The key in ``by_gold`` for the questions of both gold levels together.
 BOTH = "both"
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 class RunData:
     """A finished run.
 
-    ``asked`` are the questions in order, and ``timed`` the times of the latency pass. ``conditions`` are the
-    conditions ``SLICE=VALUE`` to which the run was restricted, empty for a complete run. ``directory`` is
-    absolute, so that a process can change its working directory. For a run restricted to some questions,
-    ``directory`` is the directory of the complete run.
+    ``asked`` are the questions in order, and ``timed`` are the times measured in the latency pass.
+    ``conditions`` are the conditions ``SLICE=VALUE`` to which the run was restricted, empty for a complete
+    run. ``directory`` is absolute, so that a process can change its working directory. For a run restricted
+    to some questions, ``directory`` is the directory of the complete run.
     """
 
     directory: Path
@@ -130,7 +130,7 @@ class RunData:
         """Gold level -> the run restricted to the questions of that level; ``both`` -> the whole run.
 
         If all gold has the same level, this level is the only key. A whole file is easier to find than some
-        of its lines, so a rate over all questions depends on how many have each level.
+        of its lines, so a rate over all questions depends on how many of them have file-level gold.
         """
         levels = {gold_level(question) for question in self.asked if question.gold}
         if len(levels) < 2:
@@ -243,7 +243,7 @@ class RunData:
 def with_others(
     measures: tuple[NamedMeasure, ...], others: Sequence[NamedMeasure]
 ) -> tuple[NamedMeasure, ...]:
-    """Add each of the ``others`` to ``measures``, unless it is already there (maybe under another name)."""
+    """Add each of the ``others`` to ``measures``, unless it is already there, even under another name."""
     for other in others:
         measures = measures if any(map(other.same, measures)) else (*measures, other)
     return measures

@@ -163,11 +163,12 @@ def compare_runs(
 ) -> RunComparison:
     """Compare each predictor of ``candidate`` with the predictor of the same name in ``baseline``.
 
-    With ``predictor`` or ``baseline_predictor`` (each is the default of the other), only these two predictors
-    are compared. ``primary`` is the tested measure, by default the candidate run's primary measure.
-    ``measures`` and the measures of the candidate run are not tested, but get an interval. Raises
-    :class:`RunError` if the two runs have different questions. Raises :class:`UsageError` if a predictor is
-    not in its run, or if a measure is unknown or needs more hits than the runs stored.
+    If ``predictor`` or ``baseline_predictor`` is given, only these two predictors are compared. If one of the
+    two names is not given, it is the same as the other. ``primary`` is the tested measure, by default the
+    candidate run's primary measure. ``measures`` and the candidate run's other measures are reported with an
+    interval, but not tested. Raises :class:`RunError` if the two runs have different questions. Raises
+    :class:`UsageError` if a predictor is not in its run, or if a measure is unknown or needs more hits than
+    the runs stored.
     """
     check_same_questions(candidate, baseline)
     chosen = candidate.measure(primary)

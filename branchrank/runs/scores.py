@@ -1,8 +1,8 @@
 """The values of measures by question and predictor, computed from the rows of a run.
 
 The score of an LLM predictor on a question is the mean over the repeats, so that each question counts once. A
-question whose query failed scores 0. Means do not include questions without gold, for which reports show a
-risk-coverage curve.
+question whose query failed scores 0. Questions without gold are not included in means; for these questions,
+reports show a risk-coverage curve.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from branchrank.records import Question
 from branchrank.runs.judging import hits_of, judged_row
 from branchrank.runs.rows import Row, RowHit
 
-#: The sizes of passages are computed for this number of first hits of each question.
+#: Passage sizes are computed for this many of the first hits for each question.
 PASSAGE_DEPTH = 5
 
 
@@ -34,7 +34,7 @@ STANDARD = (
     "half_hit@5",
     "full_hit@5",
 )
-#: The levels of ``--mode strict``, for hits with any gold line, half of the gold lines or all of them.
+#: The levels of ``--mode strict``: a hit must cover any gold line, half of the gold lines, or all of them.
 _STRICT = ("strict", *SHARES)
 
 
@@ -89,7 +89,7 @@ class Scores:
         return mean(list(self.per_question(predictor, measure).values()))
 
     def passage_sizes(self, predictor: str) -> list[PassageSize]:
-        """Return the sizes of the first five hits for every row of an answerable question."""
+        """For every row of an answerable question, return the sizes of the first five hits."""
         return [
             passage_size(hits_of(row)[:PASSAGE_DEPTH], self.questions[row.question_id])
             for row in self._answerable_rows(predictor)

@@ -1,4 +1,4 @@
-"""Group questions into slices, such as by the kind of the question or by the depth of its gold.
+"""Group questions into slices, for example by the kind of question or by the depth of the gold.
 
 1. At the end of a run, the documents with gold are read once to find their length, the depth of the gold's
    section, and whether most of the gold's lines are prose, code or a table.

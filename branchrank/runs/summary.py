@@ -17,7 +17,7 @@ from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, WARM, Timing
 
 
 class SummaryRow(Record, frozen=True, kw_only=True):
-    """One predictor's row of ``summary.csv``, with rates in 0..1 and ``None`` for missing values.
+    """One predictor's row in ``summary.csv``, with rates in 0..1 and ``None`` for missing values.
 
     ``estimates`` has every standard measure and then the measures that were requested by name, each with its
     interval. ``questions`` counts all questions. The rates are means over the ``answerable_questions``. Span
@@ -125,7 +125,7 @@ def _summary(
 
 
 def _tokens_per_hit(hits: Sequence[RowHit]) -> float | None:
-    """Return the mean number of tokens per hit, or ``None`` for an older run that did not store it."""
+    """Return the mean number of tokens per hit, or ``None`` for an older run without token counts."""
     tokens = [hit.tokens for hit in hits if hit.tokens is not None]
     return mean(tokens) if tokens and len(tokens) == len(hits) else None
 
@@ -145,7 +145,7 @@ class Warm:
                 self._first = timing.ms
 
     def percentile(self, stage: str, share: float) -> float | None:
-        """Return a percentile of the times of a stage, in ms, or ``None`` if there are no timings."""
+        """Return a percentile of a stage's times in ms, or ``None`` if there are no timings."""
         found = self.found(stage, share)
         return None if found is None else found.value_ms
 

@@ -1,4 +1,4 @@
-"""Read and write ``timings.csv``, which has the time of each stage of each timed query, in ms."""
+"""Read and write ``timings.csv``, which has the time in ms of each stage in each timed query."""
 
 from __future__ import annotations
 

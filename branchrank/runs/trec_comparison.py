@@ -1,4 +1,4 @@
-"""The comparison of TREC runs of any program, with the same statistics as for BranchRank's runs.
+"""Compare TREC runs from any program, with the same statistics as for BranchRank's own runs.
 
 1. A run is scored as in trec_eval. Documents are sorted by score and then by id, both descending, and the
    rank column is ignored (:func:`~branchrank.measures.trec.run_ranking`). Means are over all judged queries.

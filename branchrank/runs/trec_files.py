@@ -1,4 +1,4 @@
-"""Export a run as TREC runs and qrels, and score run files of other programs.
+"""Export a run as TREC runs and qrels, and score run files from other programs.
 
 1. In an export by gold, the document id of a hit is the id of the gold that was credited to it
    (:mod:`branchrank.measures.trec`). The qrels have grade 2 for the gold itself and grade 1 for a page with
@@ -8,7 +8,7 @@
 3. The scores in an exported run are n, n-1, ..., 1.
 4. A failed query has no lines in the run. A failed query scores 0, since the qrels include every question
    with gold. Questions without gold are not in the qrels and not in the means.
-5. An id is written unchanged, so that it matches qrels of other programs. If an id contains white space or
+5. An id is written unchanged, so that it matches qrels from other programs. If an id contains white space or
    control characters, these characters and ``%`` are percent-encoded.
 6. A run that is read from a file is sorted by score, with ties ordered as in trec_eval. The rank column of
    the file is ignored.
@@ -46,7 +46,7 @@ _COLUMN_END = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
 def export_trec(run: RunData, output: Path, ids: DocumentIds = "gold") -> list[Path]:
-    """Write ``qrels.txt`` and a file per predictor (and repeat) into ``output``, and return the paths.
+    """Write ``qrels.txt`` and one file per predictor (and repeat) into ``output``, and return the paths.
 
     Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
@@ -106,7 +106,7 @@ def _run_lines(row: Row, question: Question, tag: str, ids: DocumentIds) -> Iter
 
 
 def _document(source: str) -> str:
-    """Return the document id of a source (for an entry of a BEIR dataset, the entry's own id)."""
+    """Return the document id of a source (for an entry in a BEIR dataset, the entry's own id)."""
     return _token(entry_id(source) or source)
 
 

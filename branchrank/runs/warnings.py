@@ -54,7 +54,7 @@ def _commonest(reasons: Iterable[str]) -> str:
 
 
 def examples(questions: Sequence[Question]) -> list[str]:
-    """Find example questions of ``branchrank init``, which are not evidence about a system."""
+    """Find the example questions that ``branchrank init`` writes, which are not evidence about a system."""
     count = sum(EXAMPLE in question.extra for question in questions)
     if not count:
         return []

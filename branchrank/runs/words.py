@@ -21,7 +21,7 @@ def percent(value: float | None) -> str:
 
 
 def is_share(measure: str) -> bool:
-    """Return whether a measure is a share of the questions, which is printed in percent (others as decimals).
+    """Return whether a measure is a share of the questions. (A share is printed as a percentage.)
 
     >>> is_share("strict_hit@1"), is_share("relaxed_MRR@5"), is_share("nDCG@10")
     (True, False, False)
@@ -35,7 +35,7 @@ def score(value: float | None, measure: str) -> str:
 
 
 def interval(found: Estimate | None, measure: str) -> str:
-    """Format a mean of a measure with its interval."""
+    """Format the mean of a measure with its interval."""
     if found is None:
         return NOTHING
     if found.low is None or found.high is None:

@@ -45,7 +45,7 @@ def problems(system: System) -> list[str]:
 
 
 def _keeps_tokens(system: System) -> bool:
-    """Return whether the system ranks spans of a store that can contain token vectors."""
+    """Return whether the system ranks spans from a store that can contain token vectors."""
     return system.unit == "span" and any(branch_kind(each.kind).keeps_tokens for each in system.searched)
 
 

@@ -1,8 +1,8 @@
 """Keyword, semantic and hybrid search of documents, with one or both branches of the predictor ``sqlite``.
 
-Every score is in 0..1. Keyword search scores with FTS5, and semantic search with the cosine, with negative
-values set to 0. Hybrid search scores with RRF, scaled so that a hit that is first in both lists scores 1. No
-score is divided by the best score of the query, so scores can be compared between queries.
+Every score is in 0..1. Keyword search uses FTS5 scores. Semantic search uses cosines, with negative values
+set to 0. Hybrid search uses RRF scores, scaled so that a hit that is first in both lists scores 1. Scores are
+not divided by the query's best score, so they can be compared between queries.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ GatewayOf = Callable[[Endpoint], Gateway]
 
 
 class LLMStages:
-    """Makes the LLM stages of each query. ``gateway_of`` returns the gateway to an endpoint.
+    """Makes the LLM stages for each query. ``gateway_of`` returns the gateway to an endpoint.
 
     Without ``gateway_of``, systems can't use an LLM. ``keep_failures`` is called with the calls of an
     interrupted run before the run is resumed.
@@ -53,7 +53,7 @@ class LLMStages:
 
 
 class BoundStages:
-    """The LLM stages of one query."""
+    """The LLM stages of one system, for one query."""
 
     def __init__(self, system: System, gateway: Gateway | None, context: CallContext, trace: Trace) -> None:
         self.system = system
