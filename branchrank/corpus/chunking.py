@@ -35,7 +35,7 @@ CountTokens = Callable[[str], int]
 
 #: A text with more characters than this number times the budget is too large; its tokens are not counted.
 _MAX_CHARACTERS_PER_TOKEN = 64
-#: The same limit for breadcrumbs. It is lower, because every chunk of a section repeats the breadcrumb.
+#: The limit for breadcrumbs, which is lower because every chunk of a section repeats the breadcrumb.
 _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN = 8
 
 

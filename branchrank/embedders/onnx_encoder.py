@@ -7,8 +7,8 @@
 3. With the precisions ``float32`` and ``int8``, the encoder runs in ONNX Runtime. With ``bfloat16``, the
    encoder runs in OpenVINO, because ONNX Runtime can't multiply bfloat16 matrices on the CPU.
 
-Only the basic graph optimisations of ONNX Runtime are enabled, because the fused operators of ONNX Runtime
-were not faster on the CPU, and its fused skip-layer-norm was about 10% slower.
+Only the basic graph optimisations of ONNX Runtime are enabled, because the fused operators were not faster on
+the CPU, and the fused skip-layer-norm operator was about 10% slower.
 """
 
 from __future__ import annotations

@@ -107,5 +107,5 @@ def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
 
 
 def vector_checksum(key: str, vector: bytes) -> bytes:
-    """Return a checksum of 16 bytes for the key and the bytes of a vector."""
+    """Return a 16-byte checksum of a vector's key and bytes."""
     return hashlib.blake2b(vector, key=key.encode("ascii", "replace")[:64], digest_size=16).digest()

@@ -180,8 +180,8 @@ def _columns(
 ) -> dict[str, Any]:
     """Compute the columns of weights in blocks of limited size, and return the arrays that bm25s expects.
 
-    If ``relative`` is true, bm25s subtracts from each weight the weight of the token in a text that does not
-    contain the token. The subtracted value is added again here, so that an absent token adds 0 to a score.
+    If ``relative`` is true, bm25s reduces each weight by the weight that the token has in a text that does
+    not contain it. The subtracted value is added again here, so that an absent token adds 0 to a score.
     """
     from scipy.sparse import csr_matrix
 

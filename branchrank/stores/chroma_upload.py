@@ -35,7 +35,7 @@ _EF_CONSTRUCTION = 400
 _MAX_NEIGHBORS = 64
 #: The largest number of attempts to build a graph in which all vectors are reachable.
 _BUILDS = 3
-#: With a small threshold, Chroma writes vectors to files (whose digests the manifest stores), not its log.
+#: With a small threshold, Chroma writes vectors to files whose digests are in the manifest, not to a log.
 _SYNC_THRESHOLD = 2
 #: On a server, a small threshold would make Chroma write the whole graph after every batch.
 _SERVER_SYNC_THRESHOLD = 10_000

@@ -3,7 +3,7 @@
 A tree is valid if all of the following are true.
 
 1. The ids of nodes are unique. Exactly one node, the root, has no parent. Every parent and every child of a
-   node is a node of the tree. A node is listed as a child of another node if and only if the other node is
+   node is a node in the tree. A node is listed as a child of another node if and only if the other node is
    its parent.
 2. The depth of a node is one more than the depth of its parent, which excludes cycles.
 3. Files and sections have a source and line numbers. The root and folders have no source and no line numbers.
