@@ -1,6 +1,7 @@
 """Beam search of the tree from the root downwards, with nodes picked by an LLM or by lexical scores.
 
-1. The frontier is the list of nodes whose children the next step considers. The first frontier is the root.
+1. The frontier is the list of nodes whose children the next step considers. The first frontier contains only
+   the root.
 2. Each step picks at most ``beam`` children of the frontier, which become the new frontier. An LLM picks
    children by titles, summaries and excerpts. Without an LLM, the children are picked by the best lexical
    score in their subtrees.

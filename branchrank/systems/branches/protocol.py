@@ -1,11 +1,11 @@
 """The interface of a branch kind, with the records that it receives and returns.
 
 1. The engine opens a branch kind once, the first time that it runs a system with this kind.
-   :meth:`BranchKind.open` receives the index, the folder of the corpus and the settings, and returns a search
+   :meth:`BranchKind.open` receives the index, the corpus folder and the settings, and returns a search
    function. Resources that the kind opens are closed with the engine.
 2. The engine calls the search function with a :class:`Lookup` for each query. The function returns a
    :class:`BranchResult`, sorted by score, with ties sorted by key. The result may have more than ``n``
-   entries, or entries that the query excludes. The engine removes superfluous and excluded entries.
+   entries, or entries that the query excludes. The engine removes surplus and excluded entries.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class BranchResult(NamedTuple):
 
     ``matched`` maps keys to the line numbers that matched. ``notes`` maps keys to explanations of the score.
     ``found`` is the number of matches before the list was cut, or ``None`` if the list was not cut.
-    ``notices`` are messages for the user. ``incomplete`` is the reason why a part of the corpus was not
-    searched, or empty.
+    ``notices`` are messages for the user. If a part of the corpus was not searched, ``incomplete`` is the
+    reason; otherwise it is empty.
     """
 
     ranking: Sequence[Scored]

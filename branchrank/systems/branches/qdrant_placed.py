@@ -1,4 +1,4 @@
-"""Search of a user's Qdrant collection, whose points are passages of the index's documents.
+"""Searches a user's Qdrant collection, whose points are passages from the indexed documents.
 
 1. The lines of a point are found with its payload, which has line numbers or a text
    (:mod:`branchrank.corpus.placing`). Points whose passage is in no document are ignored, and a notice gives
