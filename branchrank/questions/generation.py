@@ -155,7 +155,7 @@ def estimate_generation(
     seed: int = 42,
     max_tokens: int = 512,
 ) -> GenerationEstimate:
-    """Estimate the calls and tokens for :func:`generate_questions`, assuming replies of the maximum length."""
+    """Estimate the calls and tokens for :func:`generate_questions`, assuming replies of maximum length."""
     drawn = _drawn(sections, lines, seed)
     prompts = [_request(node, lines, per_section, max_tokens, seed).prompt_tokens for node in drawn]
 

@@ -159,7 +159,7 @@ class Sources:
         return self.index.bm25_nodes.ids
 
     def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """Return the cosines of the query with the given chunks, equal to the scores of a vector search."""
+        """Return the cosines between the query and the chunks. They equal the scores in a vector search."""
         scores = self.index.vectors.scores(self.embedding(query), chunks)
         return dict(zip(chunks, scores.tolist(), strict=True))
 

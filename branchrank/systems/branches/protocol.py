@@ -96,8 +96,8 @@ class BranchKind:
     - ``own_depth`` is true if the length of the list is limited by the kind's settings instead of ``top_n``.
     - ``fills`` is true if the list always has the requested length, unless the index has fewer entries.
     - ``scale`` says how score fusion treats the scores. ``fixed`` scores, such as a cosine, are not scaled.
-      ``open`` scores have no maximum, and are divided by the best score of the query. Kinds with ``none``
-      can't be fused by score.
+      ``open`` scores have no maximum, and are divided by the query's best score. Kinds with ``none`` can't be
+      fused by score.
     - ``keeps_tokens`` is true if the kind's store can contain token vectors (:meth:`open_maxsim`).
     - ``shows_unit`` is true if the label includes the unit, as in ``dense(chunks)``.
     - ``options`` are the names of the kind's options.

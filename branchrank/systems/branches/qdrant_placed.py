@@ -148,7 +148,7 @@ def check_unit(lookup: Lookup, unit: Unit) -> None:
 def placed_collection(opening: Opening) -> PlacedCollection:
     """Return the collection that is named in the settings, opened on first use.
 
-    Raises :class:`ArtifactError` if the collection does not exist or does not fit the index.
+    Raises :class:`ArtifactError` if the collection does not exist or does not match the index.
     """
     return opening.shared("existing qdrant collection", lambda: _opened(opening))
 
