@@ -168,9 +168,9 @@ def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
 
 
 def _tokens_within(text: str, budget: int, count: CountTokens) -> int | None:
-    """Return the number of tokens of a text if it is at most ``budget``, else ``None``.
+    """Return the number of tokens in a text, or ``None`` if the number is larger than ``budget``.
 
-    Very long texts also get ``None``, without counting their tokens.
+    ``None`` is also returned for very long texts, whose tokens are not counted.
     """
     if len(text) > budget * _MAX_CHARACTERS_PER_TOKEN:
         return None

@@ -121,7 +121,7 @@ class OnnxEncoder:
 
 
 class _Onnxruntime:
-    """A session of ONNX Runtime. ``external`` contains all weights that are not stored in ``model``."""
+    """An ONNX Runtime session. ``external`` contains all weights that are not stored in ``model``."""
 
     def __init__(self, model: Any, external: Mapping[str, NDArray[np.float32]]) -> None:
         onnxruntime = _onnxruntime()

@@ -31,7 +31,7 @@ class Problem(NamedTuple):
 def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> list[str]:
     """Return a message for every problem, or an empty list if the tree is valid.
 
-    ``line_counts`` maps each source to the number of lines of the file. If ``line_counts`` is given, the node
+    ``line_counts`` maps each source to the number of lines in the file. If ``line_counts`` is given, the node
     of every file must end at the last line of the file.
     """
     if not nodes:
