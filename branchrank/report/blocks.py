@@ -86,7 +86,7 @@ class Section(Record, frozen=True, kw_only=True):
 
     @property
     def anchor(self) -> str:
-        """The heading, converted to an id that links to the section can use."""
+        """The heading as an id, which links to the section use."""
         return "-".join("".join(c if c.isalnum() else " " for c in self.title.casefold()).split())
 
 

@@ -36,7 +36,7 @@ _MEASURES = [named_measure(name) for name in ("strict_hit@1", "strict_hit@5", "r
 
 
 class _Names:
-    """Numbers for distinct texts, in the order in which the texts are added."""
+    """Assigns a number to each distinct text, in the order in which the texts are added."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}

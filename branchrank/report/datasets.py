@@ -147,7 +147,7 @@ def scores_table(found: DatasetComparison) -> Table:
 
 
 def _winner(found: DatasetComparison) -> str | None:
-    """Return the best candidate if it beats the baseline, or the baseline if it beats all, or ``None``."""
+    """Return the best candidate if it beats the baseline, the baseline if it beats all, or else ``None``."""
     if not found.comparisons:
         return None
     best = max(found.comparisons, key=lambda each: each.difference)
@@ -196,7 +196,7 @@ def sentences(found: DatasetComparison) -> list[str]:
 
 
 def legend(found: DatasetComparison) -> str:
-    """Return the legend of the table."""
+    """Return the legend for the table."""
     parts = zip(found.datasets, found.questions, found.pages, strict=True)
     sizes = "; ".join(
         f"{name}: {plural(n, 'question')} on {plural(pages, 'page')}" for name, n, pages in parts

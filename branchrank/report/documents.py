@@ -13,7 +13,7 @@ from branchrank.printable import safe
 from branchrank.runs.run import RunData
 from branchrank.safe_open import read_beneath
 
-#: The number of hits for which the text is shown, per answer.
+#: The number of hits per answer whose text is shown.
 SHOWN_HITS = 5
 #: The number of lines shown before and after a passage.
 AROUND = 2

@@ -57,7 +57,7 @@ def gold_counts(run: RunData) -> str:
 
 
 def mixed_words(run: RunData) -> list[Paragraph]:
-    """Return a note if the questions' gold is of two levels, or an empty list if not."""
+    """Return a note if the questions have two levels of gold, otherwise an empty list."""
     if len(run.by_gold) == 1:
         return []
     text = (
@@ -130,7 +130,7 @@ def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
 
 
 def means(run: RunData) -> list[NamedMeasure]:
-    """Return those of a report's measures that are not hit rates."""
+    """Return all of a report's measures that are not hit rates."""
     return [measure for measure in run.shown if not is_share(measure.name)]
 
 

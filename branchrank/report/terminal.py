@@ -93,7 +93,7 @@ def _shown(run: RunData) -> Sequence[NamedMeasure]:
 def rate_tables(run: RunData) -> list[Table]:
     """Return tables of strict hit rates at every depth, and of the requested measures with intervals.
 
-    If the questions' gold is of two levels, the first table shows all hit rates, with separate rows for each
+    If the questions have two levels of gold, the first table shows all hit rates, with separate rows for each
     level.
     """
     depths = at_depths(run)

@@ -81,7 +81,7 @@ class SearchedCorpus:
                 )
 
     def _hits(self) -> Iterator[Finding]:
-        """Find hits with lines that do not exist in the document that the hit names."""
+        """Find hits whose lines don't exist in the hit's document."""
         systems = {each.name for each in self.run.record.predictors if each.system is not None}
         for row in self.run.rows:
             for hit in row.hits if row.predictor in systems else ():
@@ -107,7 +107,7 @@ class SearchedCorpus:
 
 
 def searched_corpus(run: RunData, corpus: Path | None) -> tuple[SearchedCorpus | None, str]:
-    """Read the corpus from ``corpus`` or the recorded folder; if unusable, return ``None`` and the reason."""
+    """Read the corpus from ``corpus`` or the recorded folder, or return ``None`` and why it can't be used."""
     record = run.record
     if corpus is None and not record.corpus:
         return None, ""
