@@ -1,4 +1,4 @@
-"""The limits of a run for the number of LLM calls, tokens and retries."""
+"""Limits on the number of LLM calls, tokens and retries in a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from branchrank.llm.request import BudgetError
 class Budget:
     """Counts the calls and tokens sent to LLM servers, and refuses a call that would exceed a limit.
 
-    Thread-safe. ``max_calls`` or ``max_tokens`` of 0 means no limit. ``retries`` of 0 means no retry.
+    Thread-safe. If ``max_calls`` or ``max_tokens`` is 0, the number of calls or tokens is not limited. If
+    ``retries`` is 0, no call is retried.
     """
 
     def __init__(self, *, max_calls: int = 0, max_tokens: int = 0, retries: int = 100) -> None:
@@ -42,12 +43,12 @@ class Budget:
             self.tokens += tokens
 
     def settle(self, reserved: int, spent: int) -> None:
-        """Replace an attempt's estimated tokens with the tokens that it used."""
+        """Replace the reserved estimate for an attempt with the number of tokens that the attempt used."""
         with self._lock:
             self.tokens += spent - reserved
 
     def take_retry(self) -> bool:
-        """Use one of the run's retries. Return ``False`` if no retry was left."""
+        """Use one of the run's retries. Return ``False`` if no retries were left."""
         with self._lock:
             if self.retries_left <= 0:
                 return False

@@ -1,4 +1,4 @@
-"""A cassette is an SQLite file of LLM calls, from which a run can be replayed without a server.
+"""A cassette is an SQLite file that records LLM calls, so that a run can be replayed without a server.
 
 1. A call's key is the SHA-256 of its model, messages, schema, parameters, seed and repeat index.
 2. A row stores the key, the request, the reply with its token counts and latency (or the reason why the call
@@ -11,10 +11,10 @@
    only one of them creates the schema. If another process has locked the file, opening the file is retried
    for up to 30 seconds.
 
-The decision cache of a workspace is a file of the same format, or is stored in Redis
-(:mod:`branchrank.llm.decisions_redis`). The decision cache returns only successful calls. The keys of the
+A workspace's decision cache is a file in the same format, or is stored in Redis
+(:mod:`branchrank.llm.decisions_redis`). The decision cache returns only successful calls. The keys in the
 decision cache include the endpoint, since two servers can have different models with the same name. The keys
-of a cassette do not include the endpoint, so that a replay works with any endpoint.
+in a cassette do not include the endpoint, so that a replay works with any endpoint.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TABLE = (
     "request TEXT NOT NULL, recorded TEXT NOT NULL, checksum TEXT NOT NULL) WITHOUT ROWID"
 )
 _Found = tuple[int, int, tuple[str, ...]]
-#: Application id, version and schema of a file that is new or whose creation was interrupted.
+#: The application id, version and schema that a file can have if it is new or its creation was interrupted.
 _UNFINISHED: tuple[_Found, ...] = ((0, 0, ()), (0, 0, (_TABLE,)), (_APPLICATION, 0, (_TABLE,)))
 _GET = "SELECT key, stage, question, request, recorded, checksum FROM calls WHERE key = ?"
 _ALL = "SELECT key, stage, question, request, recorded, checksum FROM calls"
@@ -79,7 +79,7 @@ class KeptCall(Record, frozen=True, kw_only=True):
 
 
 class DecisionCache(Protocol):
-    """A cache in which an LLM call is found by its content and its endpoint (a URL without credentials)."""
+    """A cache of LLM calls, keyed by the call's content and endpoint (a URL without credentials)."""
 
     def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
         """Return the outcome of the cached call, or ``None`` if the call is not cached."""
@@ -161,7 +161,7 @@ class Cassette:
             self._db.execute(_PUT, row)
 
     def failures(self, labels: Collection[tuple[str, str]]) -> set[str]:
-        """Return the keys of the failed calls whose question id and stage are a pair in ``labels``."""
+        """Return the keys of the failed calls whose ``(question id, stage)`` is in ``labels``."""
         wanted = {(self._redact(question), self._redact(stage)) for question, stage in labels}
         with self._lock, self._guarded():
             rows = self._db.execute(_ALL).fetchall()
@@ -194,7 +194,7 @@ class Cassette:
             self._db.execute("COMMIT")
 
     def models(self) -> list[str]:
-        """Return the names of the models of the recorded calls."""
+        """Return the names of all models in the recorded calls, sorted."""
         with self._lock, self._guarded():
             rows = self._db.execute("SELECT DISTINCT json_extract(request, '$.model') FROM calls ORDER BY 1")
             return [str(model) for (model,) in rows]
@@ -231,7 +231,7 @@ class Cassette:
     def _prepare_patiently(self) -> None:
         """Prepare the file, and retry while another process has locked it.
 
-        A change of SQLite's journal mode fails at once if the file is locked, without SQLite's usual wait.
+        If the file is locked, changing SQLite's journal mode fails at once, without SQLite's usual wait.
         """
         deadline = time.monotonic() + _PATIENCE
         while True:
@@ -290,14 +290,14 @@ class Cassette:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Convert errors of SQLite into errors of BranchRank, which tell the user how to fix the problem."""
+        """Convert SQLite's errors to BranchRank's errors, which tell the user how to fix the problem."""
         try:
             yield
         except (sqlite3.OperationalError, OSError) as error:
             raise StorageError(
                 f"cannot use {self.path}: {error}", remedy="check the disk and the file's permissions"
             ) from None
-        except (sqlite3.DatabaseError, UnicodeDecodeError):  # the latter from SQLite's message
+        except (sqlite3.DatabaseError, UnicodeDecodeError):  # the latter if SQLite's message isn't UTF-8
             raise self._foreign("is not a cassette or is damaged") from None
 
 
@@ -330,7 +330,7 @@ def _checksum(fields: tuple[str, ...]) -> str:
 def row_of(
     request: LLMRequest, model: str, recorded: Recorded, redact: Callable[[str], str], endpoint: str = ""
 ) -> tuple[str, ...]:
-    """Return the table row of a call, which has the key, stage, question, request, outcome and a checksum."""
+    """Return a call's table row: the key, stage, question, request, outcome and a checksum."""
     content = _json(_addressed(request, model, endpoint))
     labels = (request.stage, request.context.question_id, content, _json(recorded))
     fields = (call_key(request, model, endpoint), *(redact(label) for label in labels))
@@ -338,7 +338,7 @@ def row_of(
 
 
 def intact(row: tuple[Any, ...]) -> Recorded | None:
-    """Return the outcome that is stored in a row, or ``None`` if the checksum of the row is wrong."""
+    """Return the outcome stored in a row, or ``None`` if the row is damaged."""
     if not all(isinstance(field, str) for field in row) or _checksum(row[:-1]) != row[-1]:
         return None
     try:

@@ -1,17 +1,17 @@
-"""The LLM client, which calls any OpenAI-compatible endpoint with the openai package.
+"""The LLM client, which uses the openai package to call any OpenAI-compatible endpoint.
 
-1. Calls run on an event loop in a separate thread. The deadline of a call covers connecting, all retries, the
-   waits between them and the download of the body. After the deadline the connection is closed.
+1. Calls run on an event loop in a separate thread. A call's deadline covers connecting, all retries, the
+   waits between them and the download of the body. After the deadline, the connection is closed.
 2. The client requests a JSON reply with a schema. If the server rejects the schema, the client requests a
    JSON object without a schema and, if that is rejected too, plain text. The first format that the server
    accepts is used for all later calls.
-3. A call is retried after a lost connection and after the statuses 408, 409, 425, 429, 500, 502, 503, 504 and
-   529. Before a retry, the client waits for the time in the header ``Retry-After`` or, without this header,
-        twice as long as before the previous retry. The number of retries is limited per call and per run, and
-        by the deadline.
+3. A call is retried after a lost connection and after the HTTP statuses 408, 409, 425, 429, 500, 502, 503,
+   504 and 529. Before a retry, the client waits for the time in the ``Retry-After`` header or, if there is no
+   such header, twice as long as before the previous retry. The number of retries is limited per call and per
+   run, and by the deadline.
 4. Only the headers in ``_HEADERS_SENT`` and the ``Authorization`` header are sent, and redirects are not
    followed. Keys are removed from every text that the server returns.
-5. A call fails if the body of a completion or of a list of models is larger than 8 MiB. The body of an error
+5. A call fails if the body of a completion or a model list is larger than 8 MiB. The body of an error
    response is cut off after 64 KiB. Both limits apply to the decompressed body and are checked during the
    download.
 """
@@ -45,7 +45,7 @@ Format = Literal["schema", "object", "plain"]
 _FORMATS: tuple[Format, ...] = ("schema", "object", "plain")
 _RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _HEADERS_SENT = {"host", "content-type", "content-length", "accept", "user-agent", "connection"}
-# The openai package marks a request with this header if its caller reads the raw response.
+# The openai package adds this header to a request whose caller reads the raw response.
 _HEADERS_SENT.add("x-stainless-raw-response")
 _LARGEST_BODY = 8 << 20
 _ERROR_BODY = 64 << 10
@@ -183,7 +183,7 @@ class ChatClient:
             future.cancel()
 
     def close(self) -> None:
-        """Cancel all running calls and stop the thread of the event loop."""
+        """Cancel all running calls and stop the event loop's thread."""
         if self._loop.is_closed():
             return
         self.cancel()
@@ -342,8 +342,8 @@ async def _bound(response: Any) -> None:
     """Limit the size of a response's body, whatever the HTTP status.
 
     The HTTP client calls this function before it reads the body. The openai package reads the whole body of
-    an error, and the HTTP library decompresses it. To limit the size, the response's stream is replaced with
-    a stream that decompresses and counts the bytes.
+    an error response, and the HTTP library decompresses it. To limit the size, the response's stream is
+    replaced with a stream that decompresses and counts the bytes.
     """
     encoding = response.headers.pop("content-encoding", "identity").lower()
     limit, cut = (_LARGEST_BODY, False) if response.is_success else (_ERROR_BODY, True)

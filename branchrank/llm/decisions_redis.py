@@ -1,8 +1,8 @@
 """The decision cache in Redis, which several machines can share.
 
-Each value in Redis is a row of a cassette, including the checksum, as a JSON list. A value with a wrong
-format, key or checksum is a cache miss and is overwritten. If Redis is unavailable, the run continues without
-the cache.
+Each value in Redis is a cassette row, including its checksum, encoded as a JSON list. A value with a wrong
+format, key or checksum counts as a cache miss and is overwritten. If Redis is unavailable, the run continues
+without the cache.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from branchrank.redis_connection import EXPIRY, RedisConnection
 
 
 class RedisDecisions:
-    """The LLM calls stored in Redis under ``branchrank:decision:<key>``.
+    """A decision cache that stores each LLM call in Redis under ``branchrank:decision:<key>``.
 
     ``url`` is the URL of the Redis server. If a request to Redis fails, it counts as a cache miss; ``notify``
-    is called after the first failure. Raises the errors of :class:`RedisConnection`.
+    is called after the first failure. Raises the same errors as :class:`RedisConnection`.
     """
 
     def __init__(

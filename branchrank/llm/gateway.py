@@ -1,14 +1,14 @@
 """The gateway through which all LLM calls are made, so that they are cached, counted and replayed.
 
-1. Search for the call in the cassette, then in the decision cache.
-2. If neither the cassette nor the decision cache has the call, send the call to the server. If two equal
+1. Look for the call in the cassette, then in the decision cache.
+2. If neither the cassette nor the decision cache has the call, send the call to the server. If two identical
    calls are made at the same time, the second call waits for the first.
 3. Parse the reply. If parsing fails, the call counts as failed and is not stored in the decision cache.
-4. Add a row to the ledger, with the same usage and latency for a call to a server and for its replay.
+4. Add a row to the ledger. A replayed call gets the token counts and latency of the original call.
 
-A failed call does not raise an exception. The answer to a failed call has the reason of the failure instead
-of a value, so that the stage can use its fallback. An LLM call ends the run only if the budget is spent, or
-if the cassette of a replay does not have the call.
+A failed call does not raise an exception. The answer to a failed call has the reason for the failure instead
+of a value, so that the stage that made the call can use its fallback. An LLM call ends the run only if the
+budget is spent, or if a replay's cassette does not contain the call.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple, Generic[T]):
-    """The value parsed from the reply to a call, with the call's row in the ledger.
+    """The value parsed from the reply to a call, and the call's row in the ledger.
 
     If the call failed, ``value`` is ``None`` and ``detail`` is the server's message. The message is empty if
-    the failure comes from a cassette.
+    the failure was recorded in a cassette.
     """
 
     value: T | None
@@ -45,7 +45,7 @@ class Answer(NamedTuple, Generic[T]):
 
     @property
     def fault(self) -> str | None:
-        """The reason of the failure, or ``None`` if the call succeeded."""
+        """The reason for the failure, or ``None`` if the call succeeded."""
         return None if self.call.outcome == "ok" else self.call.outcome
 
 
@@ -53,9 +53,9 @@ class Gateway:
     """Calls one model through the caches and the ledger.
 
     ``llm`` is the client, or ``None`` in a replay, which calls no server. ``cassette`` records the calls, or
-    answers them in a replay. ``cache`` is the decision cache and ``endpoint`` the URL in its keys. ``failed``
-    has the keys of the failed calls in the cassette that must not be retried. ``max_tokens`` is the maximum
-    number of completion tokens that a stage may request.
+    answers them in a replay. ``cache`` is the decision cache, and ``endpoint`` is the URL in its keys.
+    ``failed`` contains the keys of those failed calls in the cassette that must not be retried.
+    ``max_tokens`` is the maximum number of completion tokens that a stage may request.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Gateway:
         """Make one logical call and parse its reply with ``read``.
 
         ``read`` must raise :class:`ReplyError` if the reply is not usable. Raises :class:`BudgetError` if the
-        budget is spent, and :class:`ReplayError` if the cassette of a replay does not have the call.
+        budget is spent, and :class:`ReplayError` if a replay's cassette does not contain the call.
         """
         value: T | None = None
         detail = ""
@@ -189,7 +189,7 @@ class Gateway:
 
     @contextlib.contextmanager
     def _alone(self, key: str) -> Iterator[None]:
-        """Wait until an equal call that is running has ended, so that the cache can answer this call."""
+        """If an identical call is running, wait for it to end, so that the cache can answer this call."""
         with self._lock:
             turn = self._turns.setdefault(key, threading.Lock())
             self._callers[key] += 1

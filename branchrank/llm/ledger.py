@@ -1,4 +1,4 @@
-"""The ledger of LLM calls, with totals of its rows and costs from a dated price table.
+"""The ledger of LLM calls, with totals over its rows and costs computed from a dated price table.
 
 The ledger has one row per logical call. A logical call is one request to the model, including its retries,
 answered by a server, by the decision cache or by a cassette. The budget counts only attempts sent to servers.
@@ -68,11 +68,11 @@ def read_prices(path: Path) -> PriceTable:
 
 
 class Totals(Record, frozen=True, kw_only=True):
-    """Sums over rows of the ledger.
+    """Sums over ledger rows.
 
     ``cached_calls`` is the number of calls answered by the decision cache or a cassette. Cached calls are
     free, but ``cost`` and the token counts include them as if a server had answered them. ``cost`` is
-    ``None`` if the model of a call has no price.
+    ``None`` if a call's model has no price.
     """
 
     calls: int = 0
@@ -92,7 +92,7 @@ class Totals(Record, frozen=True, kw_only=True):
 
 
 def totals(calls: Iterable[LLMCall], prices: PriceTable | None = None) -> Totals:
-    """Return the sums over rows of the ledger."""
+    """Return the sums over these ledger rows."""
     rows = tuple(calls)
     costs = [prices.cost(row) for row in rows] if prices else [None]
     return Totals(

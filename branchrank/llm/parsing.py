@@ -36,11 +36,11 @@ def read_json(text: str) -> Any:
 
 
 def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = False) -> list[str]:
-    """Return the labels of the prompt that a reply contains, in the reply's order and without repeats.
+    """Return the labels from the prompt that a reply contains, in the reply's order and without duplicates.
 
     Labels are read from the JSON in the reply or, if there is no JSON, from the words of the reply. Raises
-    :class:`ReplyError` with the reason ``"malformed reply"`` if the reply has neither JSON nor a label of the
-    prompt. Raises :class:`ReplyError` with the reason ``"no known id"`` if the JSON has no label of the
+    :class:`ReplyError` with the reason ``"malformed reply"`` if the reply has neither JSON nor a label from
+    the prompt. Raises :class:`ReplyError` with the reason ``"no known id"`` if the JSON has no label from the
     prompt. If ``may_be_empty`` is true, the JSON may be an empty list.
     """
     known = {label.lower(): label for label in labels}
@@ -73,8 +73,8 @@ def yes_probability(logprobs: Mapping[str, float]) -> float:
     """Return the log-odds of "yes" against "no", given the log-probabilities of one reply token.
 
     The probabilities of all spellings of an answer, such as "Yes" and "yes", are added. An answer that is not
-    in ``logprobs`` is assumed to be less likely than every token that is. Raises :class:`ReplyError` if
-    ``logprobs`` has neither answer.
+    in ``logprobs`` is assumed to be less likely than every token in ``logprobs``. Raises :class:`ReplyError`
+    if ``logprobs`` has neither answer.
     """
     sides: dict[str, list[float]] = {"yes": [], "no": []}
     for token, logprob in logprobs.items():

@@ -1,9 +1,9 @@
-"""The LLM prompts, which are deterministic text with one version number for all prompts.
+"""The LLM prompts, which are deterministic and share one version number.
 
-Document text is quoted as data between labelled lines. A label such as ``s01`` is valid in one prompt only.
-Since the reply to a search prompt may only name labels, a prompt injection in a document can at worst change
-a ranking. Increase :data:`PROMPT_VERSION` when you change a prompt; calls recorded with older prompts are
-then not reused.
+In a prompt, document text is quoted as data between labelled lines. A label such as ``s01`` is valid in one
+prompt only. Since the reply to a search prompt may contain only labels, a prompt injection in a document can
+at worst change a ranking. Increase :data:`PROMPT_VERSION` when you change a prompt; calls recorded with older
+prompts are then not reused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DATA_RULE = (
 
 
 class Shown(Record, frozen=True, kw_only=True):
-    """One entry of a prompt, with a label that the reply can name and the text of a section."""
+    """One entry in a prompt: the text of a section, and a label with which the reply can name the section."""
 
     label: str
     heading: str
@@ -70,7 +70,7 @@ def rerank_messages(query: str, shown: Sequence[Shown]) -> tuple[Message, ...]:
 
 
 def step_messages(query: str, shown: Sequence[Shown], beam: int) -> tuple[Message, ...]:
-    """Return a prompt that asks which sections contain the answer, including their subsections."""
+    """Return a prompt that asks which sections, or their subsections, contain the answer."""
     system = (
         "You search a documentation's table of contents for the section that answers a question. "
         "You see entries of one level, with what is known of each. "
@@ -86,7 +86,7 @@ def step_messages(query: str, shown: Sequence[Shown], beam: int) -> tuple[Messag
 
 
 def pointwise_messages(query: str, shown: Shown) -> tuple[Message, ...]:
-    """Return a prompt that asks whether one section answers the query, yes or no."""
+    """Return a prompt that asks whether one section answers the query, to be answered "yes" or "no"."""
     system = (
         "You judge whether a section of a documentation answers a question. Reply with one word, "
         f"Yes or No. {_DATA_RULE}"
@@ -138,18 +138,18 @@ def label_messages(query: str, heading: str, text: str) -> tuple[Message, ...]:
 
 
 def label_schema(choices: Sequence[str]) -> dict[str, Any]:
-    """Return the JSON schema of a reply that judges a passage."""
+    """Return the JSON schema for a reply that judges a passage."""
     return _object({"label": {"type": "string", "enum": list(choices)}})
 
 
 def labels_schema(allowed: Sequence[str], most: int, *, least: int = 0) -> dict[str, Any]:
-    """Return the JSON schema of a reply that names at least ``least`` and at most ``most`` labels."""
+    """Return the JSON schema for a reply that names at least ``least`` and at most ``most`` labels."""
     item = {"type": "string", "enum": list(allowed)}
     return _object({"ids": {"type": "array", "items": item, "minItems": least, "maxItems": most}})
 
 
 def questions_schema(most: int) -> dict[str, Any]:
-    """Return the JSON schema of a reply with generated questions."""
+    """Return the JSON schema for a reply with generated questions."""
     item = _object({"question": {"type": "string"}, "quote": {"type": "string"}})
     return _object({"questions": {"type": "array", "items": item, "maxItems": most}})
 

@@ -1,4 +1,4 @@
-"""Parse the response of a chat completion endpoint, which may not follow the API's format."""
+"""Parse responses from a chat completion endpoint, which may deviate from the API's format."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def read_usage(usage: object, request: LLMRequest, text: str) -> Usage:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds to wait, from the header Retry-After (RFC 9110), or ``None`` without the header."""
+    """Return the wait in seconds from the Retry-After header (RFC 9110), or ``None`` if there is none."""
     value = headers.get("retry-after", "").strip()
     if not value:
         return None
@@ -87,7 +87,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _unusable(choice: object, text: str) -> str:
-    """Return why a choice of a completion is not a usable reply, or an empty string if it is usable."""
+    """Return why a completion's choice is not a usable reply, or an empty string if it is usable."""
     if _at(choice, "message", "refusal"):
         return "refusal"
     if _at(choice, "finish_reason") == "content_filter":

@@ -1,4 +1,4 @@
-"""The request to an LLM, its reply, and the errors of a failed call."""
+"""A request to an LLM, the reply, and the errors that a failed call raises."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import msgspec
 from branchrank.errors import LLMError
 from branchrank.records import Record, ServedBy
 
-#: Assumed bytes of UTF-8 per token, chosen low so that a prompt fits the model's context.
-#: SmolLM2's tokenizer has 3.8 to 4.3 bytes per token for English documentation in RST.
+#: Assumed number of UTF-8 bytes per token. The number is low, so that estimates are too high rather than too
+#: low and prompts fit the model's context. SmolLM2's tokenizer has 3.8 to 4.3 bytes per token for English
+#: documentation in RST.
 BYTES_PER_TOKEN = 3.0
 
 #: The failure reason of a call that was interrupted by Ctrl-C. Interrupted calls are not cached.
@@ -32,10 +33,10 @@ class Message(Record, frozen=True, kw_only=True):
 
 
 class CallContext(Record, frozen=True, kw_only=True):
-    """The question, predictor, repetition and seed for which a call is made.
+    """The question, predictor, repeat and seed for which a call is made.
 
-    A benchmark can ask a predictor with an LLM the same question several times; ``repeat`` counts these
-    repetitions from 0. ``seed`` and ``repeat`` are part of a call's key. ``predictor`` and ``question_id``
+    A benchmark run can ask a predictor that uses an LLM the same question several times; ``repeat`` counts
+    these repeats from 0. ``seed`` and ``repeat`` are part of a call's key. ``predictor`` and ``question_id``
     only label the row in the ledger.
     """
 
@@ -48,8 +49,8 @@ class CallContext(Record, frozen=True, kw_only=True):
 class LLMRequest(Record, frozen=True, kw_only=True):
     """One logical call. ``schema`` is the JSON schema of the reply, or ``None`` for free text.
 
-    ``logprobs`` is the number of most likely tokens whose log-probabilities the server returns for each token
-    of the reply. The temperature is always 0.
+    For each token of the reply, the server returns the log-probabilities of the ``logprobs`` most likely
+    tokens. The temperature is always 0.
     """
 
     stage: str
@@ -65,7 +66,10 @@ class LLMRequest(Record, frozen=True, kw_only=True):
         return sum(estimate_tokens(message.content) + 4 for message in self.messages)
 
     def content(self, model: str) -> dict[str, Any]:
-        """Return every value that the reply depends on, which excludes the question id and the predictor."""
+        """Return every value that the reply depends on.
+
+        The question id and the predictor do not affect the reply.
+        """
         return {
             "model": model,
             "messages": msgspec.to_builtins(self.messages),

@@ -1,15 +1,15 @@
-"""API keys of LLM endpoints, the hosts to which they are sent, and their removal from logs and messages.
+"""API keys for LLM endpoints: the hosts that receive them, and their removal from logs and messages.
 
 1. The user name, password and query parameters in an endpoint's URL are sent with each request. Messages show
    URLs without credentials.
 2. ``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS. ``BRANCHRANK_LLM_KEY`` is sent only to the
    host ``BRANCHRANK_LLM_KEY_HOST``. If ``BRANCHRANK_LLM_KEY_HOST`` is not set, ``BRANCHRANK_LLM_KEY`` is sent
    to an endpoint that is given by a command-line flag or an environment variable, but never to an endpoint
-   from a file of the workspace.
+   from a file in the workspace.
 3. A :class:`~branchrank.redactor.Redactor` removes keys from every text that the LLM client returns or logs.
 4. In a text that consists of one URL, everything between ``://`` and the last ``@`` counts as credentials,
    whatever characters it contains. In a longer text, a URL ends at a space, a quote, ``<``, ``>`` or a
-   backslash; a password in a URL can contain these characters except spaces.
+   backslash. Except for the space, these characters are allowed in a URL's password.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ class Endpoint:
 
 
 def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bool) -> Endpoint:
-    """Return the endpoint, with the API key from ``environment`` that may be sent to it, if there is one.
+    """Return the endpoint, with an API key if ``environment`` has one that may be sent to it.
 
     ``explicit`` is true if the URL comes from a command-line flag or an environment variable, and false if
-    the URL comes from a file of the workspace. Raises :class:`UsageError` if ``base_url`` is not an HTTP URL.
+    the URL comes from a file in the workspace. Raises :class:`UsageError` if ``base_url`` is not an HTTP URL.
     """
     bare = Endpoint(base_url)
     own_key = environment.get("BRANCHRANK_LLM_KEY", "")
@@ -102,8 +102,8 @@ def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bo
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
     """Remove API keys that are set in environment variables, and the credentials in all URLs, from a text.
 
-    This function is used for recorded commands and settings. The host, the path and all query parameters of a
-    URL that are not secret stay in the text.
+    This function is used for recorded commands and settings. The host, the path and the non-secret query
+    parameters of each URL stay in the text.
     """
     return Redactor(environment_secrets(environment))(_URL.sub(_bare_url, _USER.sub(r"\1", text)))
 
@@ -121,7 +121,7 @@ def bare_url(text: str) -> str:
 
 
 def url_secrets(text: str) -> set[str]:
-    """Return the secrets of a text that is one URL or ends in a URL.
+    """Return the secrets in a text that is one URL or ends in a URL.
 
     The secrets are the password (or, if there is no password, the user name) and the values of query
     parameters whose names suggest a secret, such as ``token``. The URL may be malformed.
@@ -149,7 +149,7 @@ class _RedactingFilter(logging.Filter):
 def guard_logs(redact: Callable[[str], str]) -> Callable[[], None]:
     """Remove API keys from the log messages of the HTTP libraries, since httpx logs whole URLs at level INFO.
 
-    Returns a function that removes these log filters again.
+    The keys are removed by log filters. Returns a function that uninstalls these filters.
     """
     guard = _RedactingFilter(redact)
     names = [name for name in logging.root.manager.loggerDict if name.startswith(_CHATTY_LOGGERS)]

@@ -28,15 +28,15 @@ UNKNOWN_MODEL = "unknown"
 
 
 class LLMSession:
-    """A context manager that opens gateways, which share one budget, ledger and decision cache.
+    """A context manager that opens gateways. All of its gateways share one budget, ledger and decision cache.
 
     ``cache_path`` is the file of the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), or
     ``None`` for no cache. If ``redis_url`` is given, the decision cache is in Redis instead, and ``notify``
     is called when Redis fails. If an endpoint does not answer, an error is raised unless ``may_fall_back`` is
     true and the setting ``on_failure`` is ``fallback``.
 
-    Raises :class:`UsageError` if the settings have both ``record`` and ``replay``. Also raises the errors of
-    :class:`Cassette` and :class:`~branchrank.redis_connection.RedisConnection`.
+    Raises :class:`UsageError` if the settings have both ``record`` and ``replay``. Also raises the same
+    errors as :class:`Cassette` and :class:`~branchrank.redis_connection.RedisConnection`.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class LLMSession:
         self.close()
 
     def gateway(self, base_url: str, model: str, *, explicit: bool = False) -> Gateway:
-        """Return the gateway to one model, after a check that its endpoint answers.
+        """Check that a model's endpoint answers, and return the gateway to the model.
 
         ``explicit`` is true if ``base_url`` comes from a command-line flag or an environment variable, and
-        false if it comes from a file of the workspace. If ``model`` is empty, the endpoint (or, in a replay,
+        false if it comes from a file in the workspace. If ``model`` is empty, the endpoint (or, in a replay,
         the cassette) must have exactly one model.
 
         Raises:
@@ -186,7 +186,8 @@ class LLMSession:
     def _reached(self, client: ChatClient, model: str) -> str:
         """Return the name of the model to call.
 
-        If the endpoint does not answer, raise an error, or notify the user if the session may fall back.
+        If the endpoint does not answer, notify the user if the session may fall back, and otherwise raise an
+        error.
         """
         try:
             listed = client.probe()
@@ -214,7 +215,7 @@ class LLMSession:
 def open_gateway(
     settings: Resolved, cache_path: Path, base_url: str, model: str, notify: Notify
 ) -> Iterator[tuple[Gateway, PriceTable | None]]:
-    """Open a gateway to one endpoint, and yield the gateway and the price table of the settings."""
+    """Open a gateway to one endpoint, and yield the gateway and the price table named in the settings."""
     redis_url = settings.part(CacheSettings).redis_url
     with LLMSession(
         settings.part(LLMSettings), cache_path=cache_path, redis_url=redis_url, notify=notify

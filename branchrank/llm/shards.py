@@ -1,8 +1,8 @@
-"""LLM calls as a task over shards, where a shard is a list of independent calls that any worker can make.
+"""LLM calls divided into shards, which are lists of independent calls that any worker can make.
 
 1. The process that opened the gateway makes its calls through this gateway. A worker opens another gateway to
-   the same model, with the decision cache of the workspace, and makes the calls of its shard concurrently.
-2. The calls of workers are added to the ledger of the command, in the order of the requests.
+   the same model, with the workspace's decision cache, and makes the calls of its shard concurrently.
+2. The calls that workers make are added to the command's ledger, in the order of the requests.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Source(Record, frozen=True, kw_only=True):
 
 
 class AskingTask(Generic[T]):
-    """A task that makes the calls of a shard and parses their replies into one ``Answer`` per request.
+    """A task that makes the calls in a shard and parses the replies into one ``Answer`` per request.
 
-    ``llm`` is the open gateway of this process. ``source`` has the arguments with which a worker opens a
+    ``llm`` is the open gateway of this process. ``source`` contains the arguments with which a worker opens a
     gateway; if it is ``None``, the task can only run in this process. ``read`` parses a reply, and must be
     defined at the top level of a module so that it can be pickled.
     """
@@ -114,9 +114,10 @@ def files_of(settings: Resolved) -> tuple[Path, ...]:
 
 
 def with_relative_files(settings: Resolved) -> Resolved:
-    """Return settings in which the paths of the cassette and the price table are relative.
+    """Return the settings with relative paths for the cassette and the price table.
 
-    The paths are relative to the working directory, since every worker runs in the same directory or a copy.
+    The paths are relative to the working directory, since every worker runs in this directory or a copy of
+    it.
     """
     llm = settings.part(LLMSettings)
     files = {"replay": llm.replay, "price_table": llm.price_table}

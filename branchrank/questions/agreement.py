@@ -1,4 +1,4 @@
-"""The agreement of two annotators who labelled the same passages."""
+"""The agreement between two annotators who labelled the same passages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from branchrank.questions.labels import CHOICES, annotators, by_passage
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question
 
-#: The two categories for the decision whether a passage is gold.
+#: The two categories if only gold passages are distinguished from all others.
 BINARY = ("yes", "not yes")
 
 
@@ -19,8 +19,8 @@ def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[
     """Return the agreement on the three labels, and the agreement on ``yes`` versus any other label.
 
     Only passages that are labelled in both files are compared. ``names`` has one annotator for each file;
-    without names, each file must have labels of exactly one annotator. Raises :class:`UsageError` if a file
-    has no labels of its annotator, and :class:`QuestionError` if no passage is labelled in both files.
+    without names, each file must have labels by exactly one annotator. Raises :class:`UsageError` if a file
+    has no labels by its annotator, and :class:`QuestionError` if no passage is labelled in both files.
     """
     if len(names) not in (0, 2):
         raise UsageError(

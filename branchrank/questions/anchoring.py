@@ -1,16 +1,16 @@
-"""Anchors of gold spans, which are checked and moved when documents change.
+"""Checks the anchors of gold spans, and moves them when documents change.
 
 1. Lines and quotes are compared in the same normalised form in which hits are compared with the gold. An
-   anchored gold item has a digest of its lines.
+   anchored gold item stores a digest of its lines.
 2. An anchor is valid if its file and its lines exist, the lines contain its quote, and the digest of the
    lines is the stored digest.
-3. An invalid anchor moves to the nearest lines of its file that have the stored digest. If no lines of the
-   file have this digest, the anchor moves to the only lines in the corpus that have it. Rewrapping a text
-   does not change its digest.
-4. If the digest is not found, the anchor moves to lines that contain its quote. The quote must be at exactly
-   one place in the file, or, if the file does not contain the quote, in the corpus. If the quote is missing
-   or at several places, the anchor is not moved. The new span has as many lines as the old span, and starts
-   and ends at blank lines if possible.
+3. An invalid anchor moves to the nearest lines in its file that have the stored digest. If no lines in the
+   file have this digest, but exactly one place in the rest of the corpus has it, the anchor moves there.
+   Rewrapping a text does not change its digest.
+4. If the anchor can't be moved by its digest, it moves to lines that contain its quote. The quote must be at
+   exactly one place in the file, or, if the file does not contain the quote, in the corpus. If the quote is
+   missing or in several places, the anchor is not moved. The new span has as many lines as the old span, and
+   starts and ends at blank lines if possible.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DIGEST_DIGITS = 16
 
 
 class AnchorProblem(Record, frozen=True, kw_only=True):
-    """The problem of a gold item of a question. ``item`` is the number of the gold item, from 0."""
+    """A problem with one gold item of a question. ``item`` is the number of the gold item, counted from 0."""
 
     question_id: str
     item: int
@@ -64,7 +64,7 @@ class Reanchoring(NamedTuple):
 
 
 def corpus_lines(root: Path, exclude: Collection[str] = ()) -> dict[str, list[str]]:
-    """Return the raw lines of every document below ``root``, by source.
+    """Return the raw lines of every document below ``root``, keyed by source.
 
     Raises :class:`CorpusError` if the folder is missing, has no documents or can't be read.
     """
@@ -75,9 +75,9 @@ def corpus_lines(root: Path, exclude: Collection[str] = ()) -> dict[str, list[st
 
 
 def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorProblem]:
-    """Return the problem of every gold item whose anchor is not valid, in the order of the questions.
+    """Return the problem with every gold item whose anchor is not valid, in the order of the questions.
 
-    ``lines`` maps each source of the corpus to its raw lines.
+    ``lines`` maps each source in the corpus to its raw lines.
     """
     return [
         AnchorProblem(question_id=question.id, item=number, message=message)
@@ -133,7 +133,7 @@ def _anchored(item: GoldItem, place: Span, lines: Lines) -> GoldItem:
 
 
 def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
-    """Describe the problem of a gold item, or return an empty string if its anchor is valid."""
+    """Describe the problem with a gold item, or return an empty string if its anchor is valid."""
     source = item.source_file
     if source not in lines:
         source = next((alias for alias in question.source_aliases if alias in lines), "")
@@ -162,7 +162,7 @@ def _digested(text: NormalisedLines, digest: str, length: int) -> Iterator[tuple
 
 
 def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLines]) -> Span | str:
-    """Return the span that now has a gold item's lines or quote, or the reason why there is no such span."""
+    """Return the span that now contains a gold item's lines or quote, or the reason why there is none."""
     own = [item.source_file] if item.source_file in lines else []
     others = [source for source in lines if source not in own]
     span = item.span

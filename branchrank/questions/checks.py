@@ -1,13 +1,13 @@
-"""Checks of a question file for validity, leakage, duplicates and coverage.
+"""Checks a question file for validity, leakage, duplicates and coverage.
 
-1. The validity check finds gold with an invalid anchor (:mod:`branchrank.questions.anchoring`), which is an
-   error. The findings of the other checks are warnings.
+1. The validity check finds gold with an invalid anchor (:mod:`branchrank.questions.anchoring`). An invalid
+   anchor is an error. The findings of the other checks are warnings.
 2. The leakage check finds questions with the same words as the heading of their gold. Questions with at least
    five content words are also reported if their gold contains all of these words. Words are compared by their
    stems, and question words such as "how" are ignored.
 3. The duplicates check finds questions with the same text (ignoring case, spacing and markup), or with the
    same set of stems.
-4. The coverage is the number of documents and sections that contain gold.
+4. The coverage check counts the documents and sections that contain gold.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: Questions with fewer content words than this are not reported if their gold contains all of them.
+#: A question is reported for having all its content words in its gold only if it has at least this many.
 LEAKING_WORDS = 5
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """A problem of one question."""
+    """A problem with one question."""
 
     severity: Literal["error", "warning"]
     check: Literal["validity", "leakage", "duplicates"]
@@ -42,10 +42,10 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 class Coverage(Record, frozen=True, kw_only=True):
-    """The numbers of questions, and of documents and sections that contain gold.
+    """The number of questions, and the numbers of documents and sections that contain gold.
 
-    ``leakage`` is the mean, over the questions with gold lines, of the share (0 to 1) of a question's content
-    words that its gold contains. If no question has gold lines, ``leakage`` is ``None``.
+    The leakage of a question is the share (0 to 1) of its content words that its gold contains. ``leakage``
+    is the mean over the questions with gold lines, or ``None`` if there are no such questions.
     """
 
     questions: int
@@ -73,7 +73,7 @@ class QuestionCheck(Record, frozen=True, kw_only=True):
 def check_questions(
     questions: Sequence[Question], documents: Sequence[Document], lines: Lines
 ) -> QuestionCheck:
-    """Check questions against a corpus. ``lines`` maps each source of the corpus to its raw lines."""
+    """Check questions against a corpus. ``lines`` maps each source in the corpus to its raw lines."""
     sections = {document.source: document.sections for document in documents}
     findings = [
         Finding(severity="error", check="validity", question_id=problem.question_id, message=str(problem))

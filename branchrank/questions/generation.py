@@ -1,13 +1,14 @@
-"""Questions written by an LLM, whose quotes of the answer must be in the documents.
+"""Questions written by an LLM, each with a quote of its answer, which must be in the documents.
 
 1. Sections with enough text are put in a random order that depends on the seed. One LLM call is made for each
-   section, several calls concurrently, until the requested number of questions is accepted or no section is
-   left. Generation ends after three failed calls in a row, or after twenty calls in a row without a usable
-   question.
+   section, until the requested number of questions is accepted or no section is left. Several calls run
+   concurrently. Generation ends after three failed calls in a row, or after twenty calls in a row without a
+   usable question.
 2. The quote of a question must be in the section's own lines, ignoring markup and layout. The lines with the
    quote are the gold. A question whose quote is not found is rejected and counted.
 3. The leakage of a question is the share of its content words (as stems, without stop words) that the quote
-   contains. Questions with too much leakage are rejected, since a search for their words finds the answer.
+   contains. Questions with too much leakage are rejected, since a search for their words would find the
+   answer.
 4. A question with nearly the same content words as an earlier question is rejected as a duplicate.
 5. Every call is cached by its content. An interrupted generation can be resumed, and the same seed gives the
    same questions.
@@ -37,7 +38,7 @@ from branchrank.systems.llm_estimate import Estimate
 
 STAGE = "question"
 MAX_LEAKAGE = 0.8
-#: The minimum number of words of a section. No questions are written about shorter sections.
+#: The minimum number of words in a section. No questions are written about shorter sections.
 MIN_SECTION_WORDS = 30
 #: Generation ends after this number of failed calls in a row.
 MOST_FAILED = 3
@@ -76,7 +77,7 @@ class GeneratedQuestions(Record, frozen=True, kw_only=True):
 
 
 class GenerationEstimate(Record, frozen=True, kw_only=True):
-    """The estimated LLM calls and tokens of generating questions.
+    """The estimated LLM calls and tokens needed to generate questions.
 
     ``least`` is the estimate if every question is accepted, and ``most`` is the estimate if every section
     needs a call.
@@ -112,7 +113,7 @@ def generate_questions(
     makes the calls (by default in this process), and its workers open gateways with ``source``. The questions
     do not depend on the number of concurrent calls.
 
-    Raises the errors of :meth:`Gateway.ask`. Finished calls are cached by the gateway.
+    Raises the same errors as :meth:`Gateway.ask`. Finished calls are cached by the gateway.
     """
     verify = _Verifier(lines, max_leakage, known)
     calls: list[LLMCall] = []
@@ -127,7 +128,7 @@ def generate_questions(
         requests = [_request(node, lines, per_section, llm.max_tokens, seed) for node in wave]
         for node, answer in zip(wave, asker.ask_all(requests), strict=True):
             calls.append(answer.call)
-            if streak.has_ended():  # made concurrently with the call that ended the pass
+            if streak.has_ended():  # made concurrently with the call that ended generation
                 continue
             streak.add(answer)
             for draft in answer.value or ():
@@ -154,7 +155,7 @@ def estimate_generation(
     seed: int = 42,
     max_tokens: int = 512,
 ) -> GenerationEstimate:
-    """Estimate the calls and tokens of :func:`generate_questions`, assuming replies of the maximum length."""
+    """Estimate the calls and tokens for :func:`generate_questions`, assuming replies of maximum length."""
     drawn = _drawn(sections, lines, seed)
     prompts = [_request(node, lines, per_section, max_tokens, seed).prompt_tokens for node in drawn]
 
@@ -166,7 +167,7 @@ def estimate_generation(
 
 
 def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
-    """Return the first lines inside ``span`` that contain the quote, or ``None``.
+    """Return the first lines inside ``span`` that contain the quote, or ``None`` if there are none.
 
     Markup and layout are ignored.
     """
@@ -194,7 +195,7 @@ class _Streak:
 
     @property
     def left(self) -> int:
-        """The number of calls that may be made before the next check, smaller after a failed call."""
+        """The number of calls that may be made before the next check. It is smaller after a failed call."""
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 
     def has_ended(self) -> bool:

@@ -1,14 +1,14 @@
 """Labels that people or an LLM give to passages, stored in the question file.
 
-1. The key ``labels`` of a question is a list of labels. A label has the passage, the digest of its lines, the
-   value and the annotator. The label ``yes`` means that the passage answers the question, ``partly`` that it
-   helps but does not answer, and ``no`` that it does not help.
-2. The label ``yes`` of a person makes the passage gold, or only some of its lines, if the person gives line
-   numbers. Lines that overlap existing gold do not become gold, so that no line counts twice. The labels
-   ``partly`` and ``no`` never make gold.
-3. The label of an LLM is a proposal, which makes gold only on request. Gold made by an LLM is marked in the
-   label, and in every report on the questions. If a person labels the same passage, the gold from the LLM's
-   label is removed.
+1. The key ``labels`` of a question is a list of labels. A label records the passage, the digest of its lines,
+   the value and the annotator. The label ``yes`` means that the passage answers the question, ``partly`` that
+   it helps but does not answer it, and ``no`` that it does not help.
+2. A person's label ``yes`` makes the passage gold. If the person gives line numbers, only these lines of the
+   passage become gold. Lines that overlap existing gold do not become gold, so that no line counts twice. The
+   labels ``partly`` and ``no`` never make gold.
+3. An LLM's label is a proposal, which makes gold only on request. Such gold is marked in the label and in
+   every report on the questions. If a person labels the same passage, the gold from the LLM's label is
+   removed.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ class Label(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The label that ``annotator`` gave to a passage.
 
     ``by`` is ``llm`` if an LLM labelled the passage, and ``model`` is then its name. If a person labelled the
-    passage and saw the proposal of an LLM, ``model`` is the name of this LLM and ``proposed`` is the
-    proposal. ``gold`` has the first and the last line that this label made gold, or is ``None`` if it made no
-    gold.
+    passage after seeing an LLM's proposal, ``model`` is the name of the LLM and ``proposed`` is the proposal.
+    ``gold`` has the first and the last line that this label made gold, or is ``None`` if it made no gold.
     """
 
     source_file: str
@@ -71,7 +70,7 @@ def labels_of(question: Question) -> tuple[Label, ...]:
 
 
 def is_labelled(question: Question, span: Span, annotator: str, lines: Lines) -> bool:
-    """Return whether ``annotator`` has labelled this passage, and its text is still the same."""
+    """Return whether ``annotator`` has labelled this passage, and its text has not changed since."""
     digest = _digest(span, lines)
     return any(
         (each.span, each.annotator, each.answer_digest) == (span, annotator, digest)
@@ -98,11 +97,11 @@ def with_label(
     proposed: Choice | None = None,
     accept: bool = False,
 ) -> Question:
-    """Return the question with a label of the passage ``span``.
+    """Return the question with a label for the passage ``span``.
 
-    An earlier label of the passage by the same annotator is replaced. If the label is ``yes``, the lines
-    ``answer`` of the passage become gold (by default all lines). The label ``yes`` of an LLM makes gold only
-    if ``accept`` is true.
+    An earlier label for the passage by the same annotator is replaced. If the label is ``yes``, the lines
+    ``answer`` of the passage become gold (by default all lines). An LLM's label ``yes`` makes gold only if
+    ``accept`` is true.
     """
     made = Label(
         source_file=span.source,
@@ -143,7 +142,7 @@ def llm_gold(questions: Iterable[Question]) -> tuple[int, tuple[str, ...]]:
 
 
 def annotators(questions: Sequence[Question]) -> tuple[str, ...]:
-    """Return the names of the annotators of these questions."""
+    """Return the names of the annotators who labelled these questions."""
     return tuple(sorted({label.annotator for each in questions for label in labels_of(each)}))
 
 

@@ -1,12 +1,12 @@
-"""Resolution of the cross references between the documents of a corpus.
+"""Resolves the cross references between the documents in a corpus.
 
-1. The target of a reference to a label (``ref``) is the section if the label is at a heading, and the page if
-   the label is at the page's title. A label at any other place is called an inner label, and a reference to
-   it has no target.
+1. The target of a reference to a label (``ref``) is a section if the label is at the section's heading, and a
+   page if the label is at the page's title. A label in any other place is called an inner label, and a
+   reference to it has no target.
 2. A document path (``doc``) or relative URL (``link``) contains the path of a page, with or without suffix.
-   The path is relative to the folder of the referring document. A path with a ``/`` at the start is relative
-   to the corpus or to a folder above the document. URLs of a website may start with one additional path
-   segment, and may omit ``index`` and the numbers that order files (``guides`` for ``02-guides``).
+   The path is relative to the folder of the referring document. A path that starts with ``/`` is relative to
+   the corpus or to a folder above the document. URLs on a website may start with one additional path segment,
+   and may omit ``index`` and the numbers that order files (``guides`` for ``02-guides``).
 3. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page.
 """
 
@@ -27,14 +27,14 @@ _PAGE_SUFFIXES = (*SUFFIXES, ".html", ".htm")
 
 
 class Target(NamedTuple):
-    """A section of the page ``source``, by its number, or the whole page if ``section`` is 0."""
+    """Section number ``section`` on the page ``source``, or the whole page if ``section`` is 0."""
 
     source: str
     section: int
 
 
 class Links:
-    """Resolves the cross references of a corpus."""
+    """Resolves the cross references in a corpus."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._documents = {document.source: document for document in documents}
@@ -78,7 +78,7 @@ class Links:
         return self._anchors[page, _label(unquote(url.fragment))]
 
     def section(self, target: Target) -> Section:
-        """Return the section of a target, which is the first section of the page if the target is a page."""
+        """Return the target's section or, if the target is a page, the first section on the page."""
         return self._documents[target.source].sections[target.section]
 
     def _page(self, source: str, path: str) -> str:
@@ -114,6 +114,6 @@ def _path_name(path: str) -> str:
 
 
 def _site_name(path: str) -> str:
-    """Return a page's path as it is in URLs, without suffix, ``index`` and the numbers that order files."""
+    """Return a page's path in URLs, without suffix, ``index`` and the numbers that order files."""
     parts = [_ORDER.sub("", part) for part in _path_name(path).split("/")]
     return "/".join(parts[:-1] if parts[-1] in ("index", "README") else parts)

@@ -1,16 +1,16 @@
-"""Navigational questions made from the cross references of a corpus, without an LLM.
+"""Navigational questions made from the cross references in a corpus, without an LLM.
 
 1. Every cross reference with a link text is resolved (:mod:`branchrank.questions.links`). The link text
    becomes a query, and the target of the link becomes the gold.
-2. A link is dropped if its target is missing in the corpus, is an inner label (which is not at a heading), is
-   in release notes, or is the page or section that contains the link.
+2. A link is dropped if its target is missing from the corpus, is an inner label (a label that is not at a
+   heading), is in release notes, or is the page or section that contains the link.
 3. Links with equal texts (ignoring case and spacing) form one query. A query with more than two targets is
    ambiguous and dropped.
 4. A query is dropped if it has the same stems as the heading of its target, ignoring articles and words such
    as "chapter". Queries that point to a place ("as shown above"), that name code, or that have fewer than two
    content words are dropped as well.
-5. The own lines of all sections that contain a link with the query's text are excluded from the query's hits,
-   because a search for the link text would find these sections first. If the gold overlaps an excluded
+5. If a section contains a link with the query's text, the section's own lines are excluded from the query's
+   hits, because a search for the link text would find this section first. If the gold overlaps an excluded
    section, the query is dropped.
 6. If several pages are exact copies, the gold is on the first page, and the other pages are its aliases.
 
@@ -80,7 +80,7 @@ class Mined(NamedTuple):
     """The questions in the order of their ids, and the numbers of dropped links and queries by reason.
 
     ``links`` is the number of cross references with a link text. ``queries`` is the number of distinct link
-    texts of the links that were not dropped.
+    texts among the links that were not dropped.
     """
 
     questions: list[Question]
@@ -142,7 +142,7 @@ def mine_questions(documents: Sequence[Document]) -> Mined:
 
 
 class _Miner:
-    """Makes queries from the cross references of a corpus, and questions from the queries."""
+    """Makes queries from the cross references in a corpus, and questions from the queries."""
 
     def __init__(
         self, documents: Sequence[Document], first: dict[str, str], copies: dict[str, list[str]]
@@ -214,14 +214,14 @@ class _Miner:
         return frozenset(self.analyze(text)) - self.empty
 
     def span(self, target: Target) -> Span:
-        """Return a target's own span, or its span with subsections if the section has only a heading."""
+        """Return a target's own span, or its span including subsections if the section has only a heading."""
         section = self.links.section(target)
         if target.section and all(block.kind == "heading" for block in section.blocks):
             return Span(source=target.source, line_start=section.line_start, line_end=section.line_end)
         return _own_span(target.source, section)
 
     def question(self, query: _Query) -> Question:
-        """Return the question of a query, without an id.
+        """Return the question that is made from a query, without an id.
 
         If any target is a page, the gold items are the whole pages of all targets.
         """

@@ -1,4 +1,4 @@
-"""Proposals of an LLM for the labels of passages."""
+"""An LLM's proposals for passage labels."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class Proposals:
         self.failed = 0
 
     def __call__(self, question: Question, heading: str, text: str) -> Choice | None:
-        """Return the label of a passage, or ``None`` if the call failed.
+        """Return the label for a passage, or ``None`` if the call failed.
 
-        Raises :class:`LLMError` after three failed calls in a row, and the errors of :meth:`Gateway.ask`.
+        Raises :class:`LLMError` after three failed calls in a row, and the same errors as
+        :meth:`Gateway.ask`.
         """
         request = LLMRequest(
             stage=STAGE,

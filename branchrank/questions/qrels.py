@@ -1,4 +1,4 @@
-"""Relevance judgements (qrels) of TREC files and BEIR folders."""
+"""Relevance judgements (qrels) in TREC files and BEIR folders."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from branchrank.errors import InputError
 
-#: A map from query ids to maps from document ids to relevance.
+#: Maps each query id to a map from document ids to relevance.
 Qrels = dict[str, dict[str, int]]
 
 
 _ORDER = "The commands have different orders: branchrank score-trec RUN QRELS, compare-trec QRELS RUN"
-#: The fix for the likely mistake, given the numbers of expected columns and of found columns.
+#: The fix for the likely mistake, by the expected and the found number of columns.
 _OTHER_KIND = {
     (4, 6): f"give a qrels file; this file looks like a run. {_ORDER}",
     (6, 4): f"give a run; this file looks like qrels. {_ORDER}",
@@ -22,7 +22,7 @@ _OTHER_KIND = {
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read qrels in TREC's format, or in BEIR's if the file is a ``.tsv`` with a header.
+    """Read qrels in TREC's format, or in BEIR's format if the file is a ``.tsv`` with a header.
 
     Raises :class:`InputError` with the line number if a line is invalid, or if a document is judged twice for
     the same query.
@@ -43,7 +43,7 @@ def read_qrels(path: Path) -> Qrels:
 
 
 def columns_of(path: Path, count: int, expected: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the columns of each line of a TREC or TSV file.
+    """Yield the line number and the columns of each line in a TREC or TSV file.
 
     Raises :class:`InputError` if the file can't be read or a line does not have ``count`` columns.
     """
@@ -74,6 +74,6 @@ def number_of(text: str, place: str, *, whole: bool = False) -> float:
         value = int(text) if whole else float(text)
         if math.isfinite(value):
             return value
-    except (ValueError, OverflowError):  # 400 digits are too large for a float
+    except (ValueError, OverflowError):  # a number with 400 digits is too large for a float
         pass
     raise InputError(f"{place}: {text!r} is not a {'whole ' if whole else ''}number")

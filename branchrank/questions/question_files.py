@@ -1,9 +1,9 @@
-"""Reading, sampling and writing of question files.
+"""Read, sample and write question files.
 
-A line of a question file is one JSON object with keys such as ``id``, ``question``, ``source_file`` and
-``answer_line_start``. The keys of the line describe the question and its first gold item, and the key
-``alternates`` lists the other gold items. Unknown keys are kept and written back. If a line has no ``id``,
-the id is made from the question and the gold files, so that the id does not change when the gold lines move.
+Each line of a question file is one JSON object with keys such as ``id``, ``question``, ``source_file`` and
+``answer_line_start``. These keys describe the question and its first gold item, and the key ``alternates``
+lists the other gold items. Unknown keys are kept and written back. If a line has no ``id``, the id is made
+from the question and the gold files, so that the id does not change when the gold lines move.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _KNOWN = frozenset(_Line.__struct_fields__)
 def load_questions(path: Path) -> list[Question]:
     """Read a question file.
 
-    Raises :class:`QuestionError` with the problems of the first ten invalid lines.
+    Raises a :class:`QuestionError` that lists the problems in the first ten invalid lines.
     """
     problems: list[str] = []
     questions: dict[str, Question] = {}
@@ -162,7 +162,7 @@ def _check_gold(item: GoldItem, level: GoldLevel) -> None:
 
 
 def question_line(question: Question) -> dict[str, Any]:
-    """Return a question as the JSON object of its line, without default values."""
+    """Return the JSON object for a question's line, without default values."""
     line: dict[str, Any] = {"id": question.id, "question": question.question}
     if question.gold:
         first = msgspec.to_builtins(question.gold[0])
@@ -195,7 +195,7 @@ def write_questions(path: Path, questions: Iterable[Question]) -> None:
 
 
 def append_question(path: Path, question: Question) -> Question:
-    """Append a question to a question file, without changing its other lines.
+    """Append a question to a question file, without changing its existing lines.
 
     The file is created if it does not exist. A question without an id gets an id made from its content.
     Raises :class:`QuestionError` if the file is invalid or already has the id.
@@ -242,7 +242,7 @@ def _hash(text: str) -> str:
 
 
 def questions_digest(questions: Sequence[Question]) -> str:
-    """Return the SHA-256 of the questions, sorted by id.
+    """Return the SHA-256 of the questions in the order of their ids.
 
     The original questions and the :func:`hashed` questions have the same digest.
     """
@@ -282,12 +282,12 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
 #: The key that marks example questions, which the user should replace.
 EXAMPLE = "example"
 
-#: The key of a question that lists the gold files that are missing in the corpus.
+#: The key of a question that lists the gold files that are missing from the corpus.
 ABSENT_GOLD = "absent_gold"
 
 
 def may_be_absent(item: GoldItem, question: Question) -> bool:
-    """Return whether the question lists this gold file as missing in the corpus."""
+    """Return whether the question lists this gold file as missing from the corpus."""
     given = question.extra.get(ABSENT_GOLD)
     return question.gold_level == "file" and isinstance(given, list) and item.source_file in given
 
@@ -313,7 +313,7 @@ def without_absent(
 def check_sources(questions: Sequence[Question], line_counts: dict[str, int]) -> list[str]:
     """Return a message for each gold item whose file or lines do not exist.
 
-    ``line_counts`` has the number of lines of each source.
+    ``line_counts`` maps each source to its number of lines.
     """
     questions, _ = without_absent(questions, line_counts)
     problems = []

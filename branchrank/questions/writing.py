@@ -1,4 +1,4 @@
-"""Questions written by a person, with a check against the corpus and a digest of the gold lines."""
+"""Questions written by a person, checked against the corpus and stored with a digest of the gold lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def new_question(
 ) -> Question:
     """Return a question whose gold lines have a digest. ``lines`` maps each source to its raw lines.
 
-    Raises :class:`QuestionError` if the corpus does not have the files, lines or quotes.
+    Raises :class:`QuestionError` if the corpus does not contain the files, lines or quotes.
     """
     if not text.strip():
         raise QuestionError("the question is empty", remedy='give one with --question "how do I ..."')
@@ -96,7 +96,7 @@ def gold_item(span: Span, lines: Lines, *, quote: str = "") -> GoldItem:
 
 
 def source_below(root: Path, given: str) -> str:
-    """Return a path relative to the corpus, given one relative to the corpus or the working directory.
+    """Convert a path relative to the corpus or the working directory to one relative to the corpus.
 
     >>> source_below(Path("docs"), "docs/guide/brewing.md"), source_below(Path("docs"), "guide/brewing.md")
     ('guide/brewing.md', 'guide/brewing.md')

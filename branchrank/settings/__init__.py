@@ -1,14 +1,14 @@
-"""Settings, with one frozen record per section, from defaults, TOML, the environment and flags.
+"""Settings from defaults, TOML, the environment and flags, with one frozen record per section.
 
 1. The record of a section defines the type, default, range and meaning of each of its settings. If a setting
-   is an alias of a field of a built-in system, the record of that field defines its type, default, range and
-   meaning.
-2. :func:`resolve` merges the four layers, in which flags override environment variables, environment
-   variables override TOML, and TOML overrides the defaults. The function checks every value, and reports all
-   problems together.
-3. The flags of the commands, the settings page of the docs and ``run.json`` are made from the same records.
+   is an alias for a field of a built-in system, the record that has this field defines its type, default,
+   range and meaning.
+2. :func:`resolve` merges the four layers: flags override environment variables, environment variables
+   override TOML, and TOML overrides the defaults. The function checks every value, and reports all problems
+   together.
+3. The commands' flags, the settings page in the docs and ``run.json`` are all made from these records.
 
-The setting ``vector_top_n`` of the section ``local`` is ``[local] vector_top_n`` in TOML,
+The setting ``vector_top_n`` in the section ``local`` is ``[local] vector_top_n`` in TOML,
 ``BRANCHRANK_LOCAL_VECTOR_TOP_N`` in the environment and ``--local-vector-top-n`` on the command line.
 """
 

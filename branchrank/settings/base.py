@@ -10,7 +10,7 @@ from branchrank.records import Record
 
 
 def reaches(role: str) -> Meta:
-    """Mark a setting whose value refers to a host, a model or a file outside the workspace.
+    """Return a mark for a setting whose value refers to a host, a model or a file outside the workspace.
 
     When a run is resumed, the value of a marked setting is not read from the run; it must be given as a flag.
     """
@@ -25,7 +25,7 @@ class Settings(Record, frozen=True, kw_only=True):
     """Base class of all settings records. ``section`` is the name of the TOML table and the flag prefix."""
 
     section: ClassVar[str] = ""
-    #: Heading of the section's flags in ``--help``.
+    #: Heading above the section's flags in ``--help``.
     title: ClassVar[str] = ""
     #: A map from fields to flags, for the flags that are not named ``--<section>-<field>``.
     flag_names: ClassVar[dict[str, str]] = {}

@@ -29,7 +29,7 @@ class Setting(Record, frozen=True, kw_only=True):
     """The description of one setting, for flags, docs and error messages.
 
     ``reaches`` is the kind of host, model or file outside the workspace that the value refers to, such as
-    ``Qdrant server``, and empty if the value does not refer to anything outside the workspace.
+    ``Qdrant server``. It is empty if the value does not refer to anything outside the workspace.
     """
 
     section: str
@@ -41,11 +41,11 @@ class Setting(Record, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    #: Whether the value is a text of comma-separated values.
+    #: Whether the value is a text that contains comma-separated values.
     several: bool = False
     #: The recommended range. Values outside the recommended range are allowed, with a warning.
     recommended: tuple[float, float] | None = None
-    #: Path of the built-in system's field that this setting changes, such as ``fuse.k``, or empty.
+    #: The path, such as ``fuse.k``, of the field of a built-in system that this setting changes, or empty.
     address: str = ""
     reaches: str = ""
 
@@ -56,7 +56,7 @@ class Setting(Record, frozen=True, kw_only=True):
 
     @property
     def allowed(self) -> str:
-        """Return the allowed values in words; empty if every value of the type is allowed."""
+        """Return the allowed values in words, or an empty string if every value of the type is allowed."""
         if self.choices:
             return ", ".join(self.choices)
         if self.low is not None and self.high is not None:
@@ -68,18 +68,18 @@ class Setting(Record, frozen=True, kw_only=True):
 
 
 def _number(value: float) -> str:
-    """Format a bound in digits, without an exponent."""
+    """Format the bound of a range in digits, without an exponent."""
     return str(int(value)) if value == int(value) else str(value)
 
 
 @cache
 def _hints(part: type[Settings]) -> dict[str, Any]:
-    """Return the annotations of a settings record's fields, cached because evaluating them is slow."""
+    """Return the annotations of a settings record's fields. Cached, since evaluating them is slow."""
     return get_type_hints(part, include_extras=True)
 
 
 def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
-    """Return the description of every setting of a settings record, in the order of the record's fields."""
+    """Return the description of every setting in a settings record, in the order of the record's fields."""
     hints = _hints(part)
     aliases = part.aliases if issubclass(part, SystemSettings) else {}
     described = []
@@ -113,7 +113,7 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
 
 @cache
 def reaching_settings() -> dict[str, Setting]:
-    """Return the settings that refer to something outside the workspace, with keys ``section.name``."""
+    """Return the settings that refer to something outside the workspace, keyed by ``section.name``."""
     described = (setting for part in PARTS for setting in settings_of(part))
     return {f"{each.section}.{each.name}": each for each in described if each.reaches}
 
@@ -156,7 +156,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_file(path).decode("utf-8"))
     except FileNotFoundError:
         return {}
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
+    except (ValueError, RecursionError) as error:  # a number with 5,000 digits raises ValueError
         raise UsageError(f"{path} is not TOML: {error}", remedy=f"correct {path}") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", remedy=f"make {path} readable") from None

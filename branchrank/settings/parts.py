@@ -1,4 +1,4 @@
-"""The settings records other than those of built-in systems, with types, defaults and descriptions."""
+"""The settings records other than those for built-in systems, with types, defaults and descriptions."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
     ] = False
 
 
-#: All settings records, in the order of the docs and of ``run.json``.
+#: All settings records, in the order in which the docs and ``run.json`` list them.
 PARTS: tuple[type[Settings], ...] = (
     IndexSettings,
     Bm25Settings,

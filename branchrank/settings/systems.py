@@ -1,6 +1,6 @@
 """The built-in systems with their defaults, and the settings that change them.
 
-1. A built-in system is a record, which contains the default value of each of its settings.
+1. A built-in system is a record that contains the default values of the system's settings.
 2. Most settings are aliases, each for one field of a system. For example, ``[local] rrf_k`` sets the field
    with the address (path) ``fuse.k`` in the system ``local``. An alias has the type, range and description of
    its field.
@@ -19,7 +19,7 @@ from branchrank.addresses import hint_at, value_at
 from branchrank.settings.base import Settings, reaches
 from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
 
-#: The dense branch of ``grep`` drops chunks at or above this squared L2 distance of unit vectors.
+#: The dense branch of ``grep`` drops chunks at or above this squared L2 distance between unit vectors.
 DISTANCE_THRESHOLD = 0.5
 
 LOCAL = System(
@@ -77,7 +77,7 @@ class SystemSettings(Settings, frozen=True, kw_only=True):
 
     #: The built-in system, which contains the defaults.
     system: ClassVar[System]
-    #: A map from setting names to the paths of the system's fields that they change, such as ``fuse.k``.
+    #: A map from each alias to the path of the system's field that it changes, such as ``fuse.k``.
     aliases: ClassVar[dict[str, str]]
 
     if TYPE_CHECKING:

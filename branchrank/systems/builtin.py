@@ -1,4 +1,4 @@
-"""The built-in systems with the settings of a workspace applied to their defaults."""
+"""The built-in systems, with a workspace's settings in place of their defaults."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pageindex(settings: Resolved) -> System:
     """Return the system ``pageindex``, which searches the tree from the root and ranks the visited nodes.
 
     If there is no LLM endpoint, or ``no_llm`` is set, the search and the ranking use lexical scores. Raises
-    :class:`UsageError` if the settings have an LLM model, but no endpoint and no ``no_llm``.
+    :class:`UsageError` if the settings have an LLM model but no endpoint, and ``no_llm`` is not set.
     """
     part = settings.part(PageindexSettings)
     changes = {"branches.tree.tree.steps_by": "lexical"} if part.llm_final_only else {}
@@ -62,12 +62,12 @@ def pageindex(settings: Resolved) -> System:
 def hybrid(settings: Resolved) -> System:
     """Return the system ``hybrid``, which fuses vectors and BM25 over sections by RRF, and reranks.
 
-    The sections of the nearest chunks, with their neighbours in the tree, are fused with a BM25 search of the
-    sections.
+    The sections that contain the nearest chunks, and their neighbours in the tree, are fused with the results
+    of a BM25 search over sections.
 
-    If there is no LLM endpoint, or ``no_llm`` is set, reranking by an LLM is removed; reranking by a
-    cross-encoder is not. Raises :class:`UsageError` if the settings have an LLM model, but no endpoint and no
-    ``no_llm``.
+    If there is no LLM endpoint, or ``no_llm`` is set, the system does not rerank with an LLM, but it may
+    still rerank with a cross-encoder. Raises :class:`UsageError` if the settings have an LLM model but no
+    endpoint, and ``no_llm`` is not set.
     """
     part = settings.part(HybridSettings)
     system = _laid(settings, HybridSettings)
@@ -75,16 +75,16 @@ def hybrid(settings: Resolved) -> System:
 
 
 def grep(settings: Resolved) -> System:
-    """Return the system ``grep``, which fuses grep and a vector search with a distance threshold by RRF.
+    """Return the system ``grep``, which fuses grep with a vector search below a distance threshold by RRF.
 
-    The index's calibrated threshold replaces the default threshold, but not a value that the user set.
+    The index's calibrated threshold replaces the default threshold, but not a threshold that the user set.
     """
     by_default = settings.origins[f"{GrepSettings.section}.vector_score_threshold"] == DEFAULT
     return _laid(settings, GrepSettings, {"branches.dense.threshold": "calibrated"} if by_default else None)
 
 
 def qdrant(settings: Resolved) -> System:
-    """Return the system ``qdrant``, which fuses 2k dense and 2k sparse (BM25) results by weighted RRF.
+    """Return the system ``qdrant``. For k hits, it fuses 2k dense and 2k BM25 results by weighted RRF.
 
     If ``qdrant.collection`` is set, the system ranks spans, since the passages of the user's collection are
     not chunks of the index.
@@ -114,23 +114,23 @@ def sqlite(settings: Resolved) -> System:
 def late_interaction(settings: Resolved) -> System:
     """Return the system ``late-interaction``, which fuses vectors and BM25, adds MaxSim, and reranks.
 
-    If there is no LLM endpoint, or ``no_llm`` is set, reranking by an LLM is removed; reranking by a
-    cross-encoder is not. Raises :class:`UsageError` if the settings have an LLM model, but no endpoint and no
-    ``no_llm``.
+    If there is no LLM endpoint, or ``no_llm`` is set, the system does not rerank with an LLM, but it may
+    still rerank with a cross-encoder. Raises :class:`UsageError` if the settings have an LLM model but no
+    endpoint, and ``no_llm`` is not set.
     """
     part = settings.part(LateInteractionSettings)
     return _with_llm_as_asked(_laid(settings, LateInteractionSettings), part)
 
 
 def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
-    """Return the system of a settings section, with the section's values and then ``changes`` applied."""
+    """Return the system for a settings section, with the section's values and then ``changes`` applied."""
     values = settings.part(part)
     aliased = {address: getattr(values, name) for name, address in part.aliases.items()}
     return with_values(part.system, aliased | _hits(settings) | (changes or {}))
 
 
 def _hits(settings: Resolved) -> dict[str, Any]:
-    """Return the settings for the returned passages, which all systems share.
+    """Return the settings for the passages in answers. All systems share these settings.
 
     If the settings have no passage length, each system uses its default length.
     """

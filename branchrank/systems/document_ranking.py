@@ -1,9 +1,9 @@
-"""Systems adapted to rank up to 1000 documents, for test collections such as TREC and BEIR.
+"""Systems adapted to rank up to 1000 documents, for test collections such as those of TREC and BEIR.
 
 1. Each branch returns a long list, so that recall at 100 and average precision are meaningful.
 2. The system ``bm25`` searches sections instead of chunks, because an entry of a BEIR folder is one section.
 3. A system that ranks chunks returns the best chunk of each document (MaxP, Dai and Callan, SIGIR 2019). A
-   system that ranks sections keeps returning sections.
+   system that ranks sections still returns sections.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def document_system(system: System, depth: int = DEPTH) -> System:
     """Return the system, under the same name, adapted to rank up to ``depth`` documents.
 
     If the system reranks, the candidate cap is not changed, because the number of candidates determines the
-    cost.
+    cost of reranking.
     """
     branches = tuple(_deep(branch, depth) for branch in system.branches)
     if len(branches) == 1 and branches[0].kind == "bm25":

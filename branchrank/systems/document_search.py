@@ -1,8 +1,8 @@
 """Keyword, semantic and hybrid search of documents, with one or both branches of the predictor ``sqlite``.
 
-Every score is in 0..1. Keyword search scores with FTS5, and semantic search with the cosine, with negative
-values set to 0. Hybrid search scores with RRF, scaled so that a hit that is first in both lists scores 1. No
-score is divided by the best score of the query, so scores can be compared between queries.
+Every score is in 0..1. Keyword search uses FTS5 scores. Semantic search uses cosines, with negative values
+set to 0. Hybrid search uses RRF scores, scaled so that a hit that is first in both lists scores 1. Scores are
+not divided by the query's best score, so they can be compared between queries.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ BRANCH_OF = {"keyword": "fts5", "semantic": "dense"}
 def document_search(settings: Resolved, mode: Mode) -> System:
     """Return the system for a search mode.
 
-    Raises :class:`UsageError` if the mode needs embeddings, and the model of ``[embedding]`` is missing or is
-    not the model of the index.
+    Raises :class:`UsageError` if the mode needs embeddings, and the model in ``[embedding]`` is missing or
+    differs from the index's model.
     """
     if mode != "keyword":
         _check_section(settings, mode)

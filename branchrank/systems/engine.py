@@ -9,14 +9,14 @@
    their scores.
 5. If the system groups, candidates are grouped by document.
 6. If the system reranks, the reranker reorders the candidates. If the reranker's LLM fails, the candidates
-   are in the reranker's fallback order.
+   are put in the reranker's fallback order.
 7. If the system orders passages, the passages of all candidate sections are ranked in one list.
-8. The first k candidates become hits. The hit of a node is the node's best chunk or own span. A hit may be
-   extended inside its section.
+8. The first k candidates become hits. The hit for a node is the node's best chunk or own span. A hit may be
+   extended within its section.
 
-The steps 1 to 7 do not depend on k, except for ``doubled`` branches, which return 2k results. Without
-``doubled`` branches, a larger k adds hits at the end of the list and does not change earlier hits. Every
-stage adds its list to the trace.
+Steps 1 to 7 do not depend on k, except for ``doubled`` branches, which return 2k results. Without ``doubled``
+branches, a larger k adds hits at the end of the list and does not change earlier hits. Every stage adds its
+list to the trace.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from branchrank.systems.tracing import Trace
 
 
 class _Fused(NamedTuple):
-    """The ranked lists to fuse and the results of the branches, as dicts with branch names as keys."""
+    """The ranked lists to fuse and the results of the branches, keyed by branch name."""
 
     lists: dict[str, Sequence[Scored]]
     results: dict[str, BranchResult]
@@ -76,9 +76,9 @@ class _Fused(NamedTuple):
 class Engine:
     """Runs systems over one index. A context manager. Thread-safe if its memo is thread-safe.
 
-    ``corpus_root`` is the folder of the documents. ``cache`` stores the vectors of queries across runs, and
-    ``open_token_cache`` opens the cache of candidates' token vectors. ``llm_stages`` makes the LLM stages of
-    each query. Branches open their resources once, on first use.
+    ``corpus_root`` is the folder with the documents. ``cache`` keeps query vectors for later runs, and
+    ``open_token_cache`` opens the cache for the candidates' token vectors. ``llm_stages`` makes the LLM
+    stages for each query. Branches open their resources once, on first use.
     """
 
     def __init__(
@@ -142,8 +142,7 @@ class Engine:
         """Run one query. Return at most ``k`` hits, best first, with the trace of every stage.
 
         If ``keywords`` is given, the branches ``grep``, ``fts5`` and ``qdrant-sparse`` search for it instead
-        of ``text``. Raises the errors of the branches, such as
-        :class:`~branchrank.errors.MissingDependencyError`.
+        of ``text``. Raises the branches' errors, such as :class:`~branchrank.errors.MissingDependencyError`.
         """
         query = Query(
             text=text,
@@ -245,7 +244,7 @@ class Engine:
     def _branches(self, system: System, query: Query, k: int, stages: BoundStages, trace: Trace) -> _Fused:
         """Run the branches.
 
-        Return the ranked lists to fuse and the results of the branches, as dicts with branch names as keys.
+        Return the ranked lists to fuse and the results of the branches, keyed by branch name.
         """
         branches = system.searched
         kinds = [branch_kind(branch.kind) for branch in branches]
@@ -284,7 +283,7 @@ class Engine:
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
     ) -> dict[str, Sequence[Scored]]:
-        """For each branch, score the candidates that only other branches found, and add them to its list.
+        """Add to each branch's list the candidates that only other branches found, with scores by the branch.
 
         The list of a branch that expands over the tree is not changed, since such a branch can't score a
         section outside its list.
@@ -309,7 +308,7 @@ class Engine:
         )
 
     def _scorer(self, kind: str) -> Scores:
-        """Return the function that scores candidates for a branch kind, opened on first use."""
+        """Return the function with which a branch kind scores candidates. It is opened on first use."""
         with self._lock:
             if kind not in self._scorers:
                 self._scorers[kind] = branch_kind(kind).open_scores(self._opening)
@@ -330,7 +329,7 @@ class Engine:
         return found
 
     def _search(self, kind: str) -> Search:
-        """Return the search function of a branch kind, opened on first use."""
+        """Return a branch kind's search function, which is opened on first use."""
         found = self._searches.get(kind)
         if found is None:
             with self._lock:
@@ -340,7 +339,7 @@ class Engine:
         return found
 
     def _embed(self, text: str, trace: Trace) -> None:
-        """Compute the query's vector once for all branches that need the vector, and record the time."""
+        """Compute the query's vector once for all branches that need it, and record the time."""
         if "embed" not in trace.stage_ms:
             with trace.timed("embed"), trace.timed("embed cpu", time.process_time):
                 self.sources.embedding(text)
@@ -390,7 +389,7 @@ class Engine:
 
 
 def _asked(branch: Branch, query: Query, n: int) -> tuple[Hashable, ...]:
-    """Return the values that a branch's list depends on, in hashable form, as a part of memo keys."""
+    """Return the values that a branch's list depends on, in hashable form, for use in memo keys."""
     options = msgspec.json.encode(branch.options, order="deterministic")
     asked = (query.text, query.keywords, query.excluded, query.filters)
     return (label(branch), branch.unit, n, branch.threshold, options, *asked)

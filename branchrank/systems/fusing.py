@@ -1,4 +1,4 @@
-"""Fusion of the ranked lists of a system's branches, or of a reranker and the stage before it."""
+"""Fuses the ranked lists from a system's branches, or a reranker's order with that of the stage before it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def fuse(
 ) -> RankedList:
     """Fuse ranked lists with a system's ``fuse`` settings. With ``unit_interval``, scores are in 0..1.
 
-    ``shares`` are the names of branches whose scores are divided by the branch's best score in score fusion.
+    ``shares`` contains branch names. In score fusion, the scores of each of these branches are divided by the
+    branch's best score.
     """
     if slot.method == "convex":
         return convex(lists, weights)

@@ -1,8 +1,8 @@
-"""Turn candidates into hits. The hit of a node is the node's best chunk or own span.
+"""Turn candidates into hits. The hit for a node is the node's best chunk or own span.
 
-A hit has its rank in each branch's list. If the branch expands over the tree, a section has the rank and the
-score of its best chunk in the branch's list of chunks. A section that only the expansion over the tree found
-has no rank, but it has a note with the rank of the best chunk of its file.
+A hit records its rank in each branch's list. If the branch expands over the tree, a section's rank and score
+are those of its best chunk in the branch's list of chunks. A section that only the expansion over the tree
+found has no rank, but it has a note with the rank of the best chunk in its file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, P
 
 
 class HitMaker:
-    """Makes the hits of one query. ``lists`` and ``results`` map branch names to ranked lists and results."""
+    """Makes one query's hits. ``lists`` and ``results`` map branch names to ranked lists and results."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class HitMaker:
     def _placements(
         self, name: str, ranking: Sequence[Scored], shown: Collection[str]
     ) -> dict[str, Placement]:
-        """Return the rank of each key in ``shown`` in a branch's list, before any expansion over the tree."""
+        """Return, for each key in ``shown``, its rank in a branch's list before expansion over the tree."""
         if name not in self.expanded:
             return placements(ranking, shown)
         reached = set(RankedList.of(ranking).ids).intersection(shown)
@@ -130,7 +130,7 @@ class HitMaker:
         return self.sources.memo.get(known, lambda: self._best(key))
 
     def _best(self, node_id: str) -> str | None:
-        """Return the node's best chunk by cosine, BM25 or both, whichever the system's branches use."""
+        """Return the node's best chunk by cosine, BM25 or both, depending on the system's branches."""
         chunks = [chunk.id for chunk in self.index.chunks_of(node_id) if chunk.id not in self.banned]
         if len(chunks) < 2:
             return chunks[0] if chunks else None
@@ -197,16 +197,16 @@ class HitMaker:
         return tuple(sorted(found))
 
     def _distances(self, chunks: Sequence[str]) -> dict[str, float]:
-        """Return the squared L2 distances of chunks to the query; empty if the system uses no vectors."""
+        """Return each chunk's squared L2 distance to the query, or ``{}`` if the system uses no vectors."""
         if not chunks or "vectors" not in self.evidence:
             return {}
-        # Make one call for all hits, since a call takes as long as the cosines of a hundred chunks.
+        # Make one call for all hits, since the overhead of a call equals the time for a hundred cosines.
         found = self.sources.cosines(self.query.text, chunks)
         return {chunk: squared_distance(cosine) for chunk, cosine in found.items()}
 
 
 def chunk_hit(chunk: Chunk, score: float = 0.0, **more: object) -> Hit:
-    """Return a hit that has the lines of a chunk. ``more`` has the values of other fields of the hit."""
+    """Return a hit with the lines of a chunk. ``more`` gives the values of the hit's other fields."""
     return Hit(
         id=chunk.id,
         source=chunk.source,

@@ -1,8 +1,8 @@
-"""Let an LLM choose from labelled options. A prompt shows the options, and the reply names their labels.
+"""Let an LLM choose from labelled options. A prompt shows the options, and the reply names the chosen labels.
 
-1. The caller divides the options into pages. The texts of a page's options are shortened until the page fits
-   the token budget.
-2. Each page is one call, and the calls of several pages are concurrent.
+1. The caller divides the options into pages, one for each prompt. The texts of a page's options are shortened
+   until the page fits the token budget.
+2. One call is made for each page. If there are several pages, their calls run concurrently.
 3. Labels in a reply are mapped to ids, so only an option that was shown can be chosen.
 """
 
@@ -21,7 +21,7 @@ from branchrank.records import LLMCall, Record
 
 T = TypeVar("T")
 
-#: Estimated tokens of a prompt without its options, for the instructions and two copies of the query.
+#: Estimated number of tokens in a prompt's instructions and its two copies of the query.
 OVERHEAD_TOKENS = 400
 HEADING_CHARS = 240
 #: Maximum characters of an option's text, tried in turn until a page fits the budget; 0 omits the text.
@@ -45,12 +45,12 @@ class Choice(NamedTuple):
 
     @property
     def fault(self) -> str | None:
-        """The reason of the failure, or ``None`` if the call succeeded."""
+        """The reason for the failure, or ``None`` if the call succeeded."""
         return None if self.ids is not None else self.call.outcome
 
 
 class Task(Record, frozen=True, kw_only=True):
-    """The parameters of a choice that all pages of a stage share."""
+    """The parameters that all pages in one choice share."""
 
     stage: str
     build: Callable[[Sequence[Shown]], tuple[Message, ...]]
@@ -60,7 +60,7 @@ class Task(Record, frozen=True, kw_only=True):
 
 
 def shuffled(items: Sequence[T], query: str, context: CallContext) -> list[T]:
-    """Return the items in a random order that depends only on the seed, the repetition and the query."""
+    """Return the items in a random order that depends only on the seed, the repeat and the query."""
     order = list(items)
     random.Random(f"{context.seed}/{context.repeat}/{query}").shuffle(order)  # noqa: S311  (no secret)
     return order
@@ -90,7 +90,7 @@ def fitted(options: Sequence[Option], budget_tokens: int) -> tuple[list[Shown], 
 
 
 def tokens(shown: Sequence[Shown]) -> int:
-    """Return the estimated prompt tokens of a page, including the instructions."""
+    """Return the estimated number of prompt tokens for a page, including the instructions."""
     return OVERHEAD_TOKENS + sum(entry.tokens for entry in shown)
 
 

@@ -1,7 +1,7 @@
-"""Upper bounds of the calls and tokens of a system's LLM stages, computed from its settings.
+"""Upper bounds on the calls and tokens for a system's LLM stages, computed from the system's settings.
 
 Prompts and replies are assumed to have their maximum length. Retries are not included; ``--max-calls`` and
-``--max-tokens`` limit the calls including their retries.
+``--max-tokens`` limit all calls, including retries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DEFAULT_POOL = 50
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """Upper bounds of the LLM calls and tokens for some queries of one system."""
+    """Upper bounds on the LLM calls and tokens that one system needs for a number of queries."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -56,7 +56,7 @@ class Estimate(Record, frozen=True, kw_only=True):
 
 
 def estimate(system: System, queries: int, completion_tokens: int = 512) -> Estimate:
-    """Return the upper bounds for ``queries`` queries, counting each repetition of a question.
+    """Return the upper bounds for ``queries`` queries. Each repeat of a question counts as a query.
 
     ``completion_tokens`` is the maximum number of tokens in one reply. All bounds are zero for a system
     without an LLM.
@@ -91,10 +91,10 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Esti
 
 
 def _entry(body_chars: int) -> int:
-    """Return the maximum number of tokens of one option with its label, heading and text."""
+    """Return the maximum number of tokens in one option with its label, heading and text."""
     return estimate_tokens("x" * (HEADING_CHARS + body_chars + 24))
 
 
 def _page(options: int, budget: int) -> int:
-    """Return the maximum number of prompt tokens of one page of options."""
+    """Return the maximum number of prompt tokens for one page of options."""
     return min(budget, OVERHEAD_TOKENS + options * _entry(BODY_CHARS[0]))

@@ -1,4 +1,4 @@
-"""Open and check the LLM endpoints of a search or a benchmark before any work starts."""
+"""Open and check the LLM endpoints for a search or a benchmark run before any work starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from branchrank.systems.llm_stages import LLMStages
 class LLMMeter:
     """Counts LLM calls, tokens and costs. After each call, ``show`` is called with the totals as one line.
 
-    The line includes the numbers of calls that a cache or a cassette answered.
+    The line includes the number of calls that a cache or a cassette answered.
     """
 
     def __init__(self, show: Callable[[str], None] = no_notice) -> None:
@@ -72,7 +72,8 @@ def open_llm(
 
     meter = meter or LLMMeter()
     cache = data_dir / "hybrid" / "cache" / "decisions.sqlite"
-    # Keep no ledger rows, since a benchmark's rows contain the calls and a server's memory must not grow.
+    # Keep no ledger rows, since a benchmark run stores the calls in its own rows and a server's memory must
+    # not grow.
     ledger = Ledger(meter.add, limit=0)
     redis_url = settings.part(CacheSettings).redis_url
     typed = typed_endpoints(settings)

@@ -1,8 +1,8 @@
 """The tree search and the reranker, the two stages that can use an LLM.
 
-The tree search can also run lexically, and the reranker with a cross-encoder. Calls, fallbacks and the order
-in which prompts show the candidates are added to the query's trace. The tree search is implemented by the
-branch kind ``tree``.
+Without an LLM, the tree search can use lexical scores, and the reranker can use a cross-encoder. Calls,
+fallbacks and the order in which prompts show the candidates are added to the query's trace. The tree search
+is implemented by the branch kind ``tree``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GatewayOf = Callable[[Endpoint], Gateway]
 
 
 class LLMStages:
-    """Makes the LLM stages of each query. ``gateway_of`` returns the gateway to an endpoint.
+    """Makes the LLM stages for each query. ``gateway_of`` returns the gateway to an endpoint.
 
     Without ``gateway_of``, systems can't use an LLM. ``keep_failures`` is called with the calls of an
     interrupted run before the run is resumed.
@@ -53,7 +53,7 @@ class LLMStages:
 
 
 class BoundStages:
-    """The LLM stages of one query."""
+    """The LLM stages of one system, for one query."""
 
     def __init__(self, system: System, gateway: Gateway | None, context: CallContext, trace: Trace) -> None:
         self.system = system

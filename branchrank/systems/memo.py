@@ -1,10 +1,11 @@
 """Memoisation of stage results, so that a stage that several systems share is computed once.
 
 1. The key of a result contains all values that the result depends on.
-2. A memo stores the most recently used results, up to a limit in bytes. A benchmark runs all predictors on
-   one question before the next question, so that the predictors share the results of a question.
-3. The size of a result in bytes is estimated, that of a container from its first elements. Texts are not
-   counted, because almost all texts are ids, which the index stores anyway.
+2. A memo stores the most recently used results, up to a limit in bytes. A benchmark run answers a question
+   with all predictors before it starts the next question, so that the predictors share the results for each
+   question.
+3. The size of a result in bytes is estimated. The estimate for a container is based on its first elements.
+   Texts are not counted, because almost all texts are ids, which the index stores anyway.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from branchrank.ranking.lists import RankedList
 
 T = TypeVar("T")
 
-#: The default limit, enough for one question on a million chunks or a thousand on a few thousand chunks.
+#: The default limit in bytes. It is enough for one question on a million chunks, or for a thousand questions
+#: on a few thousand chunks.
 MEMO_BYTES = 256 << 20
 _SAMPLED = 8
 
@@ -52,7 +54,7 @@ class Memo:
         """Start a query. Subclasses may clear results here."""
 
     def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
-        """Return the stored value of ``key``, or else the result of ``compute``, which is then stored.
+        """Return the stored value for ``key``. If there is none, store and return the result of ``compute``.
 
         If ``compute`` raises an error, nothing is stored.
         """
@@ -78,7 +80,7 @@ class Memo:
         return sys.getsizeof(key) + held_bytes(value)
 
     def _is_full(self) -> bool:
-        """Return whether to drop the least recently used result. The only result is never dropped."""
+        """Return whether to drop the least recently used result. The only stored result is never dropped."""
         return self._bytes > self._limit and len(self._kept) > 1
 
     def _drop(self, key: tuple[Hashable, ...]) -> None:

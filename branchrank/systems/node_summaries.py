@@ -1,10 +1,11 @@
-"""Summaries of tree nodes by an LLM, from the leaves up.
+"""Summaries of tree nodes, written by an LLM from the leaves up.
 
 1. The leaves are summarised first, then the nodes whose children are all summarised.
 2. A node's prompt contains its title, the start of its own text and its children's summaries. The calls for
-   nodes of equal height are concurrent.
+   nodes of equal height run concurrently.
 3. Each finished call is cached by its content, so that an interrupted summarisation can be resumed. After an
-   edit, only the edited section and the ancestors with a child whose summary changed are summarised again.
+   edit, only the edited section and those ancestors that have a child with a changed summary are summarised
+   again.
 4. If a call fails, the node keeps its extractive summary, and the failure is counted.
 """
 
@@ -35,7 +36,7 @@ _SUMMARY_TOKENS = 160
 class Summarised(Record, frozen=True, kw_only=True):
     """The nodes with their summaries, in pre-order, and the totals of the LLM calls.
 
-    ``failed`` maps the ids of nodes whose calls failed to the reasons.
+    ``failed`` maps the id of each node whose call failed to the reason for the failure.
     """
 
     nodes: tuple[Node, ...]
@@ -55,7 +56,7 @@ def summarise_nodes(
     """Summarise every node except the root. ``progress`` is called after each group of nodes of equal height.
 
     ``executor`` makes the calls (by default in this process), and its workers open gateways with ``source``.
-    Raises the errors of :meth:`Gateway.ask`.
+    Raises the same errors as :meth:`Gateway.ask`.
     """
     summaries: dict[str, str] = {}
     failed: dict[str, str] = {}

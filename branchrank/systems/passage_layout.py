@@ -1,4 +1,4 @@
-"""Extend the hits of one query inside their sections, without overlaps and repeated texts."""
+"""Extend the hits for one query within their sections, without overlaps or repeated texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from branchrank.systems.sources import Sources
 
 
 class PassageLayout:
-    """Determines the final lines of the hits of one query. Pass the hits to :meth:`place`, best hit first.
+    """Determines the final lines of the hits for one query. Pass the hits to :meth:`place`, best hit first.
 
     ``lines`` is the number of lines to which a hit is extended, or 0 if hits are not extended.
     """
@@ -53,7 +53,7 @@ class PassageLayout:
         )
 
     def _section(self, hit: Hit) -> Lines:
-        """Return the own lines of the hit's section, or the hit's lines if they exceed the section."""
+        """Return the own lines of the hit's section, or the hit's lines if they extend beyond the section."""
         node = self.sources.index.tree.nodes.get(hit.node_id or "")
         span = node.own_span if node is not None else None
         if span is None or span.overlap(hit.span) < hit.span.lines:

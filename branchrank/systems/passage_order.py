@@ -1,12 +1,12 @@
-"""The order of the hits of a system in which a section can return several passages.
+"""The order of hits in systems in which a section can return several passages.
 
 1. The passage score of a chunk is its cosine plus 0.5 times the ratio of its BM25 score to the best BM25
-   score. The cosine is omitted if the system has no branch with vectors, and the BM25 part if the system has
-   no branch with words.
+   score. The cosine is omitted if no branch of the system searches vectors, and the BM25 term is omitted if
+   no branch searches words.
 2. Without a reranker, the passages are ordered by their passage scores.
 3. With a reranker, a passage scores ``1 / (i * j)``, where ``i`` is the rank that the reranker gave to its
-   section, and ``j`` is the rank of the passage within the section by passage score. With a reranker, the
-   first five hits are two or three passages of the first section, one or two of the second, and one of the
+   section, and ``j`` is the rank of the passage within the section by passage score. As a result, the first
+   five hits are two or three passages from the first section, one or two from the second, and one from the
    third.
 4. If the reranker failed, each section returns its best passage, in the fallback order of the sections.
 """
@@ -44,7 +44,7 @@ def passage_evidence(system: System) -> frozenset[str]:
 def ordered_passages(
     sources: Sources, system: System, query: Query, pool: Sequence[Scored], reranked: Reranked
 ) -> OrderedPassages:
-    """Order the passages of the sections in ``pool``. The sections are in the order of the previous stage."""
+    """Order the passages of the sections in ``pool``, which are in the order of the previous stage."""
     banned = sources.banned("chunk", query)
     section_of: dict[str, str] = {}
     for section in RankedList.of(pool).ids:

@@ -1,4 +1,4 @@
-"""The engine's query, with its text, keywords, filters, excluded spans and question id."""
+"""A query to the engine, with its text, keywords, filters, excluded spans and question id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from branchrank import arguments
 from branchrank.errors import UsageError, or_else
 from branchrank.records import Record, Span
 
-#: The keys that filters can have, each with the field of a document that is compared with the value.
+#: A map from each key that a filter can have to the document field that is compared with the filter's value.
 FILTER_KEYS = {"file_path": "source", "source": "source"}
 
 
@@ -28,7 +28,7 @@ class Query(Record, frozen=True, kw_only=True):
     """One query, with its text and its restrictions.
 
     If ``keywords`` is given, ``grep``, ``fts5`` and ``qdrant-sparse`` search for it instead of ``text``.
-    Passages inside a span of ``excluded`` are not ranked, and neither are passages that a filter rejects.
+    Passages inside a span in ``excluded`` are not ranked, and neither are passages that a filter rejects.
     ``question_id`` and ``repeat`` identify the query in LLM calls.
     """
 
@@ -52,7 +52,7 @@ class Query(Record, frozen=True, kw_only=True):
 
 
 def read_filters(texts: str | Sequence[str]) -> tuple[Filter, ...]:
-    """Parse one or several filters ``KEY=VALUE``. A document must pass every filter.
+    """Parse one or several filters of the form ``KEY=VALUE``. A document must pass every filter.
 
     Raises :class:`UsageError` for an unknown key or an empty value.
 

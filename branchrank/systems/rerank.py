@@ -1,16 +1,17 @@
 """Reranking of candidates by an LLM (listwise or pointwise) or by a cross-encoder.
 
 1. The first stage is the list of candidates sorted by fused score. Ties are broken by evidence (the score in
-   one branch's list), then lexical score, then id.
+   one branch's list), then by lexical score, then by id.
 2. The listwise method shows all candidates to the LLM, shuffled with the seed or in the order of the first
    stage. If the prompt would exceed the context budget, the candidates are divided between two calls, and the
-   two replies are merged by rank, ties in the order of the first stage.
+   two replies are merged by rank, with ties in the order of the first stage.
 3. The pointwise method makes one call per candidate, and orders the candidates by the log-odds of the reply
    "yes" against "no".
-4. The cross-encoder method scores each pair of query and text with a sentence-transformers model.
+4. The cross-encoder method scores the query together with each candidate's text, using a
+   sentence-transformers model.
 5. Candidates that the reranker omits follow in the order of the first stage. If the fusion weight is below 1,
    the reranker's order and the first stage are fused by weighted RRF instead.
-6. If an LLM call fails, the candidates are ordered by evidence, lexical score and id, and the reason of the
+6. If an LLM call fails, the candidates are ordered by evidence, lexical score and id, and the reason for the
    failure is returned.
 
 The order of the candidates does not depend on the number of hits requested.
@@ -68,8 +69,8 @@ class RerankCandidate(Record, frozen=True, kw_only=True):
 class RerankResult(Record, frozen=True, kw_only=True):
     """The ids of all candidates, best first.
 
-    ``shown`` has the order of the candidates in each prompt. ``fallback`` is ``None``, or the reason why a
-    call failed if ``order`` is the fallback order.
+    ``shown`` has the order of the candidates in each prompt. If a call failed, ``order`` is the fallback
+    order and ``fallback`` is the reason for the failure; otherwise ``fallback`` is ``None``.
     """
 
     order: tuple[str, ...]
@@ -88,7 +89,8 @@ def rerank(
 ) -> RerankResult:
     """Order the candidates by how well they answer the query.
 
-    Raises :class:`ModelError` if the cross-encoder is not available, and the errors of :meth:`Gateway.ask`.
+    Raises :class:`ModelError` if the cross-encoder is not available, and the same errors as
+    :meth:`Gateway.ask`.
     """
     first = first_stage(candidates)
     if len(first) < 2 or settings.method == "none":
@@ -114,14 +116,14 @@ def first_stage(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
 
 
 def fallback_order(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
-    """Return the candidates sorted by evidence, lexical score and id, as needed if the LLM fails."""
+    """Return the candidates sorted by evidence, lexical score and id, the order to use if the LLM fails."""
     return sorted(candidates, key=lambda c: (-c.evidence, -c.lexical_score, c.id))
 
 
 def batches(
     pool: Sequence[RerankCandidate], budget_tokens: int, *, order: Sequence[RerankCandidate]
 ) -> list[list[Option]]:
-    """Divide the candidates into one or two pages, in the given order, whose prompts fit the budget.
+    """Divide the candidates, in the given order, into one or two pages whose prompts fit the budget.
 
     If one page with the full texts does not fit, the candidates are divided into two pages, and texts are
     shortened if necessary. If two pages do not fit even without texts, candidates are dropped from the end of
@@ -203,13 +205,16 @@ def _yes(reply: LLMReply) -> float:
 
 
 def _by_score(first: Sequence[RerankCandidate], scores: Sequence[float]) -> tuple[str, ...]:
-    """Return the ids of the candidates by score, ties in the order of the first stage."""
+    """Return the ids of the candidates sorted by score, with ties in the order of the first stage."""
     places = sorted(range(len(first)), key=lambda place: (-scores[place], place))
     return tuple(first[place].id for place in places)
 
 
 def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: float) -> tuple[str, ...]:
-    """Fuse the reranker's order with the first stage. With ``weight`` 1, omitted candidates come last."""
+    """Fuse the reranker's order with the first stage.
+
+    If ``weight`` is 1, candidates that the reranker omitted come last.
+    """
     ids = [candidate.id for candidate in first]
     orders = {"first": ids, "reranked": order}
     branches = {name: [Scored(key, 0.0) for key in keys] for name, keys in orders.items()}
@@ -222,7 +227,7 @@ def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: fl
 def _by_cross_encoder(first: Sequence[RerankCandidate], query: str, model: str) -> tuple[str, ...]:
     texts = [f"{c.breadcrumb or c.title}\n{c.text}"[:_PAIR_CHARS] for c in first]
     pairs = [(query, text) for text in texts]
-    # Loading a model and the fast tokenizer are not thread-safe.
+    # Loading a model is not thread-safe, and neither is the fast tokenizer.
     with _PREDICTING:
         scores = cross_encoder(model).predict(pairs, show_progress_bar=False)
     return _by_score(first, [float(score) for score in scores])

@@ -1,14 +1,15 @@
 """The search tools ``grep_search``, ``vector_search``, ``hybrid_search`` and ``read_file``.
 
-Each search tool runs a system on the engine, and ranks in the same way as a predictor.
+Each search tool runs a system on the engine, and ranks results in the same way as a predictor.
 
-1. ``grep_search`` finds passages of the files that contain words of the query, sorted by BM25 score.
+1. ``grep_search`` finds the passages that contain words from the query, sorted by BM25 score.
 2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
-   of unit vectors) are dropped, and a notice gives their number.
+   between unit vectors) are dropped, and a notice gives their number.
 3. ``hybrid_search`` runs the predictor ``grep``, which fuses the grep and the vector search by RRF.
-4. After every search, the listeners receive the numbers of returned characters and of found files or chunks.
+4. After every search, the listeners receive the number of characters returned and the number of files or
+   chunks found.
 
-A result is cited by the path of its file and its lines.
+A result is cited by its file's path and its lines.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ Filters = str | Sequence[str]
 class SearchStatus(Record, frozen=True, kw_only=True):
     """Counts and notices of one search, for a status line.
 
-    ``characters`` is the number of characters returned. ``count`` is the number of files with a match for
-    ``grep_search``, and the number of fused candidates before the cut to ``limit`` for the other tools.
+    ``characters`` is the number of characters returned. For ``grep_search``, ``count`` is the number of files
+    with a match. For the other tools, ``count`` is the number of fused candidates before the cut to
+    ``limit``.
     """
 
     tool: str
@@ -63,7 +65,7 @@ Listener = Callable[[SearchStatus], None]
 
 
 class Found(Record, frozen=True, kw_only=True):
-    """One result of a search tool.
+    """One result from a search tool.
 
     ``lines`` is the text of the hit's lines, or empty if the hit has no matched lines.
     """
@@ -85,14 +87,14 @@ class Found(Record, frozen=True, kw_only=True):
 
 
 class ToolAnswer(Record, frozen=True, kw_only=True):
-    """The answer of a search tool, with its results, best first, and its status."""
+    """A search tool's answer, with its results, best first, and its status."""
 
     results: tuple[Found, ...]
     status: SearchStatus
 
     @property
     def text(self) -> str:
-        """The answer as text, with the notices, then each result after its citation."""
+        """The answer as text: first the notices, then each result, preceded by its citation."""
         notes = [f"note: {notice}" for notice in self.status.notices]
         results = [f"[{found.citation}]\n{found.marked}" for found in self.results]
         return "\n\n".join([*notes, *(results or ["nothing found"])])
@@ -122,7 +124,7 @@ class SearchTools:
     def grep_search(
         self, query: str, *, ranking: Ranking | None = None, limit: int = TOP, filters: Filters = ()
     ) -> ToolAnswer:
-        """Return passages that contain words of the query.
+        """Return passages that contain words from the query.
 
         If ``ranking`` is ``bm25``, the quarter of the passages with the lowest scores is dropped.
         """
@@ -158,7 +160,7 @@ class SearchTools:
     def predictor_search(
         self, system: System, query: str, *, limit: int = TOP, filters: Filters = ()
     ) -> ToolAnswer:
-        """Return the results of a system as the answer of a search tool."""
+        """Return a system's results in the form of a search tool's answer."""
         found = self._retrieve(system, query, limit, filters)
         return self._answer(f"predictor {system.name}", found, _fused(found), FOUND_UNITS[system.unit])
 
@@ -214,7 +216,7 @@ def _fused(found: Retrieval) -> int:
 
 
 def _alone(name: str, branch: Branch) -> System:
-    """Return a system of one branch, whose hits have the branch's scores."""
+    """Return a system with only this branch. Its hits have the branch's scores."""
     return System(name=name, branches=(branch,), fuse=Fuse(method="none"))
 
 

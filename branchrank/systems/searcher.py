@@ -1,7 +1,7 @@
-"""Search of a workspace with its index, its engine and the LLMs of its systems.
+"""Searches a workspace, using its index, its engine and the LLMs of its systems.
 
 1. Resources are opened on first use, and stay open until the searcher is closed.
-2. A missing or stale index is built if ``rebuild`` is true, and raises an error otherwise.
+2. If the index is missing or stale, it is built if ``rebuild`` is true; otherwise, an error is raised.
 3. The engine stores only the latest stage results, to limit the memory of a long-running process.
 """
 
@@ -63,7 +63,7 @@ class Searcher:
         self.close()
 
     def close(self) -> None:
-        """Close the index, caches and connections, which the next use of the workspace opens again."""
+        """Close the index, caches and connections. They are opened again when the workspace is next used."""
         with self._lock:
             self._resources.close()
             self._gateways.clear()
@@ -116,7 +116,7 @@ class Searcher:
 
     @property
     def engine(self) -> Engine:
-        """The engine that answers every query of this workspace."""
+        """The engine that answers every query on this workspace."""
         with self._lock:
             if self._engine is None:
                 index = self.index
@@ -185,8 +185,8 @@ class Searcher:
         it instead of ``query``. One or several ``filters``, such as ``"file_path=guide/*.md"``, restrict the
         search to some documents.
 
-        Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and the errors of
-        opening the index or a branch.
+        Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and any error that
+        occurs when the index or a branch is opened.
 
         >>> from branchrank import Workspace
         >>> workspace = Workspace.open("data")
@@ -221,7 +221,7 @@ class Searcher:
         *,
         filters: str | Sequence[str] = (),
     ) -> list[Hit]:
-        """Search whole documents with one hit per document, best first. Scores are in 0..1.
+        """Search whole documents. Return one hit per document, best first. Scores are in 0..1.
 
         ``mode`` is ``keyword`` (FTS5), ``semantic`` (vectors) or ``hybrid`` (both). A hit is the best chunk
         of a document, and its ``members`` are the document's best chunks. ``limit`` defaults to ``[retrieval]
@@ -270,7 +270,7 @@ class Searcher:
             self._systems[system.name] = system
 
     def _gateway(self, endpoint: Endpoint) -> Gateway:
-        """Return the LLM gateway of an endpoint, opened on first use."""
+        """Return the LLM gateway to an endpoint, opened on first use."""
         with self._lock:
             if endpoint not in self._gateways:
                 asking = [system for system in self._systems.values() if system.llm == endpoint]

@@ -1,4 +1,4 @@
-"""Lookups of query vectors, scores of given passages and lines of files, shared by all systems of an index.
+"""Lookups shared by all systems on an index: query vectors, scores of given passages and lines of files.
 
 Results are memoised, so that a stage that several systems share is computed once.
 """
@@ -21,7 +21,7 @@ from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
 from branchrank.tree.navigate import Tree
 
-#: The maximum number of chunks whose nodes are cached. A full cache is cleared.
+#: The maximum number of chunks whose nodes are cached. The cache is cleared when it is full.
 _KNOWN_CHUNKS = 1 << 14
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
@@ -34,7 +34,7 @@ def span_of(key: str) -> Span:
 
 
 class PositiveScores(Mapping[str, float]):
-    """A mapping from ids to the scores in an array. Ids with scores of 0 or below are missing.
+    """A mapping from ids to the scores in an array. Ids with scores of 0 or below are omitted.
 
     Entries are read from the array on access.
     """
@@ -57,7 +57,7 @@ class PositiveScores(Mapping[str, float]):
 
 
 class Sources:
-    """Shared lookups in one index. ``cache`` stores the vectors of queries across runs."""
+    """Shared lookups in one index. ``cache`` keeps query vectors for later runs."""
 
     def __init__(
         self, index: Index, corpus_root: Path, memo: Memo, cache: EmbeddingCache | None = None
@@ -125,7 +125,11 @@ class Sources:
         )
 
     def nodes_of(self, chunk_id: str) -> tuple[str, ...]:
-        """Return the node of a chunk, else the nodes that overlap its lines, else the node of its file."""
+        """Return a chunk's node.
+
+        If the node is not in the tree, return the nodes that overlap the chunk or, if there are none, the
+        node of the chunk's file.
+        """
         known = self._nodes_of.get(chunk_id)
         if known is None:
             if len(self._nodes_of) >= _KNOWN_CHUNKS:
@@ -151,11 +155,11 @@ class Sources:
 
     @property
     def hittable(self) -> Container[str]:
-        """The nodes that can be hits, which are those with lines outside their subsections."""
+        """The nodes that can be hits: those with lines outside their subsections."""
         return self.index.bm25_nodes.ids
 
     def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """Return the cosines of the query with the given chunks, equal to the scores of a vector search."""
+        """Return the cosines between the query and the chunks. They equal the scores in a vector search."""
         scores = self.index.vectors.scores(self.embedding(query), chunks)
         return dict(zip(chunks, scores.tolist(), strict=True))
 
@@ -173,9 +177,9 @@ class Sources:
     def subtree_scores(
         self, query: str, filters: tuple[Filter, ...] = ()
     ) -> Callable[[Sequence[Node]], dict[str, float]]:
-        """Return a function that maps nodes to the best BM25 score in their subtrees.
+        """Return a function that maps each node to the best BM25 score in its subtree.
 
-        Nodes of documents that ``filters`` reject score 0.
+        Nodes in documents that ``filters`` reject score 0.
         """
         best = self.memo.get(("subtree scores", query, filters), lambda: self._subtree_best(query, filters))
         row = self.index.tree.table.row
@@ -186,7 +190,7 @@ class Sources:
     ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         table, ends = self.index.tree.table, self.index.tree.rows.ends
         own = np.zeros(len(ends) + 1)
-        # The BM25 index contains the nodes with own lines, in pre-order.
+        # The BM25 index contains the nodes that have lines of their own, in pre-order.
         held = (table.line_starts > 0) & (table.line_ends >= table.line_starts)
         own[:-1][held] = self.index.bm25_nodes.scores(query)
         if filters:

@@ -1,4 +1,4 @@
-"""The stages, stage times and numbers of hits that a system's answers must have.
+"""The stages, stage times and number of hits that a system's answers must have.
 
 ``branchrank verify`` compares the answers in a run with the values in this module. If you add a stage to the
 engine, add it to this module as well. A test compares this module with the stages of every built-in system.
@@ -12,7 +12,7 @@ from branchrank.records import Placement
 from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
 
-#: Prefixes of stages that only some queries have, because of the tree search or an LLM.
+#: Prefix and name of the stages that only some queries have, due to the tree search or an LLM.
 _WALKED = "tree step "
 _SHOWN = "shown"
 
@@ -43,7 +43,7 @@ def orders_passages(system: System) -> bool:
 
 
 def fits(system: System, stages: Sequence[str]) -> bool:
-    """Return whether the trace of an answer of the system can have these stages."""
+    """Return whether the trace of the system's answer to some query can have these stages."""
     walks = any(branch.tree is not None for branch in system.searched)
     fixed = [
         stage
@@ -76,7 +76,7 @@ def depth(branch: Branch, k: int) -> int:
 
 
 def least_hits(system: System, k: int, chunks: int) -> int:
-    """Return the minimum number of hits of an answer if the query admits ``chunks`` chunks.
+    """Return the minimum number of hits in an answer if the query admits ``chunks`` chunks.
 
     Only a vector search without a threshold always returns its nearest chunks. Several chunks may belong to
     one section or document, which is then one hit.
@@ -93,7 +93,7 @@ def least_hits(system: System, k: int, chunks: int) -> int:
 
 
 def most_hits(system: System, k: int) -> int | None:
-    """Return the maximum number of hits of an answer, or ``None`` if there is no limit.
+    """Return the maximum number of hits in an answer, or ``None`` if there is no limit.
 
     The maximum is the sum of the branches' maximum list lengths, or the candidate cap if the cap is smaller.
 
@@ -112,7 +112,7 @@ def most_hits(system: System, k: int) -> int | None:
 
 
 def least_calls(system: System, hits: int) -> int:
-    """Return the minimum number of LLM calls of an answer (1 if an LLM ranks several hits, else 0)."""
+    """Return the minimum number of LLM calls for an answer (1 if an LLM ranks several hits, else 0)."""
     finals = any(branch.tree is not None and branch.tree.final_by == "llm" for branch in system.searched)
     return int(hits > 1 and (finals or system.rerank.method in ("llm", "pointwise")))
 

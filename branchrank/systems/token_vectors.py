@@ -3,7 +3,7 @@
 1. The token vectors of a query are computed once per distinct query.
 2. The token vectors of a candidate are read from the index. If the index has no token vectors, a candidate's
    token vectors are computed the first time that a query retrieves it, and cached in the workspace as int8.
-3. If the system searches a store with token vectors, such as Qdrant, the store computes MaxSim.
+3. If the system searches a store that has token vectors, such as Qdrant, the store computes MaxSim.
 4. Computed vectors are rounded to the precision of stored vectors, so that computed and stored vectors give
    the same scores.
 """
@@ -26,7 +26,7 @@ from branchrank.systems.tracing import Trace
 
 
 class TokenVectorSource:
-    """The token vectors of one index. The cache is closed with ``resources``.
+    """Provides the token vectors for one index. The cache is closed with ``resources``.
 
     Without ``open_cache``, candidates are embedded again for each query.
     """
@@ -46,9 +46,9 @@ class TokenVectorSource:
     def maxsim(
         self, query: str, chunks: Sequence[str], trace: Trace, store: MaxSim | None = None
     ) -> dict[str, float]:
-        """Return the MaxSim of a query with each chunk, computed by ``store`` if given.
+        """Return the MaxSim between a query and each chunk, computed by ``store`` if it is given.
 
-        Raises the error of :meth:`check`.
+        Raises the same error as :meth:`check`.
         """
         if store is not None:
             with trace.timed("embed tokens"):
@@ -67,7 +67,7 @@ class TokenVectorSource:
         return quantise(self._embedder.embed_query_tokens(query), kept.precision if kept else "int8")
 
     def _query_rows(self, query: str) -> Vectors:
-        """Return the query's token vectors, rounded to the index's precision if it has token vectors."""
+        """Return the query's token vectors, rounded to the index's precision if the index has any."""
         if self._index.token_vectors is not None:
             return unit_tokens(self._query(query))
         return self._embedder.embed_query_tokens(query)

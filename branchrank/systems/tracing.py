@@ -1,4 +1,4 @@
-"""The trace of one query, which has the ranked list and the duration of each stage."""
+"""The trace of one query: the ranked list and the duration of each stage."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
 """Beam search of the tree from the root downwards, with nodes picked by an LLM or by lexical scores.
 
-1. The frontier is the list of nodes whose children the next step considers. The first frontier is the root.
-2. Each step picks at most ``beam`` children of the frontier, which become the new frontier. An LLM picks
-   children by titles, summaries and excerpts. Without an LLM, the children are picked by the best lexical
-   score in their subtrees.
+1. The frontier is the list of nodes whose children the next step considers. The first frontier contains only
+   the root.
+2. Each step picks at most ``beam`` children of the nodes in the frontier. The picked children become the new
+   frontier. An LLM picks children by titles, summaries and excerpts. Without an LLM, the children are picked
+   by the best lexical score in their subtrees.
 3. The search ends after ``depth`` steps, at the leaves, or if a step picks no node.
 4. All picked sections are candidates of the final ranking. The candidates are ranked by a final LLM call, or
-   by the lexical score of their own texts. Candidates that the LLM does not rank follow in lexical order.
+   by the lexical score of their own texts. Candidates that the LLM does not rank follow in the order of their
+   lexical scores.
 
-If the LLM call of a step fails, nodes are picked by lexical scores, and the reason is recorded.
+If the LLM call for a step fails, nodes are picked by lexical scores, and the reason is recorded.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class TreeSearchResult(Record, frozen=True, kw_only=True):
     """The picked sections, best first, with the steps and LLM calls of the search.
 
     If an LLM ranked the sections, their scores are 1, 1/2, 1/3 and so on; otherwise their scores are the
-    lexical scores of their own texts. ``fallbacks`` are texts such as ``"tree step 2: timeout"``.
+    lexical scores of their own texts. ``fallbacks`` contains texts such as ``"tree step 2: timeout"``.
     """
 
     ranking: tuple[Scored, ...]
@@ -56,7 +58,8 @@ def tree_search(
     """Search the tree for the sections that answer the query.
 
     ``subtree_scores`` returns the best lexical score in each node's subtree. ``own_scores`` has the lexical
-    scores of the nodes' own texts; missing nodes score 0. Raises the errors of :meth:`Gateway.ask`.
+    scores of the nodes' own texts; nodes that are missing from it score 0. Raises the same errors as
+    :meth:`Gateway.ask`.
     """
     lexical: Chooser = LexicalChooser(settings.beam, subtree_scores)
     chooser = lexical
@@ -104,7 +107,7 @@ def walk(tree: Tree, settings: TreeSearch, choose: Chooser) -> list[TreeStep]:
 
 
 def visited(tree: Tree, steps: Sequence[TreeStep]) -> list[Node]:
-    """Return the picked nodes that have their own text, which folders do not have."""
+    """Return the picked nodes that have text of their own. Folders have none."""
     keys = dict.fromkeys(key for step in steps for key in step.picked)
     return [node for key in keys if (node := tree.node(key)).source]
 
@@ -133,7 +136,7 @@ def _shortlist(
 def _final(
     nodes: Sequence[Node], query: str, llm: Gateway, context: CallContext
 ) -> tuple[list[str], LLMCall, str | None]:
-    """Rank the nodes in one LLM call. Return the ranked ids, the call, and the reason if the call failed."""
+    """Rank the nodes in one LLM call. Return the ranked ids, the call and, if the call failed, the reason."""
     options = [
         Option(id=node.id, heading=node.breadcrumb or node.title, body=node.text)
         for node in shuffled(nodes, query, context)

@@ -1,13 +1,13 @@
-"""Steps of the tree search in which an LLM picks the nodes.
+"""Tree search steps in which an LLM picks the nodes.
 
 1. The children are shown in pages of ``step_candidates`` children. If the remaining calls are too few for
    these pages and the levels below, pages are larger and each child has less text. Children with the lowest
    lexical scores are omitted only if the titles alone exceed the model's context.
 2. The LLM picks at most ``beam`` children from each page.
-3. If more than ``beam`` children are picked from all pages, one more call chooses among the picked children.
-   A child that the LLM ranks first in every call is always followed.
-4. If the call of a page fails, the children with the best lexical scores are picked. After the last call that
-   the settings allow, the rest of the search is lexical.
+3. If more than ``beam`` children are picked in total, one more call chooses among the picked children. A
+   child that the LLM ranks first in every call is always followed.
+4. If the call for a page fails, the children with the best lexical scores are picked. After the last call
+   that the settings allow, the rest of the search is lexical.
 """
 
 from __future__ import annotations
@@ -109,7 +109,10 @@ class LLMChooser:
         return wanted if wanted == 1 or wanted + 1 <= affordable else max(1, affordable - 1)
 
     def _merged(self, picks: Sequence[Sequence[Node]]) -> list[Node]:
-        """Return the picks of all pages, sorted by rank within the page, then lexical score, then id."""
+        """Return the nodes that were picked from all pages of options.
+
+        The nodes are sorted by their rank on their page, then by lexical score, then by id.
+        """
         placed = [(rank, node) for page in picks for rank, node in enumerate(page)]
         if len(picks) == 1:
             return [node for _, node in placed]

@@ -10,15 +10,15 @@ from branchrank.records import LLMCall, Node, Record
 
 Scorer = Callable[[Sequence[Node]], Mapping[str, float]]
 
-#: Maximum tokens of one LLM call of the tree search, prompt and reply together.
+#: Maximum number of tokens, in the prompt and the reply together, for one LLM call in the tree search.
 CONTEXT_TOKENS = 8000
 
 
 class TreeStep(Record, frozen=True, kw_only=True):
     """One step of the tree search, with the nodes shown in each call and the picked nodes, best first.
 
-    ``by`` is ``"all"`` if all children were followed without a choice. ``fallback`` is the reason if an LLM
-    call failed and the step, or one of its pages, was chosen lexically.
+    ``by`` is ``"all"`` if all children were followed without a choice. If an LLM call failed, so that nodes
+    in this step were picked lexically, ``fallback`` is the reason for the failure.
     """
 
     shown: tuple[tuple[str, ...], ...]

@@ -1,6 +1,6 @@
-"""The branch kind ``grep``, which finds the lines that contain words of the query.
+"""The branch kind ``grep``, which finds the lines that contain words from the query.
 
-The results are passages of the files (unit ``span``) or the chunks that overlap these passages (unit
+The results are passages in the files (unit ``span``) or the chunks that overlap these passages (unit
 ``chunk``).
 """
 
@@ -57,7 +57,7 @@ class GrepKind(BranchKind):
 
 
 class ChunksBySource(Mapping[str, Sequence[Chunk]]):
-    """The chunks of each source, in the order of the file. Chunks are read from the index at each access."""
+    """The chunks of each source, in the order of the file. Chunks are read from the index on each access."""
 
     def __init__(self, index: Index) -> None:
         self._chunks = index.chunks

@@ -1,11 +1,11 @@
 """The interface of a branch kind, with the records that it receives and returns.
 
 1. The engine opens a branch kind once, the first time that it runs a system with this kind.
-   :meth:`BranchKind.open` receives the index, the folder of the corpus and the settings, and returns a search
+   :meth:`BranchKind.open` receives the index, the corpus folder and the settings, and returns a search
    function. Resources that the kind opens are closed with the engine.
 2. The engine calls the search function with a :class:`Lookup` for each query. The function returns a
-   :class:`BranchResult`, sorted by score, ties by key. The result may have more than ``n`` entries, or
-   entries that the query excludes. The engine removes superfluous and excluded entries.
+   :class:`BranchResult`, sorted by score, with ties sorted by key. The result may have more than ``n``
+   entries, or entries that the query excludes. The engine removes surplus and excluded entries.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class BranchResult(NamedTuple):
 
     ``matched`` maps keys to the line numbers that matched. ``notes`` maps keys to explanations of the score.
     ``found`` is the number of matches before the list was cut, or ``None`` if the list was not cut.
-    ``notices`` are messages for the user. ``incomplete`` is the reason why a part of the corpus was not
-    searched, or empty.
+    ``notices`` are messages for the user. If a part of the corpus was not searched, ``incomplete`` is the
+    reason; otherwise it is empty.
     """
 
     ranking: Sequence[Scored]
@@ -65,7 +65,7 @@ MaxSim = Callable[[Vectors, Sequence[str]], Mapping[str, float]]
 
 
 class Opening:
-    """The objects with which a branch kind opens its search. ``resources`` is closed with the engine."""
+    """The objects that a branch kind needs to open its search. ``resources`` is closed with the engine."""
 
     def __init__(self, index: Index, corpus_root: Path, settings: Resolved, resources: ExitStack) -> None:
         self.index = index
@@ -95,9 +95,9 @@ class BranchKind:
     - ``remembered`` is true if equal queries always have equal results, so that the engine may reuse them.
     - ``own_depth`` is true if the length of the list is limited by the kind's settings instead of ``top_n``.
     - ``fills`` is true if the list always has the requested length, unless the index has fewer entries.
-    - ``scale`` is the kind of scores for score fusion. ``fixed`` scores, such as a cosine, are not scaled.
-      ``open`` scores have no maximum, and are divided by the best score of the query. Kinds with ``none``
-      can't be fused by score.
+    - ``scale`` says how score fusion treats the scores. ``fixed`` scores, such as a cosine, are not scaled.
+      ``open`` scores have no maximum, and are divided by the query's best score. Kinds with ``none`` can't be
+      fused by score.
     - ``keeps_tokens`` is true if the kind's store can contain token vectors (:meth:`open_maxsim`).
     - ``shows_unit`` is true if the label includes the unit, as in ``dense(chunks)``.
     - ``options`` are the names of the kind's options.
@@ -121,7 +121,7 @@ class BranchKind:
         return f"{self.name}({unit}s)" if self.shows_unit else self.name
 
     def problems(self, branch: Branch) -> list[str]:
-        """Return a message for each problem of a branch of this kind, except a wrong unit."""
+        """Return a message for each problem with a branch of this kind, except for a wrong unit."""
         found = []
         if branch.tree is not None:
             found.append(f"`tree` settings belong to a branch of kind tree, not {self.name}")
@@ -135,7 +135,7 @@ class BranchKind:
         raise NotImplementedError
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Return a function that scores candidates for score fusion, including those of other branches.
+        """Return a function that scores candidates for score fusion, even if only other branches found them.
 
         The result may omit candidates. An omitted candidate keeps its score from the branch's list, or scores
         0 if it is not in the list.

@@ -2,7 +2,7 @@
 
 The collection contains the chunks and vectors of the index. With embedded Qdrant, the collection is made in a
 temporary folder when the engine opens it. On a server, the collection is named after a digest of its content
-and created only once. A collection of the user (``qdrant.collection``) can be searched instead (see
+and created only once. The user's own collection (``qdrant.collection``) can be searched instead (see
 :mod:`branchrank.systems.branches.qdrant_placed`).
 """
 
@@ -61,7 +61,7 @@ class QdrantDenseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score by cosine with the vectors of the index or of the user's collection."""
+        """Score by cosine, using the vectors in the index or in the user's collection."""
         if opening.settings.part(QdrantSettings).is_existing:
             return placed_collection(opening).dense_scores
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
@@ -213,7 +213,7 @@ def _token_dimension(index: Index) -> int:
 
 
 def _points(index: Index, rows: Sequence[int]) -> list[Point]:
-    """Return the points of the chunks with these row numbers in the index."""
+    """Return the points for the chunks with these row numbers in the index."""
     from branchrank.stores.qdrant_points import chunk_points
 
     store, kept = index.exact_vectors, index.token_vectors

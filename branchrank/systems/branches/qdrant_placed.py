@@ -1,4 +1,4 @@
-"""Search of a user's Qdrant collection, whose points are passages of the index's documents.
+"""Searches a user's Qdrant collection, whose points are passages from the indexed documents.
 
 1. The lines of a point are found with its payload, which has line numbers or a text
    (:mod:`branchrank.corpus.placing`). Points whose passage is in no document are ignored, and a notice gives
@@ -7,7 +7,8 @@
    vectors. Sparse vectors are searched if they have the terms that Qdrant's BM25 gives for the texts.
    Otherwise a notice reports that only dense search is used. If no point has text, the vectors can't be
    checked, and a notice says so.
-3. A result is the span of a point. If several points have the same span, the result has the best score.
+3. A result is the span of a point. If several points have the same span, the result has the best of their
+   scores.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ FOREIGN_SPARSE = (
 UNCHECKED = "the points of the Qdrant collection have no text, so its vectors could not be checked"
 #: The minimum share of terms that stored sparse vectors and Qdrant's BM25 must have in common.
 _LEAST_TERMS = 0.8
-#: The minimum mean cosine of a point's stored token vectors with the token vectors of its text.
+#: The minimum mean cosine between a point's stored token vectors and the token vectors of its text.
 _LEAST_COSINE = 0.99
 #: The minimum share of points whose mean cosine reaches _LEAST_COSINE.
 _LEAST_ALIKE = 0.9
@@ -90,7 +91,7 @@ class PlacedCollection:
         return BranchResult(self._placed(found))
 
     def dense_scores(self, lookup: Lookup, keys: Sequence[str]) -> dict[str, float]:
-        """Return the cosine of each span's vector with the query's vector."""
+        """Return the cosine between each span's vector and the query's vector."""
         points = [point for key in keys for point in self._points.get(key, ())]
         vector = lookup.sources.embedding(lookup.query.text)
         found = self._collection.dense(vector, len(points), points) if points else []
@@ -104,7 +105,7 @@ class PlacedCollection:
         return dict(self._placed(self._collection.sparse(self._terms(lookup), len(points), points)))
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """Return the MaxSim of a query's token vectors with the best point of each span."""
+        """Return, for each span, the MaxSim between a query's token vectors and the span's best point."""
         points = [point for key in keys for point in self._points.get(key, ())]
         from branchrank.stores.qdrant_points import mean_of_sums
 
@@ -120,7 +121,7 @@ class PlacedCollection:
         return self._encoder.query(lookup.query.keywords.strip() or lookup.query.text)
 
     def _admitted(self, lookup: Lookup) -> list[str] | None:
-        """Return the ids of the points in documents that pass the filters, or ``None`` without filters."""
+        """Return the ids of the points in documents that pass the filters, or ``None`` if none are given."""
         if not lookup.query.filters:
             return None
         admitted = lookup.sources.admitted_sources(lookup.query.filters)
@@ -147,7 +148,7 @@ def check_unit(lookup: Lookup, unit: Unit) -> None:
 def placed_collection(opening: Opening) -> PlacedCollection:
     """Return the collection that is named in the settings, opened on first use.
 
-    Raises :class:`ArtifactError` if the collection does not exist or does not fit the index.
+    Raises :class:`ArtifactError` if the collection does not exist or does not match the index.
     """
     return opening.shared("existing qdrant collection", lambda: _opened(opening))
 

@@ -11,7 +11,7 @@ from branchrank.systems.tree_search import tree_search
 
 
 class TreeKind(BranchKind):
-    """The tree search. Results are not memoised, because LLM calls differ between repetitions."""
+    """The tree search. Results are not memoised, because LLM calls differ between repeats."""
 
     name = "tree"
     units = ("node",)
