@@ -39,7 +39,7 @@ SEED = 42
 class Hybrid:
     """Run both searches of a collection concurrently and fuse them by RRF, like the predictor ``qdrant``.
 
-    The vectors of the queries are computed in advance, so that no embedding is timed.
+    The queries' vectors are computed in advance, so that no embedding is timed.
     """
 
     def __init__(self, collection: EmbeddedCollection, vectors: dict[str, Vectors]) -> None:
@@ -197,7 +197,7 @@ def client_local(points: list[Point], queries: list[tuple[str, Vectors]]) -> Non
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Return the milliseconds of one call."""
+    """Return the time of one call in milliseconds."""
     started = time.perf_counter()
     call()
     return (time.perf_counter() - started) * 1000

@@ -1,7 +1,7 @@
-"""BranchRank benchmarks retrieval pipelines over documentation.
+"""BranchRank benchmarks systems that search documentation.
 
-The names in ``__all__`` are the public API. The module of a name is imported when the name is first used, so
-that ``import branchrank`` is fast.
+The names in ``__all__`` are the public API. The module that defines a name is imported only when the name is
+first used, so that ``import branchrank`` is fast.
 """
 
 import logging

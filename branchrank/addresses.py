@@ -1,9 +1,9 @@
 """Read and change a field of a system by its dotted address, such as ``fuse.k`` or ``branches.dense.weight``.
 
 1. In an address, a dot separates the name of a record from the name of one of its fields.
-2. In an address that begins with ``branches.``, the part after the first dot is the kind of a branch.
-3. A TOML table of changes to a system can contain addresses, which change one field each, nested tables,
-   which change the fields that they contain, and lists, which replace the system's list.
+2. In an address that begins with ``branches.``, the part after the first dot is a branch's kind.
+3. A TOML table that changes a system can contain three kinds of entries. An address changes one field, a
+   nested table changes the fields that it contains, and a list replaces the system's list.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import Meta
 from branchrank.errors import or_else
 from branchrank.spec import System
 
-#: Matches msgspec's messages about an unknown field and about a value that is not one of the choices.
+#: Matches msgspec's messages about unknown fields and about values that are not among the allowed choices.
 _UNKNOWN = re.compile(
     r"(?:Object contains unknown field `(?P<field>.*?)`|Invalid enum value '(?P<value>.*?)')"
     r"(?: - at `(?P<path>\$.*)`)?$"
@@ -59,9 +59,9 @@ def _owner(system: System, address: str) -> tuple[Any, str]:
 
 
 def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
-    """Return an error's message about a wrong table of a system, with the nearest name for an unknown name.
+    """Return an error message for an invalid system table. For an unknown name, it suggests a similar one.
 
-    ``more`` contains names that the top level of the table accepts in addition to the fields of a system.
+    ``more`` contains names that are allowed at the top level of the table in addition to a system's fields.
     """
     found = _UNKNOWN.match(str(error))
     if found is None:
@@ -77,7 +77,7 @@ def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
 
 
 def _record(hint: Any) -> type[msgspec.Struct]:
-    """Return the record type that is part of a type such as ``tuple[Branch, ...]`` or ``Expand | None``."""
+    """Return the record type inside a type such as ``tuple[Branch, ...]`` or ``Expand | None``."""
     while not isinstance(hint, type) or not issubclass(hint, msgspec.Struct):
         hint = get_args(hint)[0]
     return hint
@@ -91,12 +91,15 @@ def _choices(hint: Any) -> tuple[str, ...]:
 
 
 def with_values(system: System, values: Mapping[str, Any]) -> System:
-    """Return the system with changed fields. Raises ``msgspec.ValidationError`` for an invalid value."""
+    """Return a copy of the system with the given values.
+
+    Raises ``msgspec.ValidationError`` for an invalid value.
+    """
     return msgspec.convert(laid_over(msgspec.to_builtins(system), values), System)
 
 
 def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table ``base`` of a system with the changes applied.
+    """Apply the changes to ``base``, which is a system's table, and return the resulting table.
 
     Raises ``ValueError`` if the changes name a branch that the system does not have.
     """

@@ -1,6 +1,6 @@
-"""Check the arguments of the library's methods.
+"""Check the arguments that users pass to the library's methods.
 
-For a value of the wrong type, a :class:`UsageError` that shows the value is raised.
+If a value has the wrong type, a :class:`UsageError` is raised, and its message shows the value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def text(name: str, value: object, example: str = "how do I ...") -> str:
 
 
 def texts(name: str, value: object, example: str) -> tuple[str, ...]:
-    """Return a tuple of strings, given one string or an iterable of strings."""
+    """Convert one string or an iterable of strings to a tuple of strings."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, Iterable) and not isinstance(value, bytes):

@@ -2,10 +2,10 @@
 
 1. A file is written under a temporary name in its directory, flushed to the disk (fsync), and then renamed.
 2. After the rename, the directory is flushed too, so that the new name survives a power loss.
-3. The manifest next to an artefact, such as an index, records what the artefact was made from. Readers
-   compare the artefact with its manifest before they use it.
+3. Beside each artefact, such as an index, a manifest records what the artefact was made from. Before code
+   uses an artefact, it compares the artefact with the manifest.
 
-A digest detects damage, but not an attacker who changes both the file and the digest in the manifest.
+Digests detect damage. They do not detect an attack that changes both a file and its digest in the manifest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 @contextlib.contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turn an ``OSError`` that is raised while ``path`` is written into a :class:`StorageError`."""
+    """Convert any ``OSError`` that a block raises while it writes ``path`` to a :class:`StorageError`."""
     try:
         yield
     except OSError as error:
@@ -57,7 +57,7 @@ def fsync_directory(directory: Path) -> None:
 
 
 def create_beside(path: Path) -> tuple[int, Path]:
-    """Create a temporary file in the folder of ``path``, and return its file descriptor and its path.
+    """Create a temporary file in the same folder as ``path``, and return its file descriptor and path.
 
     The permissions of the file follow the user's umask. Raises ``OSError`` if the file can't be created.
     """
@@ -67,7 +67,7 @@ def create_beside(path: Path) -> tuple[int, Path]:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file that becomes ``path`` when the block ends without an error.
+    """Open a temporary file, which is renamed to ``path`` if the block ends without an error.
 
     If the file can't be written, :class:`StorageError` is raised and the old content of ``path`` is kept.
     """

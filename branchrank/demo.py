@@ -5,8 +5,8 @@
    are not overwritten.
 2. The embedder is all-MiniLM-L6-v2 if its weights are installed, otherwise ``fake``, which needs no weights.
    When the weights are installed later, a demo that used ``fake`` is indexed again with all-MiniLM-L6-v2.
-3. The predictors of ``all`` answer every question, without an LLM. An interrupted run is resumed, and a
-   finished run is returned unchanged.
+3. The predictors that ``all`` stands for answer every question, without an LLM. An interrupted run is
+   resumed, and a finished run is returned unchanged.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run_demo(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Run:
-    """Copy the sample into ``folder``, index it, compare the systems without an LLM, and return the run.
+    """Copy the sample into ``folder``, index it, compare systems that need no LLM, and return the run.
 
     If ``fresh`` is true, a new run is started even if a finished run exists. Raises :class:`UsageError` for a
     folder that is neither empty nor a demo.
@@ -71,7 +71,7 @@ def run_demo(
 
 
 def copy_sample(folder: Path, embedder: str) -> None:
-    """Copy those files of the sample that ``folder`` does not contain yet.
+    """Copy the sample's files into ``folder``, except those that already exist there.
 
     Raises :class:`UsageError` if the folder is neither empty nor a demo.
     """

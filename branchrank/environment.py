@@ -6,7 +6,8 @@
    sets multiprocessing's start method. Afterwards, :mod:`random` and multiprocessing are restored to their
    previous state.
 3. A worker process gets the environment variables, import path and working directory of the command that
-   started it. PyTorch's number of threads is set only in worker processes, or if ``[engine] threads`` is set.
+   started it. PyTorch's number of threads is set in each worker process. In other processes, it is set only
+   if ``[engine] threads`` is set.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def temporary_environment(**variables: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserved_random_state() -> Iterator[None]:
-    """Restore the state of :mod:`random` at the end of a ``with`` block."""
+    """Save the state of :mod:`random`, and restore it at the end of a ``with`` block."""
     import random
 
     before = random.getstate()
@@ -54,7 +55,7 @@ def preserved_random_state() -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserved_start_method() -> Iterator[None]:
-    """Unset multiprocessing's start method at the end of a ``with`` block, if it was unset before."""
+    """If multiprocessing's start method is not set, unset it again at the end of a ``with`` block."""
     loaded = sys.modules.get("multiprocessing")
     was_open = loaded is None or loaded.get_start_method(allow_none=True) is None
     try:

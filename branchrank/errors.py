@@ -1,4 +1,4 @@
-"""The errors that a user can cause, each with an exit code and the command that fixes it.
+"""The errors that a user can fix. Each class has an exit code, and each error suggests how to fix it.
 
 ::
 
@@ -19,8 +19,8 @@
     +-- FailedRunError              9   a run was written, but a predictor or its LLM failed every time
     +-- WorkerError                11   a Ray cluster can't be reached, or workers keep ending
 
-Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``branchrank gate`` exits with 0 (pass), 1 (fail)
-or 10 (undecided).
+Exit code 130 means that the process was interrupted (Ctrl-C), and 143 that it was terminated. ``branchrank
+gate`` exits with 0 (pass), 1 (fail) or 10 (undecided).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from pathlib import Path
 class BranchRankError(Exception):
     """Base class of the errors that a user can fix.
 
-    ``message`` says what is wrong and where, with the wrong value. ``remedy`` is the command or change that
-    fixes the problem.
+    ``message`` says what is wrong and where, and shows the wrong value. ``remedy`` is the command or change
+    that fixes the problem.
     """
 
     exit_code = 1
@@ -46,10 +46,7 @@ class BranchRankError(Exception):
         self.remedy = remedy
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the attributes of the error, because the constructors of subclasses differ.
-
-        Workers send errors as pickles.
-        """
+        """Pickle the error as its attributes, because the subclasses have different constructors."""
         return _unpickled, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
@@ -81,7 +78,7 @@ class RunError(InputError):
 
 
 class ArtifactError(BranchRankError):
-    """Error for an index or other artefact that is missing, stale, damaged or made for other data."""
+    """Error for an index or other artefact that is missing, stale, damaged or made from other data."""
 
     exit_code = 4
 
@@ -97,7 +94,7 @@ class LostCollectionError(ArtifactError):
 class MissingDependencyError(BranchRankError):
     """Error for a Python package that is needed but not installed.
 
-    ``extra`` is the extra that contains it.
+    ``extra`` names the extra of BranchRank that installs the package.
     """
 
     exit_code = 5
@@ -116,7 +113,7 @@ class ModelError(BranchRankError):
 
 
 class LLMError(BranchRankError):
-    """Error for an LLM that can't be reached, or for LLM calls beyond a budget."""
+    """Error for an LLM that can't be reached, or for an LLM budget that has been spent."""
 
     exit_code = 7
 
@@ -153,12 +150,12 @@ def _unpickled(
 
 
 def _requirements(package: str, extra: str) -> str:
-    """Return the arguments of ``pip install`` for an extra or, if ``extra`` is empty, for ``package``.
+    """Return ``pip install`` arguments for an extra's packages or, if ``extra`` is empty, for ``package``.
 
-    They come from the requirements in BranchRank's package metadata. (``pip install branchrank[extra]`` does
-    not work, because BranchRank is not published on a package index.)
+    The requirements are read from BranchRank's package metadata. (``pip install branchrank[extra]`` does not
+    work, because BranchRank is not published on a package index.)
     """
-    from importlib import metadata  # not for each command
+    from importlib import metadata  # imported here because few commands need it
 
     try:
         listed = [each.partition(";") for each in metadata.requires("branchrank") or ()]
@@ -206,6 +203,6 @@ def nearest_path(path: Path) -> str:
 
 
 def or_else(name: str, known: Iterable[str]) -> str:
-    """Return text that ends a message about an unknown name, with the nearest name or all known names."""
+    """Return the end of a message about an unknown name. It suggests the nearest name or lists all names."""
     names = list(known)
     return f"; {suggestion(name, names) or 'choose from ' + (', '.join(names) or 'none')}"

@@ -39,16 +39,16 @@ __all__ = [
     "write_latex",
 ]
 
-#: Default measures of :func:`compare_trec`, by their names in ir-measures.
+#: The measures that :func:`compare_trec` computes by default, named as in ir-measures.
 COMPARED_MEASURES = BEIR_MEASURES
-#: Default random seed of the significance tests, which is also that of a benchmark.
+#: Default random seed for the significance tests. Benchmarks have the same default.
 SEED = 42
 
 
 def import_beir(
     folder: str | Path, output: str | Path, *, split: str = "test", remove_query: bool = False
 ) -> BeirQuestions:
-    """Write the queries of a BEIR folder and their relevance judgements as a question file.
+    """Convert the queries and relevance judgements in a BEIR folder to a question file.
 
     With ``remove_query``, a document that has the same id as a query is removed from the query's hits. Raises
     :class:`~branchrank.errors.QuestionError` for a folder without queries or judgements, and
@@ -80,17 +80,19 @@ def run_beir(
 ) -> Run:
     """Index a BEIR folder, run predictors on the queries of a split, and write the report.
 
-    ``folder`` may also be ``ir:ID``, a dataset of the package ir-datasets that is already downloaded.
+    ``folder`` may also be ``ir:ID``, the name of a dataset that the package ir-datasets has downloaded
+    before.
 
-    Each predictor ranks up to 1,000 whole documents. ``measures`` are names of ir-measures, computed on the
-    graded judgements. The first of them is the primary measure. ``data_dir`` is the workspace (by default
-    ``data/`` followed by the folder's name). A new workspace has no embedder and analyses text as in
-    published BM25 results. ``settings``, such as ``"index.embedder"``, override these defaults. An existing
-    index is used, and an interrupted run is resumed. ``run_table(run)`` returns the table of results with the
-    significance tests between the predictors.
+    Each predictor ranks up to 1,000 whole documents. ``measures`` contains the names of measures in the
+    package ir-measures. They are computed on the graded judgements. The first of them is the primary measure.
+    ``data_dir`` is the workspace (by default ``data/`` followed by the folder's name). By default, a new
+    workspace has no embedder and analyses text as in published BM25 results. ``settings``, such as
+    ``"index.embedder"``, override these defaults. An existing index is used, and an interrupted run is
+    resumed. ``run_table(run)`` returns the table of results with the significance tests between the
+    predictors.
 
-    Wrong names, measures or files raise :class:`~branchrank.errors.UsageError` or
-    :class:`~branchrank.errors.InputError` before any work starts.
+    If a name, a measure or a file is invalid, :class:`~branchrank.errors.UsageError` or
+    :class:`~branchrank.errors.InputError` is raised before any work starts.
 
     >>> from branchrank import library
     >>> run = library.run_beir("beir/small")
@@ -129,15 +131,16 @@ def compare_trec(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """Compare TREC run files with the file ``baseline``, or each file with all others (``all_pairs``).
+    """Compare TREC run files with the file ``baseline`` or, if ``all_pairs`` is true, with each other.
 
     The default baseline is the first file. The significance tests are those of a BranchRank run, except that
-    all queries are treated as independent. Holm's correction covers all comparisons of a measure. Documents
-    with equal scores are ordered as in trec_eval. If a run lacks a judged query, this is an error, or with
-    ``missing_is_zero`` the query scores 0. Printing the result shows the table and the comparisons.
+    all queries are treated as independent. Holm's correction covers all comparisons on the same measure.
+    Documents with equal scores are ordered as in trec_eval. If a judged query is missing from a run, an error
+    is raised. With ``missing_is_zero``, the query scores 0 instead. Printing the result shows the table and
+    the comparisons.
 
-    Raises :class:`~branchrank.errors.RunError` for a file that can't be read or that lacks a judged query,
-    and :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
+    Raises :class:`~branchrank.errors.RunError` for a file that can't be read or in which a judged query is
+    missing, and :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
 
     >>> from pathlib import Path
     >>> _ = Path("qrels.txt").write_text("q1 0 d1 1\\nq2 0 d2 1\\n")
@@ -181,7 +184,7 @@ def compare_frames(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """Compare runs in PyTerrier's data frames, as :func:`compare_trec` compares files.
+    """Compare runs given as PyTerrier data frames. Otherwise like :func:`compare_trec`.
 
     ``qrels`` has the columns qid, docno and label. ``runs`` maps the name of each run to a frame with the
     columns qid, docno and score. Raises :class:`~branchrank.errors.RunError` for a missing column, a value
@@ -213,18 +216,18 @@ def compare_frames(
 
 
 def topics_frame(run: Run) -> pd.DataFrame:
-    """Return a run's questions with gold as PyTerrier's topics (a frame with the columns qid and query)."""
+    """Return the questions that have gold as PyTerrier topics (a frame with the columns qid and query)."""
     from branchrank.runs import pyterrier_frames
 
     return pyterrier_frames.topics_frame(run)
 
 
 def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return a predictor's hits as PyTerrier's results (columns qid, query, docno, rank and score).
+    """Return a predictor's hits as PyTerrier results (columns qid, query, docno, rank and score).
 
-    ``ids`` selects the ids of documents, as in :meth:`Run.export_trec`. Ranks start at 0, and the scores of n
-    hits are n, n-1, ..., 1. If a predictor answered each question several times, the first answer to each
-    question is returned. Raises :class:`~branchrank.errors.UsageError` for an unknown predictor.
+    ``ids`` selects which document ids are used, as in :meth:`Run.export_trec`. Ranks start at 0, and the
+    scores of n hits are n, n-1, ..., 1. If a predictor answered each question several times, the first answer
+    to each question is returned. Raises :class:`~branchrank.errors.UsageError` for an unknown predictor.
 
     >>> from branchrank import Run, library
     >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -237,7 +240,7 @@ def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd
 
 
 def qrels_frame(run: Run, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return a run's judgements as PyTerrier's qrels (a frame with the columns qid, docno and label)."""
+    """Return a run's judgements as PyTerrier qrels (a frame with the columns qid, docno and label)."""
     from branchrank.runs import pyterrier_frames
 
     return pyterrier_frames.qrels_frame(run, ids)
@@ -246,7 +249,7 @@ def qrels_frame(run: Run, ids: DocumentIds = "document") -> pd.DataFrame:
 def beir_from_frames(
     folder: str | Path, documents: pd.DataFrame, topics: pd.DataFrame, qrels: pd.DataFrame
 ) -> Path:
-    """Write PyTerrier's data frames as a BEIR folder for :func:`run_beir`, and return the folder's path.
+    """Write PyTerrier data frames as a BEIR folder for :func:`run_beir`, and return the folder's path.
 
     ``documents`` has the columns docno and text, and optionally title. ``topics`` has the columns qid and
     query. ``qrels`` has the columns qid, docno and label, and becomes the split ``test``. Raises

@@ -1,4 +1,4 @@
-"""Check whether a host name or an IP address is a loopback address of this machine."""
+"""Check whether a host name or an IP address is a loopback address."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host can be reached only from this machine.
+    """Return whether ``host`` is a loopback address, which can be reached only from this machine.
 
     Every host name except ``localhost`` is treated as reachable from other machines.
 

@@ -1,14 +1,14 @@
-"""HTTP requests with limits on time and size, for the embedders and the ``api`` predictor.
+"""Make HTTP requests with limits on time and size, for the embedders and the ``api`` predictor.
 
 1. A request goes only to the given URL, because redirects are not followed.
 2. A single deadline covers connecting, TLS, sending the request and receiving the whole answer. It does not
-   cover the system's name resolution.
+   cover the operating system's name resolution.
 3. An answer longer than ``limit_bytes`` is an error, and the rest of it is not read.
 4. A proxy that is set in environment variables is used, except for loopback addresses, which a proxy can't
    reach.
 5. :func:`post_json` and :func:`get` open a connection for each request and close it afterwards.
    :class:`Transport` reuses connections, and is for libraries that use an httpx client.
-6. Bodies are never decompressed, so no answer is larger than the bytes received.
+6. Bodies are never decompressed, so a small compressed answer can't fill the memory.
 
 The error messages contain neither the URL nor a header, and therefore no credentials. Callers add the name of
 the endpoint to the message::
@@ -20,7 +20,7 @@ the endpoint to the message::
     +-- DeadlineError          no whole answer within the deadline
     +-- OversizedError         the answer is longer than the limit
 
-Importing this module imports httpcore (about 50 ms), so import it where a request is made.
+This module imports httpcore, which takes about 50 ms. Import it only in functions that make requests.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ import httpcore
 
 from branchrank.hosts import is_loopback
 
-#: Maximum number of bytes of an error answer's body that are read.
+#: At most this many bytes of an error answer's body are read.
 ERROR_BODY_BYTES = 64 * 1024
 _WRITTEN_AT_ONCE = 16 * 1024
 _KEPT = 10
-#: Headers of an answer that are no longer true once the body has been read and decoded.
+#: Headers of an answer that no longer describe the body once it has been read and decoded.
 _BODY_HEADERS = (b"content-encoding", b"content-length", b"transfer-encoding")
 _UNSENDABLE = "the URL or a header contains characters that HTTP does not allow"
 
@@ -106,7 +106,7 @@ class Answer(NamedTuple):
 
 
 class Connections:
-    """Connections to the server of one URL, which threads can share. Must be closed with :meth:`close`."""
+    """Connections to the server in a URL. Threads can share them. Call :meth:`close` to close them."""
 
     def __init__(self, url: str, *, keep: bool) -> None:
         self._network = _Network()
@@ -150,14 +150,14 @@ class Connections:
         except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
             raise LostConnectionError(str(error) or "the connection was lost") from None
         except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol, ValueError):
-            # The text of this error is not used, because it could contain the value of a header.
+            # The original error is dropped, because its text could contain the value of a header.
             raise UnreachableError(_UNSENDABLE) from None
 
 
 class Transport:
     """A transport for ``httpx.Client(transport=...)`` that limits the time and the size of each answer."""
 
-    #: Headers of a request that are dropped, because :class:`Connections` sets them itself.
+    #: Request headers that are dropped, because :class:`Connections` sets its own.
     _OWN = frozenset(["host", "user-agent", "accept-encoding", "connection", "transfer-encoding"])
 
     def __init__(self, url: str, *, deadline_s: float, limit_bytes: int) -> None:
@@ -242,7 +242,7 @@ def _read(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
 
 
 def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
-    """Return a connection pool for one server, through the proxy if environment variables set one."""
+    """Return a connection pool for one server. It uses the proxy that environment variables set, if any."""
     proxy = _proxy_for(url)
     if not proxy:
         return httpcore.ConnectionPool(
@@ -279,7 +279,7 @@ def _proxy_for(url: str) -> str:
 
 @functools.cache
 def _trusted() -> ssl.SSLContext:
-    """Return a TLS context with the certificates that the system trusts, which takes a few ms to read."""
+    """Return a TLS context with the certificates that the system trusts. Reading them takes a few ms."""
     return ssl.create_default_context()
 
 
@@ -334,7 +334,7 @@ class _Stream(httpcore.NetworkStream):
         return self._inner.read(max_bytes, self._network.left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        # httpcore would apply the timeout to each write to the socket, and not to the whole buffer.
+        # Given the whole buffer, httpcore would restart the timeout at each write to the socket.
         for start in range(0, len(buffer), _WRITTEN_AT_ONCE):
             self._inner.write(buffer[start : start + _WRITTEN_AT_ONCE], self._network.left())
 

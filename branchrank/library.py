@@ -1,8 +1,7 @@
-"""The functions of the library that are not methods of a workspace or a run.
+"""The library's functions that are not methods of a workspace or a run.
 
-With these functions, you plan and run benchmarks (from the names of predictors, an experiment file or an
-interrupted run), list and verify runs, compute power analyses, score TREC files, import BEIR folders and
-fetch corpora.
+They plan and run benchmarks (given the names of predictors, an experiment file or an interrupted run), list
+and verify runs, compute power analyses, score TREC files, import BEIR folders and fetch corpora.
 """
 
 from __future__ import annotations
@@ -126,12 +125,12 @@ __all__ = [
     "write_tuned",
 ]
 
-#: Default measures of :func:`score_trec`, by their names in ir-measures.
+#: The measures that :func:`score_trec` computes by default, named as in ir-measures.
 TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
-#: Defaults of :func:`tune`.
+#: Default arguments of :func:`tune`.
 TUNING_FOLDS = 5
 TUNING_BUDGET = 16
-#: Default numbers of questions of :func:`power`.
+#: The numbers of questions for which :func:`power` computes results by default.
 POWER_QUESTIONS = (20, 50, 100, 200, 400)
 
 
@@ -144,14 +143,14 @@ def run_benchmark(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Run:
-    """Run a plan, write its directory and its report, and return the finished run.
+    """Run a plan, write the run's directory and its report, and return the finished run.
 
     An interrupted run of the same plan is resumed, unless ``fresh`` is true. If :func:`plan_from_run`
-    returned the plan, ``resume`` is the directory of that run. If ``seal`` is a file that :func:`seal_plan`
-    wrote, the plan must be equal to the sealed plan. ``notify`` is called with messages for the user. If
-    ``progress`` is true, progress bars are shown. Raises one error that lists every problem of the plan
-    before any work starts. If all queries of a predictor fail, no error is raised, and ``run.failed`` names
-    the predictor.
+    returned the plan, ``resume`` is the directory of that run. If ``seal`` is given (a file that
+    :func:`seal_plan` wrote), the plan must be equal to the sealed plan. ``notify`` is called with messages
+    for the user. If ``progress`` is true, progress bars are shown. If the plan has problems, one error that
+    lists all of them is raised before any work starts. If all queries of a predictor fail, no error is
+    raised, and ``run.failed`` names the predictor.
     """
     from branchrank.report.writing import run_and_report
 
@@ -176,15 +175,15 @@ def tune(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Tuning:
-    """Choose the weights, ``k1`` and ``b`` of every system of an experiment file by cross-validation.
+    """Choose the weights, ``k1`` and ``b`` of every system in an experiment file by cross-validation.
 
     ``questions`` is a question file, preferably with mined questions. Its questions are divided by source
     document into ``folds`` parts. For each system, ``budget`` combinations of values are tried. The
     experiment file is not changed (:func:`write_tuned` adds the tuned systems).
 
-    Raises :class:`~branchrank.errors.UsageError` for systems that can't be tuned (systems of a sweep and
-    systems with an LLM), and :class:`~branchrank.errors.QuestionError` when the questions have fewer sources
-    than folds.
+    Raises :class:`~branchrank.errors.UsageError` for systems that can't be tuned (those in a sweep and those
+    that call an LLM), and :class:`~branchrank.errors.QuestionError` if the questions come from fewer
+    documents than there are folds.
 
     >>> from pathlib import Path
     >>> _ = Path("e.toml").write_text('name = "e"\\n[systems.local]')
@@ -208,7 +207,7 @@ def tune(
 
 
 def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
-    """Add the tuned systems to the experiment file, and remove the systems of an earlier tuning.
+    """Add the tuned systems to the experiment file, and remove the systems that an earlier tuning added.
 
     A tuned system has the name of the original system with the suffix ``-tuned``, and its origin in
     ``run.json`` is ``tuned``. Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
@@ -219,7 +218,7 @@ def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
 
 
 def spent_line(calls: Iterable[LLMCall]) -> str:
-    """Return a line of text with the numbers of LLM calls, of cached or replayed calls, and of tokens."""
+    """Return a line of text that counts the LLM calls, the cached or replayed calls, and the tokens."""
     from branchrank.systems.llm_opening import LLMMeter
 
     meter = LLMMeter()
@@ -253,12 +252,12 @@ def verify(
 ) -> Verification:
     """Recompute every number in a run's reports, and report wrong numbers and contradictions.
 
-    ``rerun`` is the number of questions, drawn with the run's seed, that the systems answer again with the
-    workspace's index. Answers of an LLM are taken from the run's cassette. ``named`` contains the classes,
-    endpoints and models that may be used, the cassette (in ``settings`` as ``llm.replay``), and the workspace
-    if it is not ``data``. A system is not run again if it needs something that is not in ``named``.
-    ``corpus`` is the current folder of the corpus. ``seal`` is the file to which the run's plan was sealed,
-    or a copy of it.
+    ``rerun`` is the number of questions that the systems answer again with the workspace's index. The
+    questions are drawn with the run's seed, and an LLM's answers are taken from the run's cassette. ``named``
+    contains the classes, endpoints and models that may be used, the cassette (in ``settings`` as
+    ``llm.replay``), and the workspace if it is not ``data``. A system is not run again if it needs something
+    that is not in ``named``. ``corpus`` is the folder that contains the corpus now. ``seal`` is the file to
+    which the run's plan was sealed, or a copy of it.
 
     Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
     index or questions differ from the run's.
@@ -286,14 +285,14 @@ def compare_datasets(
     baseline: str = "",
     delta: float | None = None,
 ) -> DatasetReport:
-    """Compare the systems of runs over different datasets by their macro average and one stratified test.
+    """Compare systems that ran on several datasets by their macro average and with one stratified test.
 
-    ``runs`` is a list of runs or run directories, or a mapping from dataset names to runs or run directories.
+    ``runs`` contains one run or run directory per dataset, as a list or as a mapping from dataset names.
     ``measure``, ``baseline`` and ``delta`` default to the values of the first run. Printing the result shows
-    a table. Its attribute ``frame`` is a DataFrame, ``comparison`` contains the numbers, and the methods
-    ``text`` and ``write`` produce Markdown or CSV.
+    a table. The result's attribute ``frame`` is a DataFrame, its attribute ``comparison`` contains the
+    numbers, and its methods ``text`` and ``write`` produce Markdown or CSV.
 
-    Raises :class:`~branchrank.errors.UsageError` when the runs have no system in common, or when they declare
+    Raises :class:`~branchrank.errors.UsageError` if no system is part of all runs, or if the runs declare
     different measures and ``measure`` is not given. Raises :class:`~branchrank.errors.RunError` for a run
     that can't be read, and for two runs with the same questions.
     """
@@ -322,15 +321,15 @@ def power(
     run: str | Path | None = None,
     measure: str = "",
 ) -> PowerAnalysis:
-    """Return which differences benchmarks with the given numbers of questions can detect (power analysis).
+    """For each number of questions, compute which differences a benchmark can detect (power analysis).
 
-    ``rate`` is the hit rate that you expect (default 0.7), ``disagreement`` the share of questions on which
-    exactly one of two predictors has a hit (default 0.2), ``difference`` the difference in hit rate that you
-    want to confirm, and ``candidates`` the number of predictors compared with the baseline (default 1).
-    ``sources`` is the number of pages with gold (by default one page per question), and ``icc`` the
-    intraclass correlation, from 0 to 1, between questions on the same page (default 0.1). If ``run`` is a
-    finished run, the defaults of all arguments except ``difference`` are computed from its results for
-    ``measure``, which is by default its primary measure. Printing the result shows a table.
+    ``rate`` is the hit rate that you expect (default 0.7). ``disagreement`` is the share of questions on
+    which exactly one of two predictors has a correct hit (default 0.2). ``difference`` is the difference in
+    hit rate that you want to confirm. ``candidates`` is the number of predictors compared with the baseline
+    (default 1). ``sources`` is the number of pages with gold (by default one page per question), and ``icc``
+    the intraclass correlation, from 0 to 1, between questions on the same page (default 0.1). If ``run`` is a
+    finished run, the defaults of all arguments except ``difference`` are computed from its results on
+    ``measure`` (by default the run's primary measure). Printing the result shows a table.
 
     Raises :class:`~branchrank.errors.UsageError` for contradictory assumptions, and
     :class:`~branchrank.errors.RunError` for a run that can't be read.
@@ -360,7 +359,7 @@ def power(
 def score_trec(
     runs: Iterable[str | Path], qrels: str | Path, measures: Iterable[str] = TREC_MEASURES
 ) -> list[TrecScores]:
-    """Score TREC run files of any system with qrels. Scores are averaged over all judged queries.
+    """Score TREC run files against qrels. Scores are averaged over all judged queries.
 
     Raises :class:`~branchrank.errors.RunError` for a file that can't be read, and
     :class:`~branchrank.errors.UsageError` for an unknown measure.
@@ -375,8 +374,8 @@ def write_gate(
 ) -> None:
     """Write the decisions of :meth:`Run.gate` as JUnit XML for continuous integration, and as Markdown.
 
-    In the JUnit file, a predictor whose result is undecided is an ``error``, and one that is worse is a
-    ``failure``. Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
+    In the JUnit file, a predictor that is worse is a ``failure``, and one whose result is undecided is an
+    ``error``. Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
     from branchrank.artifacts import write_text
     from branchrank.report import gate_files
@@ -407,7 +406,7 @@ def demo(
 ) -> Run:
     """Copy the bundled sample into ``folder``, index it, compare systems on it, and return the run.
 
-    The run's directory is below ``folder/reports``. A second call resumes an interrupted demo or returns the
+    The run's directory is inside ``folder/reports``. A second call resumes an interrupted demo or returns the
     finished run, unless ``fresh`` is true. Existing files are not overwritten.
 
     Raises :class:`~branchrank.errors.UsageError` for a folder that is neither empty nor a demo.
@@ -418,14 +417,14 @@ def demo(
 
 
 def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> StarterFiles:
-    """Write the starter files of a benchmark of your own documents into the working directory.
+    """Write the starter files for a benchmark on your own documents into the working directory.
 
     The files are ``branchrank.toml`` in ``data_dir``, ``questions.jsonl`` with three example questions, and
-    ``experiment.toml``. ``corpus`` is the folder of the documents (by default ``docs`` or ``doc``) or the
-    name of a corpus. Existing files are not overwritten.
+    ``experiment.toml``. ``corpus`` is the folder that contains the documents (by default ``docs`` or ``doc``)
+    or a corpus name. Existing files are not overwritten.
 
     Raises :class:`~branchrank.errors.CorpusError` if no documents are found, and
-    :class:`~branchrank.errors.UsageError` if ``data_dir`` is the workspace of other documents.
+    :class:`~branchrank.errors.UsageError` if the workspace ``data_dir`` contains other documents.
 
     >>> [path.name for path in init("docs", "data/first").written]
     ['branchrank.toml', 'questions.jsonl', 'experiment.toml']
@@ -438,12 +437,12 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
 def agreement(
     first: str | Path, second: str | Path, annotators: Sequence[str] = ()
 ) -> tuple[Agreement, Agreement]:
-    """Return Cohen's kappa of two annotators on the passages that both of them labelled.
+    """Return Cohen's kappa between two annotators on the passages that both of them labelled.
 
     ``first`` and ``second`` are question files that ``branchrank questions label`` wrote (they may be the
-    same file). If a file has the labels of several annotators, ``annotators`` selects one annotator for each
-    file. The first result is the agreement on the labels yes, partly and no. For the second result, partly
-    and no are counted as the same label.
+    same file). If a file contains labels from several annotators, ``annotators`` selects one annotator for
+    each file. The first result is the agreement on the labels yes, partly and no. The second result counts
+    partly and no as the same label.
 
     Raises :class:`~branchrank.errors.QuestionError` if no passage was labelled by both annotators.
     """
@@ -453,7 +452,7 @@ def agreement(
 
 
 def list_corpora() -> list[CorpusPlace]:
-    """List the corpora that can be fetched by name, with the folders of the fetched corpora."""
+    """List the corpora that can be fetched by name, and for each fetched corpus its folder."""
     from branchrank.corpus.named import corpus_places
 
     return corpus_places()

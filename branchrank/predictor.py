@@ -1,4 +1,4 @@
-"""The protocol of predictors, which your own retriever must follow to be benchmarked."""
+"""The protocol that your own retriever must follow to be benchmarked as a predictor."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from branchrank.records import Hit
 
 
 class Predictor(Protocol):
-    """Your own retriever, which can be benchmarked together with the built-in systems.
+    """A retriever of your own, which can be benchmarked together with the built-in systems.
 
-    Any class with a method ``retrieve`` can be used, without a base class. The class can have two more
-    attributes. ``name`` is its name in tables (by default the name of the class), and ``llm`` is the name of
-    the LLM that the retriever uses (by default ``none``).
+    Any class with a method ``retrieve`` can be used. It needs no base class. The class can also have two
+    attributes. ``name`` is the predictor's name in tables (by default the name of the class), and ``llm`` is
+    the name of the LLM that the retriever uses (by default ``none``).
     """
 
     def retrieve(self, query: str, k: int) -> Sequence[Hit]:

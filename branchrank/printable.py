@@ -1,4 +1,4 @@
-"""Make text from documents, file names and command lines safe to show and to encode."""
+"""Make text from documents, file names and command lines safe to print and possible to encode."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def safe(text: str) -> str:
 
 
 def safe_line(text: str) -> str:
-    """Make a text safe to show on one line. In addition to :func:`safe`, newlines are replaced."""
+    """Make a text safe to show on one line.
+
+    Newlines are replaced too, in addition to the characters that :func:`safe` replaces.
+    """
     return safe(text).translate(_LINE)
 
 

@@ -1,4 +1,4 @@
-"""Types of the callbacks that long operations call to report their progress."""
+"""The types of the callback functions with which long operations report their progress."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 #: A function that is called with one line of text for the user.
 Notify = Callable[[str], None]
 
-#: Called as ``progress(stage, done, total)``. ``total`` is the stage's number of units (0 if unknown).
-#: The units are documents (``read``), texts (``embed``), steps (``store``, ``unpack``, ``clone``),
-#: nodes (``summaries``), queries (``questions``, ``latency``) and bytes (``download``).
+#: Called as ``progress(stage, done, total)``. ``total`` is the number of units in the stage (0 if unknown).
+#: The units are documents (``read``), texts (``embed``), steps (``store``, ``unpack``, ``clone``), nodes
+#: (``summaries``), queries (``questions``, ``latency``) and bytes (``download``).
 Progress = Callable[[str, int, int], None]
 
 

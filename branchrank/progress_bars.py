@@ -13,12 +13,12 @@ from branchrank.progress import Progress
 
 
 class ProgressReporter(Protocol):
-    """Shows the progress of each stage of a long operation."""
+    """Shows the progress of a long operation, stage by stage."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show that ``done`` of ``total`` units of ``stage`` are finished.
+        """Show that ``done`` of the ``total`` units in ``stage`` are finished.
 
-        If ``total`` is 0, it is unknown.
+        A ``total`` of 0 means that the number is unknown.
         """
 
     def status(self, text: str) -> None:
@@ -49,12 +49,12 @@ class Announcements:
             _print_line(f"{stage} ({total})" if total else stage)
 
     def status(self, text: str) -> None:
-        """Store the status line, which is printed at the end."""
+        """Store the status line, to print it at the end."""
         self.last = text
 
 
 class NotebookLine:
-    """One line of a notebook's output, updated during the work."""
+    """Shows progress on one line of a notebook cell's output, which is updated during the work."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
@@ -117,7 +117,7 @@ class Called:
 
 @contextlib.contextmanager
 def shown_progress(progress: bool | Progress) -> Iterator[ProgressReporter]:
-    """Show bars if ``progress`` is ``True``, show nothing if ``False``, and call it if it is a function."""
+    """Yield a reporter that shows bars (``True``), shows nothing (``False``) or calls a given function."""
     if isinstance(progress, bool):
         with progress_bars(quiet=not progress) as shown:
             yield shown
@@ -127,7 +127,7 @@ def shown_progress(progress: bool | Progress) -> Iterator[ProgressReporter]:
 
 @contextlib.contextmanager
 def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
-    """Show progress in a notebook, in a terminal or as lines of a log, depending on the output.
+    """Yield a reporter for the current output, which is a notebook, a terminal or a log.
 
     Example::
 
@@ -148,7 +148,7 @@ def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
         announcements = Announcements()
         try:
             yield announcements
-        finally:  # interrupted work shows its costs too
+        finally:  # the costs are also shown after an interrupt
             if announcements.last:
                 _print_line(announcements.last)
         return

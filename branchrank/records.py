@@ -1,10 +1,10 @@
 """The immutable records that the parts of BranchRank pass to each other.
 
-Functions that read files return these records and not a ``dict``. Line numbers start at 1 and refer to the
-unprocessed file. A span includes its last line. Ranks start at 1.
+Functions that read files return these records instead of a ``dict``. Line numbers start at 1 and count the
+lines of the unprocessed file. A span includes its last line. Ranks start at 1.
 
 The records are :mod:`msgspec` structs. ``msgspec.json.decode(line, type=Node)`` validates a line while
-parsing it, and its error names the invalid field.
+parsing it. If the line is invalid, the error names the invalid field.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ ServedBy = Literal["server", "cache", "cassette"]
 BREADCRUMB_SEPARATOR = " > "
 
 
-#: Allowed ranges of numbers that are read from files, since other programs can write these files.
+#: Allowed ranges of numbers that are read from files. They are checked because other programs can write these
+#: files.
 LineNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Rank = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
@@ -45,7 +46,7 @@ class Span(Record, frozen=True, kw_only=True, order=True):
         return self.line_end - self.line_start + 1
 
     def overlap(self, other: Span) -> int:
-        """Return the number of lines that are in both spans, which is 0 for spans in different files."""
+        """Return the number of lines that the two spans share. It is 0 for spans in different files."""
         if self.source != other.source:
             return 0
         first = max(self.line_start, other.line_start)
@@ -54,11 +55,11 @@ class Span(Record, frozen=True, kw_only=True, order=True):
 
 
 class Node(Record, frozen=True, kw_only=True):
-    """A node of the PageIndex tree, which is a section, a file, a folder or the root.
+    """A node in the PageIndex tree. It stands for a section, a file, a folder or the root.
 
-    A node's own span is ``line_start..own_line_end``, which excludes its subsections. The span of its whole
-    subtree is ``line_start..line_end``. Folder and root nodes have an empty ``source`` and no lines (all
-    three line numbers are ``None``), and are never hits.
+    A node's own span, without its subsections, is ``line_start..own_line_end``. The span of its whole subtree
+    is ``line_start..line_end``. Folder and root nodes have an empty ``source`` and no lines (all three line
+    numbers are ``None``), and are never hits.
     """
 
     id: str
@@ -89,7 +90,10 @@ class Node(Record, frozen=True, kw_only=True):
 
 
 class Chunk(Record, frozen=True, kw_only=True):
-    """A piece of one node's own span, which gets one vector. ``id`` is ``<node id>@<number from 1>``."""
+    """A piece of text from one node's own span.
+
+    Each chunk has one vector. ``id`` is ``<node id>@<number from 1>``.
+    """
 
     id: str
     node_id: str
@@ -106,10 +110,10 @@ class Chunk(Record, frozen=True, kw_only=True):
 
 
 class GoldItem(Record, frozen=True, kw_only=True):
-    """Lines of a file that answer a question, or the whole file if the line numbers are ``None``.
+    """Lines in a file that answer a question, or the whole file if the line numbers are ``None``.
 
-    ``answer_digest`` is the digest of the gold lines, with which later changes of these lines are detected.
-    ``relevance`` is the item's grade for graded measures (at least 1, and 2 if it is ``None``).
+    ``answer_digest`` is the digest of the gold lines. It is used to detect that these lines have changed.
+    ``relevance`` is the item's grade for graded measures. It is at least 1, and ``None`` stands for 2.
     """
 
     source_file: str
@@ -132,9 +136,10 @@ class GoldItem(Record, frozen=True, kw_only=True):
 
 
 class Question(Record, frozen=True, kw_only=True):
-    """A question with its gold. A hit is correct if it matches any item of ``gold``.
+    """A question with its gold.
 
-    ``extra`` contains the question's keys in its file that are not fields of this record.
+    A hit is correct if it matches any item in ``gold``. ``extra`` contains the other keys of the question's
+    JSON object, which are not fields of this record.
     """
 
     id: str
@@ -152,14 +157,14 @@ class Question(Record, frozen=True, kw_only=True):
 
 
 class Scored(NamedTuple):
-    """One entry of a ranked list, which is a chunk or node id with its score (higher is better)."""
+    """One entry in a ranked list, with the id of a chunk or node and its score (higher is better)."""
 
     key: str
     score: float
 
 
 class Placement(Record, frozen=True, kw_only=True):
-    """The rank (from 1) and the score of a candidate in the list of one branch."""
+    """A candidate's rank (from 1) and score in one branch's list."""
 
     rank: int
     score: float
@@ -169,13 +174,13 @@ class Hit(Record, frozen=True, kw_only=True):
     """One returned passage. ``text`` contains exactly the lines ``line_start`` to ``line_end`` of ``source``.
 
     ``branches`` maps the name of a branch to the hit's rank and score in the branch's list. If the branch
-    adds neighbouring sections from the tree, the rank and score are those of the section's best chunk among
-    the chunks that the branch found. ``notes`` maps the name of a branch to an explanation of the score or,
-    for a section that was added from the tree, to the step that added it. ``distance`` is the squared L2
-    distance between the vectors of query and passage (0 to 4) if a dense branch found the passage.
-    ``matched`` contains the numbers of the lines in which a branch found words of the query. ``members``
-    contains the best passages of the hit's document if the system groups by document. ``fallback`` is the
-    reason why a fallback ranked this hit, or ``None`` if no fallback was used.
+    adds neighbouring sections from the tree, these are the rank and score of the best chunk that the branch
+    found in the section. ``notes`` maps the name of a branch to an explanation of the score or, for a section
+    that was added from the tree, to the step that added it. If a dense branch found the passage, ``distance``
+    is the squared L2 distance (0 to 4) between the vectors of the query and the passage. ``matched`` contains
+    the numbers of the lines in which a branch found words from the query. If the system groups by document,
+    ``members`` contains the best passages in the hit's document. ``fallback`` is the reason why a fallback
+    ranked this hit, or ``None`` if no fallback did.
     """
 
     id: str
@@ -195,7 +200,7 @@ class Hit(Record, frozen=True, kw_only=True):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """For each branch, the hit's rank, such as ``bm25(nodes) #2``, or else the branch's note."""
+        """For each branch, the hit's rank, such as ``bm25(nodes) #2``, or the branch's note."""
         placed = [f"{name} #{place.rank}" for name, place in self.branches.items()]
         notes = [f"{name} {note}" for name, note in self.notes.items() if name not in self.branches]
         return tuple(sorted([*placed, *notes]))
@@ -207,7 +212,7 @@ class Hit(Record, frozen=True, kw_only=True):
 
 
 class StageTrace(Record, frozen=True, kw_only=True):
-    """The ranked list that one stage of one query produced, best first.
+    """The ranked list that one stage produced for one query, best first.
 
     The keys are chunk ids, node ids or, if ``unit`` is ``span``, strings such as ``source:start-end``.
     """
@@ -219,12 +224,12 @@ class StageTrace(Record, frozen=True, kw_only=True):
 
 
 class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One LLM call, as a row in a run's list of calls. Its latency is in milliseconds.
+    """One LLM call, as stored in a run's list of calls. Its latency is in milliseconds.
 
     ``reported`` is true if the server returned the token counts, and false if BranchRank estimated them.
     ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...). ``replayed``
-    is true if a cassette answered this call. The field ``replayed`` is not written to the rows of a run, so
-    that a replay writes the same rows as the recorded run.
+    is true if a cassette answered this call. This field is not written to a run's rows, so that a replay
+    writes the same rows as the recorded run.
     """
 
     predictor: str
@@ -244,12 +249,12 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Retrieval(Record, frozen=True, kw_only=True):
-    """The result of one query, with hits (best first), and the trace and the time in ms of each stage.
+    """The result of one query. It contains the hits, best first, and the trace and time in ms of each stage.
 
     ``fallbacks`` contains the stage and the reason of each fallback, and ``calls`` contains the LLM calls.
     ``found`` maps each branch to the number of entries that it found before its list was cut. ``notices`` are
     messages for the user about the hits. ``incomplete`` is the reason why a part of the corpus was not
-    searched, or empty if all of it was searched.
+    searched. It is empty if the whole corpus was searched.
     """
 
     hits: tuple[Hit, ...]

@@ -1,8 +1,8 @@
 """Remove keys and passwords from text that is printed or stored.
 
-This is needed since, for example, a server's error message can contain the key that the server received. Each
-secret is recognised unchanged, URL-encoded, JSON-escaped, in hexadecimal, with the case of its letters
-changed, and in base64 at each of the three alignments.
+For example, a server's error message can contain the key that the server received. Each secret is recognised
+unchanged, with different upper and lower case, URL-encoded, JSON-escaped, in hexadecimal, and in base64 at
+each of the three possible byte offsets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class Redactor:
-    """Replaces each known secret in a text by ``[key]``, except secrets of fewer than six characters."""
+    """Replaces each known secret in a text with ``[key]``.
+
+    Secrets shorter than six characters are not replaced.
+    """
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = tuple(secrets)
@@ -49,7 +52,7 @@ class Redactor:
         return f"Redactor({len(self._secrets)} secrets)"
 
     def knowing(self, secrets: Iterable[str]) -> Redactor:
-        """Return a redactor that removes the given secrets in addition to its own."""
+        """Return a redactor that removes both the given secrets and those of this redactor."""
         return Redactor((*self._secrets, *secrets))
 
     def __call__(self, text: str) -> str:
@@ -59,7 +62,7 @@ class Redactor:
 
 
 def _forms(secret: str) -> set[str]:
-    """Return all encodings of a secret that are replaced."""
+    """Return all forms of a secret that are replaced, such as its encodings."""
     raw = secret.encode()
     forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), repr(secret)[1:-1]}
     forms |= {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
@@ -85,10 +88,11 @@ def means_url(name: str) -> bool:
 
 
 def url_to_show(text: str) -> str:
-    """Return a URL for messages, without user name, password and values of parameters that look like keys.
+    """Return a URL to show in messages.
 
-    This also works for a malformed URL, in which everything before the last ``@`` is removed. Messages and
-    records show URLs only after this function has removed credentials.
+    User name, password and parameter values that look like keys are removed. This also works for a malformed
+    URL, in which everything before the last ``@`` is removed. Messages and records show URLs only after this
+    function has removed credentials.
 
     >>> url_to_show("http://me:secret-1@[h/v1?api_key=secret-2"), url_to_show("me:secret-1@h")
     ('http://[h/v1?api_key=[key]', 'h')
@@ -97,12 +101,12 @@ def url_to_show(text: str) -> str:
 
 
 def hide_parameters(text: str) -> str:
-    """Replace the values of URL parameters that look like keys by ``[key]``."""
+    """Replace the values of URL parameters with ``[key]`` if they look like keys."""
     return _PARAMETER.sub(rf"\1{HIDDEN}", text)
 
 
 def value_to_show(name: str, value: str) -> str:
-    """Return the value of a setting, field or flag. If it is a URL, its credentials are removed."""
+    """Return the value of a setting, field or flag for messages. If it is a URL, credentials are removed."""
     return url_to_show(value) if is_url(value) or means_url(name) else value
 
 
@@ -113,7 +117,7 @@ def _without_user(text: str) -> str:
 
 
 def url_to_keep(text: str) -> str:
-    """Return a URL to store in a file, without user name, password and parameters that look like keys.
+    """Return a URL to store in a file. User name, password and parameters that look like keys are removed.
 
     >>> url_to_keep("http://me:secret-1@h/v1?api_key=secret-2&v=2")
     'http://h/v1?v=2'

@@ -1,10 +1,10 @@
 """A connection to Redis with timeouts. If Redis is unavailable, commands continue without the cache.
 
-The URL may set only a few options, because other options could remove the timeouts or change the data that is
-read. Error messages do not show the URL, since a password that is not percent-encoded can be in any part of
-it.
+The URL may set only a few options, because other options could remove the timeouts or change how data is
+read. Error messages do not show the URL, because a password that is not percent-encoded can end up in any
+part of it.
 
-After a failure, Redis is not called for 30 seconds, so that not every call waits for a slow or stopped
+After a failure, Redis is not called for 30 seconds, so that the calls do not all wait for a slow or stopped
 server. Only the first failure is reported to the user.
 """
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 TIMEOUT = 0.5
 #: Number of seconds during which Redis is not called after a failure.
 PAUSE = 30.0
-#: Number of seconds after its last write at which an entry of the cache expires.
+#: A cache entry expires this many seconds after it was last written.
 EXPIRY = 30 * 24 * 3600
 _SCHEMES = ("redis", "rediss", "unix")
 _OPTIONS = ("db",)
@@ -36,10 +36,10 @@ _TLS_OPTIONS = ("ssl_cert_reqs", "ssl_ca_certs")
 
 
 class RedisConnection:
-    """A connection to the Redis server at ``url``, which threads can share.
+    """A connection to the Redis server at ``url``. Threads can share the connection.
 
-    ``purpose`` describes, for messages, the data that is stored in Redis. ``notify`` is called at the first
-    failure. The URL may set ``db`` and, with ``rediss``, ``ssl_cert_reqs`` and ``ssl_ca_certs``. Raises
+    ``purpose`` describes the data that is stored in Redis, for use in messages. ``notify`` is called at the
+    first failure. The URL may set ``db`` and, with ``rediss``, ``ssl_cert_reqs`` and ``ssl_ca_certs``. Raises
     :class:`MissingDependencyError` if the package ``redis`` is not installed, and :class:`UsageError` if
     ``url`` is not a Redis URL or sets another option.
     """
@@ -57,7 +57,7 @@ class RedisConnection:
     def attempt(self, call: Callable[[], T]) -> T | None:
         """Return the result of ``call``, or ``None`` if it fails.
 
-        During the pause after a failure, return ``None`` without calling it.
+        During the pause after a failure, ``call`` is not called, and the result is ``None``.
         """
         from redis.exceptions import RedisError
 

@@ -1,4 +1,4 @@
-"""The class of finished runs, with which results are read, compared and reported."""
+"""The class ``Run``, with which the results of finished runs are read, compared and reported."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Run(RunData):
-    """A finished benchmark.
+    """A finished run of a benchmark.
 
-    The attributes with tables are pandas DataFrames, computed from the run's rows. A notebook displays a run
-    as a table and a plot.
+    The tables of results are attributes. They are pandas DataFrames, computed from the run's rows. Notebooks
+    display a run as a table and a plot.
 
     >>> from branchrank import Run, library
     >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -41,7 +41,7 @@ class Run(RunData):
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
-        """Read a finished run from its directory.
+        """Load a finished run from its directory.
 
         Raises :class:`~branchrank.errors.RunError` if the run is missing, unfinished, damaged or made by
         another version of BranchRank.
@@ -50,7 +50,7 @@ class Run(RunData):
 
     @classmethod
     def of(cls, data: RunData) -> Self:
-        """Return a run as an object of this class, given its data."""
+        """Create an object of this class from a run's data."""
         return cls(**{field.name: getattr(data, field.name) for field in fields(data)})
 
     def __repr__(self) -> str:
@@ -87,12 +87,12 @@ class Run(RunData):
     def compare_all(
         self, baseline: str | Sequence[str] = "", measure: str = "", *, delta: float | None = None
     ) -> PredictorComparisons:
-        """Compare every predictor with one or several baselines, or with every other (``"all-pairs"``).
+        """Compare every predictor with one or several baselines, or with all others (``"all-pairs"``).
 
         All comparisons are one family, for which p-values are adjusted with Holm's method and intervals with
-        Bonferroni's. The arguments default to the values that the run declared. The result has the attributes
-        ``comparisons`` and ``frame``, which is a DataFrame. Printing the result shows one sentence per
-        comparison.
+        Bonferroni's. The arguments default to the values that the run declared. The result contains the
+        comparisons as records (``comparisons``) and as a DataFrame (``frame``). Printing the result shows one
+        sentence per comparison.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
 
@@ -115,13 +115,13 @@ class Run(RunData):
         measures: str | Sequence[str] = (),
         delta: float = DELTA,
     ) -> RunComparison:
-        """Compare this run (the candidate) with a baseline run over the same questions.
+        """Compare this run (the candidate) with a baseline run on the same questions.
 
-        Each predictor is compared with the baseline run's predictor of the same name. To compare only two
-        predictors, give ``predictor`` and ``baseline_predictor``. A positive difference means that this run
-        is better. ``primary`` is the measure that is tested (by default this run's primary measure). For
+        Each predictor is compared with the predictor of the same name in the baseline run. To compare only
+        two predictors, give ``predictor`` and ``baseline_predictor``. A positive difference means that this
+        run is better. ``primary`` is the measure that is tested (by default this run's primary measure). For
         ``measures`` and this run's declared measures, only confidence intervals are computed. Printing the
-        result shows the output of ``branchrank compare``.
+        result shows the same text as ``branchrank compare``.
 
         Raises :class:`~branchrank.errors.RunError` if the two runs have different questions, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
@@ -150,8 +150,8 @@ class Run(RunData):
     ) -> RunGate:
         """Decide whether this run is worse than the baseline by ``delta`` or more (pass, fail or undecided).
 
-        The decision is based on the primary measure only. The differences in ``measures`` are shown in
-        addition. Raises the same errors as :meth:`compare_with`.
+        The decision is based on the primary measure only. For ``measures``, the differences are only shown.
+        Raises the same errors as :meth:`compare_with`.
         """
         from branchrank.runs.run_comparison import gate_runs
 
@@ -175,11 +175,11 @@ class Run(RunData):
     ) -> list[Path]:
         """Write ``report.md``, ``report.html`` and the plots, and return their paths.
 
-        The files are written to the directory ``into``, or by default to the run's directory, in which the
-        CSV files are rewritten too, with the columns of the current version. A run with only some of its
-        questions (:meth:`where`) needs ``into``. ``with_text=False`` omits the text of the documents.
-        ``corpus`` is the current folder of the corpus. If it differs from the corpus that was searched,
-        ``notice`` is called with a line of text.
+        The files are written to the directory ``into``, which is by default the run's directory. In the run's
+        directory, the CSV files are also rewritten, with the columns of the current version. For a run that
+        was reduced to some of its questions (:meth:`where`), ``into`` is required. ``with_text=False`` omits
+        the text of the documents. ``corpus`` is the folder that contains the corpus now. If its documents
+        differ from those that were searched, ``notice`` is called with a line of text.
 
         Raises :class:`~branchrank.errors.UsageError` if the report of another run would be overwritten.
         """
@@ -220,8 +220,8 @@ class Run(RunData):
     ) -> Verification:
         """Recompute every number in the run's reports, and report wrong numbers and contradictions.
 
-        ``rerun`` is the number of questions, drawn with the run's seed, that the systems answer again. The
-        arguments are explained at :func:`branchrank.library.verify`.
+        ``rerun`` is the number of questions, drawn with the run's seed, that the systems answer again. All
+        arguments are explained in :func:`branchrank.library.verify`.
         """
         from branchrank.bench import Named
         from branchrank.corpus.named import locate_corpus

@@ -3,12 +3,12 @@
 1. A path is split into names at ``/``. Absolute paths and paths with an empty name, ``.`` or ``..`` are
    refused.
 2. Each folder is opened relative to the file descriptor of its parent folder, and never through a symbolic
-   link. Therefore another process can't replace a folder between the check and the use. If another process
-   replaces a folder by a link, opening the path fails.
+   link. If another process replaces a folder with a link, opening the path fails. Therefore no other process
+   can redirect a path after it was checked.
 3. A file is opened without following a link and without blocking, and must be a regular file. Files are
    written under a temporary name and then renamed, relative to the descriptor of their folder. Folders are
-   removed relative to the descriptor of their parent. When a folder is copied, its size and number of files
-   are limited.
+   removed relative to the descriptor of their parent. When a folder is copied, its total size and its number
+   of files are limited.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def open_file(path: Path) -> BufferedReader:
     """Open a regular file for reading. Symbolic links are followed, because the user gave the path.
 
     Raises ``OSError`` if the file can't be opened, is a folder, or is a pipe, which could make the process
-    wait forever. A pipe below ``/dev`` is opened nevertheless, because a shell passes ``<(...)`` as a path
-    below ``/dev``.
+    wait forever. Pipes below ``/dev`` are allowed, because a shell passes ``<(...)`` as a path below
+    ``/dev``.
     """
     if path.is_relative_to("/dev"):
         return path.open("rb")
@@ -90,21 +90,21 @@ def write_beneath(root: Path, relative: str, content: bytes) -> None:
 
 
 def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
-    """Write the content of a stream in blocks, and otherwise as :func:`write_beneath` does."""
+    """Write the content of a stream to a file in blocks. Otherwise like :func:`write_beneath`."""
     with writer_beneath(root, relative) as stream:
         shutil.copyfileobj(content, stream, 1 << 20)
 
 
 @contextlib.contextmanager
 def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
-    """Open a temporary file that becomes the file ``relative`` below ``root`` when the block ends.
+    """Open a temporary file, which is renamed to ``relative`` below ``root`` when the block ends.
 
     If the block raises an exception, the temporary file is removed. Raises the same errors as
     :func:`write_beneath`.
     """
     with _folder_of(root, relative, create=True) as (folder, name):
         temporary = f".{secrets.token_hex(8)}.tmp"
-        try:  # an interrupt may come as soon as the file is there
+        try:  # an interrupt may come as soon as the file exists
             descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder)
             with os.fdopen(descriptor, "wb") as stream:
                 yield stream
@@ -121,8 +121,8 @@ def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
 def overwrite_beneath(root: Path, relative: str, content: bytes) -> None:
     """Overwrite the file ``relative`` below ``root`` without a temporary file.
 
-    After a crash, its content may be incomplete. If the process is killed, no temporary file remains. Raises
-    the same errors as :func:`open_beneath`.
+    After a crash, the file's content may be incomplete, but no temporary file remains. Raises the same errors
+    as :func:`open_beneath`.
     """
     with _folder_of(root, relative, create=True) as (folder, name):
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -146,16 +146,16 @@ def create_beneath(root: Path, relative: str) -> None:
 
 
 def check_opened(root: Path, relative: str) -> None:
-    """Raise :class:`PermissionError` if this process does not have the file ``relative`` below ``root`` open.
+    """Raise :class:`PermissionError` unless this process has the file ``relative`` below ``root`` open.
 
-    Call this after a library such as SQLite has opened the path, to detect that another process had replaced
-    the path by a link, so that the library opened a different file. Raises :class:`FileNotFoundError` if the
-    file does not exist.
+    Call this after a library such as SQLite has opened the path. If another process replaced the path with a
+    link before that, the library opened a different file, and this function detects it. Raises
+    :class:`FileNotFoundError` if the file does not exist.
     """
     with _folder_of(root, relative) as (folder, name):
         wanted = _identity(name, folder, relative)
     for descriptor in os.listdir("/dev/fd"):
-        with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed by now
+        with contextlib.suppress(OSError):  # one descriptor belonged to the listing and is closed by now
             found = os.fstat(int(descriptor))
             if (found.st_dev, found.st_ino) == wanted:
                 return
@@ -201,8 +201,8 @@ def only_writer_beneath(root: Path, relative: str) -> Iterator[None]:
     """Allow one process at a time to write to the folder ``relative`` below ``root``.
 
     On entering the block, wait until no other process is writing, and remove the temporary files of killed
-    processes. A missing folder is created. On a file system without locks, do not wait and remove nothing.
-    Raises the same errors as :func:`open_beneath`.
+    processes. A missing folder is created. On a file system without locks, do not wait, and do not remove any
+    files. Raises the same errors as :func:`open_beneath`.
     """
     with _folder_of(root, f"{relative}/-", create=True) as (folder, _):
         with contextlib.suppress(OSError):
@@ -266,7 +266,7 @@ def _copy(stream: BufferedReader, target: Path, most: int) -> int:
 
 @contextlib.contextmanager
 def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield a file descriptor of the folder that contains ``relative``, and the last name in the path."""
+    """Yield a file descriptor for the folder that contains ``relative``, and the last name in the path."""
     names = relative.split("/")
     if any(name in ("", ".", "..") or "\0" in name for name in names):
         raise PermissionError(
@@ -289,7 +289,7 @@ def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[t
 def _open_regular(name: str, folder: int, relative: str) -> int:
     """Open a regular file.
 
-    Raises :class:`IsADirectoryError` or :class:`PermissionError` for other entries.
+    Raises :class:`IsADirectoryError` for a folder, and :class:`PermissionError` for any other entry.
     """
     descriptor = _open(name, _FILE, folder, relative)
     mode = os.fstat(descriptor).st_mode
@@ -318,9 +318,9 @@ def _open(name: str, flags: int, folder: int, relative: str) -> int:
 
 
 def _identity(name: str, folder: int, relative: str) -> tuple[int, int]:
-    """Return the device and the inode of a regular file in a folder, without opening the file.
+    """Return the device number and the inode number of a regular file in a folder, without opening the file.
 
-    Opening and closing the file would release the locks that SQLite has on it in this process.
+    Opening and closing the file would release the locks that SQLite holds on it in this process.
     """
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode):

@@ -1,7 +1,7 @@
-"""Retrieval systems as data, which TOML files describe and which BranchRank runs.
+"""Retrieval systems as records, which can be read from TOML files.
 
-The stages of a system are branches, expand, fuse, cap, rescore, group, rerank, passages and top k. Every part
-of a system is an immutable record, so it can be compared and hashed. Systems whose parts are equal up to some
+A system has the stages branches, expand, fuse, cap, rescore, group, rerank, passages and top k. Every part of
+a system is an immutable record, so it can be compared and hashed. Systems whose parts are equal up to some
 stage share the results of that stage.
 """
 
@@ -18,14 +18,15 @@ Unit = Literal["chunk", "node", "span"]
 FusionMethod = Literal["rrf", "convex", "dbsf", "score", "none"]
 RerankMethod = Literal["none", "llm", "pointwise", "cross-encoder"]
 
-#: The key in ``Meta(extra=...)`` for a field's recommended range. Other values cause a warning.
+#: The key in ``Meta(extra=...)`` under which a field's recommended range is stored. Values outside it cause a
+#: warning.
 RECOMMENDED = "recommended"
 
 
 class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The expansion of a branch over the tree.
+    """The expansion of a branch's results in the tree.
 
-    It replaces the branch's chunks by their nodes and adds neighbouring nodes.
+    It replaces the branch's chunks with their nodes and adds neighbouring nodes.
     """
 
     depth: Annotated[
@@ -43,7 +44,10 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a ``tree`` branch. Each next node is selected by an LLM or by a subtree's lexical score."""
+    """Settings for a ``tree`` branch.
+
+    Each next node is selected by an LLM or by the lexical score of its subtree.
+    """
 
     beam: Annotated[int, Meta(ge=1, le=100_000, description="number of nodes followed at each step")] = 4
     depth: Annotated[int, Meta(ge=1, le=100_000, description="maximum number of steps down the tree")] = 12
@@ -61,12 +65,13 @@ class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A search that produces one ranked list, with the number of its results and its weight in the fusion.
+    """A search that produces one ranked list.
 
-    ``kind`` is the kind of the branch (:mod:`branchrank.systems.branches`), and ``options`` are options of
-    this kind. If ``doubled`` is true, the branch returns twice as many results as the query asks for, instead
-    of ``top_n``. A branch with ``expand`` returns nodes. If ``threshold`` is ``calibrated``, the threshold
-    that was measured for the index's model is used.
+    Its fields include the number of results and the weight in the fusion. ``kind`` is the kind of the branch
+    (:mod:`branchrank.systems.branches`), and ``options`` are the options of this kind. If ``doubled`` is
+    true, the branch returns twice as many results as the query asks for, and ``top_n`` is ignored. A branch
+    with ``expand`` returns nodes. If ``threshold`` is ``calibrated``, the branch uses the threshold that was
+    measured for the index's model.
     """
 
     kind: str
@@ -93,7 +98,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The method that fuses the branches' lists, and the number of candidates that are kept.
+    """Settings for the fusion of the branches' lists.
 
     With the method ``none``, the scores of a single branch are kept. If ``unit_interval`` is true, scores are
     scaled to 0..1.
@@ -120,10 +125,10 @@ class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A second score for the best candidates of the fusion, which is added to their fusion score.
+    """Settings for a second score, which is added to the fusion score of the best candidates.
 
-    The method ``maxsim`` is late interaction, which compares the token vectors of the query and of each chunk
-    (:mod:`branchrank.ranking.maxsim`). The index's embedding model computes the token vectors.
+    The method ``maxsim`` is late interaction (:mod:`branchrank.ranking.maxsim`). It compares the query's
+    token vectors with those of each chunk. The index's embedding model computes the token vectors.
     """
 
     method: Annotated[
@@ -139,7 +144,7 @@ class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Grouping by document, so that each document is returned once, with its best chunk."""
+    """Grouping by document. Each document is returned once, with its best chunk."""
 
     by: Annotated[Literal["none", "document"], Meta(description="how results are grouped")] = "none"
     aggregate: Annotated[
@@ -149,7 +154,7 @@ class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The reranker, which is an LLM (one listwise call or yes/no log-probabilities) or a CrossEncoder."""
+    """Settings for the reranker, which is a CrossEncoder or an LLM (listwise or yes/no log-probabilities)."""
 
     method: Annotated[
         RerankMethod,
@@ -184,11 +189,11 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings that determine which passages of the ranked candidates are returned.
+    """Settings that determine which passages from the ranked candidates are returned.
 
-    If ``order`` is ``scores``, the passages of all candidate sections are sorted together, by their scores
-    or, if the system has a reranker, by the reranker's ranks of their sections and their ranks within the
-    section. Systems that rank chunks ignore ``order``.
+    If ``order`` is ``scores``, the passages from all candidate sections are sorted together. Without a
+    reranker, they are sorted by their scores. With a reranker, they are sorted by its ranks for their
+    sections and then by their ranks within each section. Systems that rank chunks ignore ``order``.
     """
 
     order: Annotated[
@@ -210,7 +215,7 @@ class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The endpoint and the model of a system's LLM. A field that is not set is an empty string."""
+    """The endpoint and the model of a system's LLM. Fields that are not set are empty strings."""
 
     base_url: Annotated[
         str,
@@ -240,7 +245,7 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def searched(self) -> tuple[Branch, ...]:
-        """The branches that are run, which are those with a weight above 0."""
+        """The branches that are searched. Branches with weight 0 are skipped."""
         return tuple(branch for branch in self.branches if branch.weight > 0)
 
     @property
@@ -257,5 +262,5 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def llm_label(self) -> str:
-        """The name of the LLM (or ``none``) for the column ``llm`` of reports."""
+        """The name of the LLM (or ``none``) for the column ``llm`` in reports."""
         return self.llm.model if self.asks_llm else "none"

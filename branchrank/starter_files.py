@@ -1,10 +1,10 @@
-"""Write the first files for a benchmark of your own documents (``branchrank init``).
+"""Write the starter files for a benchmark on your own documents (``branchrank init``).
 
-1. ``branchrank.toml`` in the workspace's folder contains the folder of the documents and the settings of the
-   index.
-2. ``questions.jsonl`` has three example questions. Each question names a section of the documents, and its
-   gold is a paragraph of this section. A run that uses example questions prints a warning.
-3. ``experiment.toml`` compares three systems without an LLM. You can run ``branchrank run experiment.toml``
+1. ``branchrank.toml`` in the workspace's folder contains the path of the documents' folder and the settings
+   of the index.
+2. ``questions.jsonl`` has three example questions. Each question names a section in the documents, and its
+   gold is a paragraph in this section. A run that uses example questions prints a warning.
+3. ``experiment.toml`` compares three systems that need no LLM. You can run ``branchrank run experiment.toml``
    without editing this file.
 
 Existing files are not overwritten.
@@ -31,11 +31,12 @@ from branchrank.questions.anchoring import corpus_lines, lines_digest
 from branchrank.questions.question_files import EXAMPLE, question_line
 from branchrank.records import GoldItem, Question, Record
 
-#: Names of the folders that are tried, in this order, if no folder of documents is given.
+#: If no folder with documents is given, folders with these names are tried, in this order.
 USUAL_FOLDERS = ("docs", "doc")
 QUESTIONS, EXPERIMENT = Path("questions.jsonl"), Path("experiment.toml")
 EXAMPLES = 3
-#: The gold of an example question is a paragraph with at least ``WORDS`` words, up to its line ``LINES``.
+#: The gold of an example question is a paragraph with at least ``WORDS`` words. At most its first ``LINES``
+#: lines are used.
 WORDS, LINES = 8, 8
 
 _CONFIG = """\
@@ -73,7 +74,7 @@ _NOTE = "an example by `branchrank init`: replace it with a question that your r
 
 
 class StarterFiles(Record, frozen=True, kw_only=True):
-    """The starter files that were ``written``, and those that were ``kept`` because they existed before.
+    """The starter files that were written (``written``), and those that already existed (``kept``).
 
     ``corpus`` is the folder of the documents, and ``documents`` is their number.
     """
@@ -85,7 +86,7 @@ class StarterFiles(Record, frozen=True, kw_only=True):
 
 
 def usual_folder() -> Path:
-    """Return the folder ``docs`` or ``doc`` in the working directory, whichever contains documents.
+    """Return the first of the folders ``docs`` and ``doc`` in the working directory that contains documents.
 
     Raises :class:`CorpusError` if neither folder contains documents.
     """
@@ -104,8 +105,8 @@ def usual_folder() -> Path:
 def write_starter_files(corpus: str | Path | None, data_dir: Path) -> StarterFiles:
     """Write the missing starter files for the documents in ``corpus`` (a folder or the name of a corpus).
 
-    Raises :class:`CorpusError` if no documents are found, and :class:`UsageError` if ``data_dir`` is the
-    workspace of other documents. If an error is raised, no file has been written.
+    Raises :class:`CorpusError` if no documents are found, and :class:`UsageError` if the workspace
+    ``data_dir`` contains other documents. If an error is raised, no file is written.
     """
     root = locate_corpus(usual_folder() if corpus is None else corpus)
     exclude = tuple(_own_folders(root, data_dir))
@@ -138,8 +139,8 @@ def _config(root: Path, data_dir: Path, exclude: Sequence[str]) -> str:
 def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]) -> list[Question]:
     """Return up to three example questions about paragraphs in different parts of the corpus.
 
-    ``lines`` maps each document to its unprocessed lines. Raises :class:`CorpusError` if no paragraph has at
-    least :data:`WORDS` words.
+    ``lines`` maps each document's path to its unprocessed lines. Raises :class:`CorpusError` if no paragraph
+    has at least :data:`WORDS` words.
     """
     places = [place for document in documents if (place := next(_paragraphs(document), None)) is not None]
     if len(places) < EXAMPLES:
@@ -173,7 +174,7 @@ def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]
 
 
 def _paragraphs(document: Document) -> Iterator[tuple[Document, Section, Block]]:
-    """Yield the first paragraph of each section with a title, if it has enough words."""
+    """For each section that has a title, yield the first paragraph if it has enough words."""
     for section in sorted(document.sections, key=lambda each: each.level == 0):
         if not any(character.isalpha() for character in section.title):
             continue
@@ -183,7 +184,7 @@ def _paragraphs(document: Document) -> Iterator[tuple[Document, Section, Block]]
 
 
 def _check_same(config: Path, root: Path, data_dir: Path) -> None:
-    """Raise :class:`UsageError` if the workspace in ``data_dir`` indexes other documents."""
+    """Raise :class:`UsageError` if the workspace in ``data_dir`` has an index of other documents."""
     before = read_config(config)[0].corpus
     if before and (data_dir / before).resolve() != root.resolve():
         raise UsageError(

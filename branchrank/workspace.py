@@ -1,4 +1,4 @@
-"""The main class of the library, which is a workspace that you can search and benchmark.
+"""The library's main class, ``Workspace``. You can search a workspace and run benchmarks on it.
 
 The commands, the servers and the terminal UI are built on this class.
 """
@@ -36,9 +36,9 @@ PredictorLike = str | System | Predictor | Callable[[str, int], Sequence[Hit]]
 class Workspace(Searcher):
     """A corpus with its indexes, settings and caches, in one folder.
 
-    Open a workspace with :meth:`open`, or create it with :meth:`build`. The index and the model are loaded
-    when they are first needed. A workspace is thread-safe and prints nothing. Close a workspace with
-    :meth:`close` or a ``with`` statement.
+    Open an existing workspace with :meth:`open`, or create one with :meth:`build`. The index and the model
+    are loaded when they are first needed. Workspaces are thread-safe and print nothing. Close a workspace
+    with :meth:`close`, or use it in a ``with`` statement.
 
     >>> import branchrank as br
     >>> with br.Workspace.open("data") as workspace:
@@ -60,10 +60,10 @@ class Workspace(Searcher):
         """Open the workspace in ``data_dir``.
 
         ``settings`` maps names such as ``"local.rrf_k"`` to values, which override ``branchrank.toml`` and
-        environment variables. If the index is missing or stale when it is first needed, it is built if
-        ``rebuild`` is true. Otherwise :class:`~branchrank.errors.ArtifactError` is raised. ``notify`` is
-        called with one line of text when something is downloaded or built. If ``progress`` is ``True``, bars
-        are shown. If it is a function, it is called with stage, done and total.
+        environment variables. If the index is missing or stale when it is first needed, it is built, or, if
+        ``rebuild`` is false, :class:`~branchrank.errors.ArtifactError` is raised. ``notify`` is called with
+        one line of text when something is downloaded or built. If ``progress`` is ``True``, bars are shown.
+        If ``progress`` is a function, it is called with stage, done and total.
 
         Raises :class:`~branchrank.errors.UsageError` for an invalid setting.
         """
@@ -90,13 +90,13 @@ class Workspace(Searcher):
         build fails because of an invalid value, the file is restored. Unchanged documents are not embedded
         again, and an interrupted build is resumed. Without ``corpus``, the corpus in ``branchrank.toml`` is
         indexed again. ``chunks`` and ``nodes`` are files with your own chunks and nodes, which are used
-        instead of those that BranchRank makes. The documents of a BEIR folder are first written to files in
-        the workspace.
+        instead of those that BranchRank would make. If ``corpus`` is a BEIR folder, its documents are first
+        written to files in the workspace.
 
         Raises :class:`~branchrank.errors.CorpusError` if there are no documents,
         :class:`~branchrank.errors.ModelError` if the embedder is not available,
-        :class:`~branchrank.errors.UsageError` for a wrong setting, and :class:`~branchrank.errors.BusyError`
-        if another process is building an index.
+        :class:`~branchrank.errors.UsageError` for an invalid setting, and
+        :class:`~branchrank.errors.BusyError` if another process is building an index.
 
         >>> from branchrank import Workspace
         >>> with Workspace.build("docs", "data/mine", embedder="fake") as workspace:
@@ -108,7 +108,7 @@ class Workspace(Searcher):
 
         folder = arguments.path("data_dir", data_dir)
         kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
-        opened = WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is written
+        opened = WorkspaceFolder.open(folder, flags=kept)  # rejects a wrong value before it is written
         kept = dict(opened.flags)
         if corpus is None:
             opened.check_exists()
@@ -144,13 +144,13 @@ class Workspace(Searcher):
     ) -> Workspace:
         """Create a workspace in ``data_dir`` from another program's chunks, vectors and nodes, and open it.
 
-        The files ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` in ``folder`` are read and not
-        changed. Chunks without line numbers are located in the documents by their text. If ``chroma/``
+        In ``folder``, ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` are read. Nothing is
+        changed there. Chunks without line numbers are located in the documents by their text. If ``chroma/``
         contains several collections, ``collection`` is the name of the one to use. To check the vectors of
         the collection, 20 chunks are embedded again with ``embedder``. If each new vector has a cosine of at
         least 0.999 with the stored one, the stored vectors are reused. :attr:`adoption` lists what was used
-        and what was skipped. ``corpus`` is the folder of the documents (by default the corpus in the
-        ``branchrank.toml`` of ``data_dir`` or ``folder``).
+        and what was skipped. ``corpus`` is the folder that contains the documents. By default, it is read
+        from ``branchrank.toml`` in ``data_dir`` or in ``folder``.
 
         Raises :class:`~branchrank.errors.ArtifactError` if the vectors are not from the embedder or the
         folder can't be read safely, :class:`~branchrank.errors.InputError` for an invalid file, and the same
@@ -188,7 +188,9 @@ class Workspace(Searcher):
 
     @property
     def adoption(self) -> Adoption | None:
-        """What :meth:`adopt` used and skipped, or ``None`` if the workspace was created in another way."""
+        """A record of what :meth:`adopt` used and skipped, or ``None`` if the workspace was not created by
+        it.
+        """
         from branchrank.index.adoption import read_adoption
 
         return read_adoption(self._folder.adoption_file)
@@ -227,17 +229,17 @@ class Workspace(Searcher):
         """Run one or several predictors on the same questions and return the finished run, with its report.
 
         A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with a method
-        ``retrieve(query, k)``, or a function ``f(query, k)``. The method and the function must return hits,
+        ``retrieve(query, k)``, or a function ``f(query, k)``. Such a method or function must return hits,
         best first. ``questions`` is a question file (by default the workspace's question file). ``primary``
         is the measure that is tested (such as ``Success@1`` or ``strict_hit@5``), and ``measures`` are
-        additional measures in the report. ``baseline`` is the name of the predictor that the other predictors
-        are compared with (by default the first predictor), a list of names, or ``"all-pairs"``.
-        ``sample_size`` is the number of questions, which are drawn with ``seed``. With ``filters``, such as
+        additional measures in the report. ``baseline`` is the predictor with which the others are compared
+        (by default the first), a list of several such predictors, or ``"all-pairs"``. ``sample_size`` is the
+        number of questions to use. They are drawn with ``seed``. With ``filters``, such as
         ``"file_path=guide/*"``, only matching documents are searched. ``settings`` contains all other
         settings, such as ``"benchmark.delta"``.
 
-        If the arguments have problems, one error that lists all of them is raised before any work starts. A
-        query that fails counts as a miss, and the report lists it as a failure.
+        If there are problems with the arguments, one error that lists all of them is raised before any work
+        starts. A query that fails counts as a miss, and the report lists it as a failure.
 
         >>> from branchrank import Workspace
         >>> workspace = Workspace.open("data")
@@ -281,8 +283,8 @@ class Workspace(Searcher):
     def check(self) -> CheckedIndex:
         """Read every file of the index and compare it with its digest in the manifest.
 
-        When an index is opened, only files that have changed since the last check are compared. If a file is
-        damaged, :class:`~branchrank.errors.ArtifactError` with the name of the first such file is raised.
+        Opening an index, in contrast, compares only those files that have changed since the last check.
+        Raises :class:`~branchrank.errors.ArtifactError` with the name of the first damaged file.
 
         >>> from branchrank import Workspace
         >>> Workspace.open("data").check().files > 5
@@ -293,10 +295,10 @@ class Workspace(Searcher):
         return check_index(self._folder)
 
     def calibrate(self, questions: AnyPath | None = None) -> Calibration:
-        """Suggest a distance threshold with which 95% of the questions keep their nearest chunk.
+        """Suggest a distance threshold for which 95% of the questions keep their nearest chunk.
 
-        ``questions`` is a question file (by default the workspace's question file), whose gold is ignored.
-        Raises :class:`~branchrank.errors.QuestionError` if the file has no answerable question.
+        ``questions`` is a question file (by default the workspace's). The questions' gold is ignored. Raises
+        :class:`~branchrank.errors.QuestionError` if the file has no answerable question.
         """
         from branchrank.index.calibration import calibrate, nearest_distances
         from branchrank.questions.question_files import load_questions
@@ -314,12 +316,14 @@ class Workspace(Searcher):
 
 
 def _corpus(corpus: AnyPath) -> str | Path:
-    """Return a corpus's name as a string, or its folder as a path."""
+    """Return a corpus name as a string, and a corpus folder as a path."""
     return corpus if isinstance(corpus, str) else arguments.path("corpus", corpus)
 
 
 def _to_keep(settings: Mapping[str, object], notify: Notify | None) -> dict[str, object]:
-    """Return the settings for ``branchrank.toml`` without credentials in URLs, and notify the user."""
+    """Remove credentials from the URLs in settings for ``branchrank.toml``, and notify the user of each
+    removal.
+    """
     from branchrank.redactor import is_url, means_url, url_to_keep
 
     kept = {

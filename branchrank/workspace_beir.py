@@ -1,4 +1,4 @@
-"""Prepare a benchmark on a BEIR folder (the workspace, the index, the questions and the plan).
+"""Prepare the workspace, the index, the questions and the plan for a benchmark on a BEIR folder.
 
 1. The folder is indexed in a workspace of its own, and later runs reuse the index.
 2. The judged queries of a split become the questions. Documents with a grade above 0 become the gold.
@@ -32,7 +32,8 @@ from branchrank.workspace import Workspace
 
 #: The default measures of a BEIR run. The first is the primary measure.
 BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
-#: Settings of a new workspace, which analyses text as in published BM25 results and searches exactly.
+#: Default settings of a new workspace. Text is analysed as in published BM25 results, and vector search is
+#: exact.
 NEW_WORKSPACE: Mapping[str, object] = {
     "index.embedder": "none",
     "index.vector_store": "exact",
@@ -46,7 +47,7 @@ RUN: Mapping[str, object] = {
     "benchmark.latency_sample": 0,
     "benchmark.delta": 0.02,
 }
-#: A run with this many hits (about 30 MB of rows) has compact rows, unless ``benchmark.rows`` is set.
+#: Rows are compact in runs with at least this many hits (about 30 MB), unless ``benchmark.rows`` is set.
 LARGE_RUN_HITS = 100_000
 NOTES_SHOWN = 3
 
@@ -66,13 +67,14 @@ def beir_plan(
 ) -> Plan:
     """Index a BEIR folder or a dataset ``ir:ID``, write its questions, and return the benchmark's plan.
 
-    ``data_dir`` is the workspace (by default ``data/`` and the folder's name). ``settings`` are stored in the
-    workspace. In a new workspace, they override :data:`NEW_WORKSPACE`. The first of ``measures`` is the
-    primary measure. ``fields`` are additional fields of :class:`~branchrank.bench.plan.Plan`. Invalid files,
-    names and measures are reported before the index is built.
+    ``data_dir`` is the workspace (by default ``data/`` followed by the folder's name). ``settings`` are
+    stored in the workspace. In a new workspace, they override :data:`NEW_WORKSPACE`. The first of
+    ``measures`` is the primary measure. ``fields`` are additional fields of
+    :class:`~branchrank.bench.plan.Plan`. Invalid files, names and measures are reported before the index is
+    built.
 
-    Raises :class:`UsageError` for a wrong name, measure or setting, :class:`~branchrank.errors.InputError`
-    for a wrong file, and the same errors as :meth:`~branchrank.workspace.Workspace.build`.
+    Raises :class:`UsageError` for an invalid name, measure or setting, :class:`~branchrank.errors.InputError`
+    for an invalid file, and the same errors as :meth:`~branchrank.workspace.Workspace.build`.
     """
     folder = _beir_folder(folder)
     name = folder.resolve().name
@@ -113,7 +115,10 @@ def beir_plan(
 
 
 def _beir_folder(folder: Path) -> Path:
-    """Return the BEIR folder for a path or ``ir:ID``. Raises :class:`QuestionError` if it is not one."""
+    """Return the path of the BEIR folder at a path or for ``ir:ID``.
+
+    Raises :class:`QuestionError` if it is not one.
+    """
     found = locate_corpus(folder)
     if not is_beir(found):
         raise QuestionError(
@@ -124,7 +129,7 @@ def _beir_folder(folder: Path) -> Path:
 
 
 def _is_large(plan: Plan, questions: int) -> bool:
-    """Return whether rows are compressed because the run is large and ``benchmark.rows`` is not set."""
+    """Return whether the run should have compact rows (it is large and ``benchmark.rows`` is not set)."""
     benchmark = plan.settings.part(BenchmarkSettings)
     asked = min(questions, benchmark.sample_size or questions)
     is_open = plan.settings.origins["benchmark.rows"] == "default"
@@ -132,7 +137,7 @@ def _is_large(plan: Plan, questions: int) -> bool:
 
 
 def _check_place(place: Path, name: str) -> None:
-    """Raise :class:`UsageError` if the workspace has another corpus, whose index would be replaced."""
+    """Raise :class:`UsageError` if the workspace has another corpus, because its index would be replaced."""
     if (place / CONFIG).exists():
         corpus = WorkspaceFolder.open(place).config.corpus
         if corpus != entries_place(name):
@@ -145,7 +150,7 @@ def _check_place(place: Path, name: str) -> None:
 def _predictors(name: str, workspace: WorkspaceFolder) -> list[str | System]:
     """Return the systems that a predictor's name stands for, adapted to rank documents.
 
-    The name of a user's own class is returned unchanged.
+    If the name refers to a user's own class, it is returned unchanged.
     """
     if ":" in name:
         return [name]
@@ -155,7 +160,7 @@ def _predictors(name: str, workspace: WorkspaceFolder) -> list[str | System]:
 def _measure_settings(measures: Sequence[str]) -> dict[str, object]:
     """Return settings that make the first measure the primary one.
 
-    A measure uses grades, unless its name begins with another mode such as ``strict_``.
+    Measures use grades, unless their name begins with another mode such as ``strict_``.
     """
     names = []
     for name in measures:

@@ -41,7 +41,7 @@ class CheckedFile(Record, frozen=True, kw_only=True):
 
 
 class MovedGold(Record, frozen=True, kw_only=True):
-    """The result of re-anchoring.
+    """The result of re-anchoring the gold in a question file.
 
     ``moved`` lists the gold items whose line numbers were updated, and ``problems`` those that were not
     found. ``path`` is the question file with the new line numbers.
@@ -53,7 +53,7 @@ class MovedGold(Record, frozen=True, kw_only=True):
 
 
 class SplitFile(Record, frozen=True, kw_only=True):
-    """One part of a split, with its file, its number of questions and its number of documents."""
+    """One part of a split question file, with its path and its numbers of questions and documents."""
 
     path: Path
     questions: int
@@ -61,10 +61,10 @@ class SplitFile(Record, frozen=True, kw_only=True):
 
 
 class SplitFiles(Record, frozen=True, kw_only=True):
-    """The two parts of a split, for tuning and for testing.
+    """The two parts of a split question file, one for tuning and one for testing.
 
-    ``share`` is the share of questions in the tuning part. ``largest_group`` is the number of questions in
-    the largest group of questions that share documents and therefore stay together.
+    ``share`` is the share of questions in the tuning part. Questions that share documents stay together.
+    ``largest_group`` is the number of questions in the largest such group.
     """
 
     parts: tuple[SplitFile, ...]
@@ -73,7 +73,9 @@ class SplitFiles(Record, frozen=True, kw_only=True):
 
 
 class Spent(Record, frozen=True, kw_only=True):
-    """The numbers and cost of LLM calls, and the price table from which the cost was computed, if any."""
+    """The number and cost of LLM calls, and the price table from which the cost was computed, if there is
+    one.
+    """
 
     totals: Totals
     prices: PriceTable | None
@@ -99,9 +101,9 @@ class WorkspaceQuestions:
         return self._folder.questions_path
 
     def load(self, path: AnyPath | None = None) -> list[Question]:
-        """Read the questions of a file.
+        """Read the questions in a file.
 
-        Raises :class:`~branchrank.errors.QuestionError` with the line number if a line is invalid.
+        If a line is invalid, raises :class:`~branchrank.errors.QuestionError` with the line number.
         """
         from branchrank.questions.question_files import load_questions
 
@@ -126,10 +128,10 @@ class WorkspaceQuestions:
     ) -> AddedQuestion:
         """Add a question with the digest of its gold lines to a question file. A missing file is created.
 
-        ``gold`` contains the spans that answer the question, and the first of them must contain ``quote``. If
-        ``gold`` is empty, the question is stored as not answerable. If ``id`` is empty, an id is computed
-        from the question and the files. Raises :class:`~branchrank.errors.QuestionError` for lines that do
-        not exist, a quote that the lines do not contain, and an id that is already in the file.
+        ``gold`` contains the spans that answer the question, and the text of the first span must contain
+        ``quote``. If ``gold`` is empty, the question is stored as unanswerable. If ``id`` is empty, an id is
+        computed from the question and the files. Raises :class:`~branchrank.errors.QuestionError` for lines
+        that do not exist, a quote that the lines do not contain, and an id that is already in the file.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.questions.anchoring import corpus_lines
@@ -171,11 +173,12 @@ class WorkspaceQuestions:
         seed: int = 42,
         questions: AnyPath | None = None,
     ) -> Labelling:
-        """Return the passages that ``annotator`` labels (the first ``depth`` hits of each system of a run).
+        """Return the passages for ``annotator`` to label (the first ``depth`` hits from each system in a
+        run).
 
         Labels are written to the question file ``output``, which is created if it does not exist.
         ``questions`` is needed for a run that does not store the text of its questions. Raises
-        :class:`~branchrank.errors.RunError` if the documents differ from the documents of the run.
+        :class:`~branchrank.errors.RunError` if the workspace's documents differ from those of the run.
         """
         from branchrank.runs.labelling import Labelling
 
@@ -207,7 +210,7 @@ class WorkspaceQuestions:
     def reanchor(self, path: AnyPath | None = None, output: AnyPath | None = None) -> MovedGold:
         """Update the line numbers of gold whose lines or quotes have moved in the corpus.
 
-        The result is written to ``output``, by default the file that is read.
+        The result is written to ``output``, which is by default the file that was read.
         """
         from branchrank.questions.anchoring import corpus_lines, reanchor
         from branchrank.questions.question_files import may_be_absent
@@ -227,8 +230,8 @@ class WorkspaceQuestions:
     def mine(self, output: AnyPath, corpus: AnyPath | None = None) -> Mined:
         """Make questions from the cross references in the corpus, and write them to ``output``.
 
-        ``corpus`` is the folder or the name of another corpus. If no cross reference can become a question,
-        no file is written.
+        To use another corpus than the workspace's, set ``corpus`` to its folder or name. If no cross
+        reference can become a question, no file is written.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.corpus.named import locate_corpus
@@ -281,8 +284,8 @@ class WorkspaceQuestions:
     ) -> tuple[GeneratedQuestions, Spent]:
         """Let an LLM write questions, locate their gold in the corpus, and write them to ``output``.
 
-        Finished LLM calls are cached. If several LLM calls in a row fail, the generation stops, the result's
-        ``stopped`` is the reason, and the questions accepted so far are written. Raises
+        Finished LLM calls are cached. If several LLM calls in a row fail, the generation stops, and the
+        questions accepted so far are written. The result's ``stopped`` then contains the reason. Raises
         :class:`~branchrank.errors.InputError` if no section is long enough.
         """
         from branchrank.execution import check_engine, open_executor
@@ -342,7 +345,7 @@ class WorkspaceQuestions:
         return estimate
 
     def _sections(self) -> tuple[list[Node], dict[str, list[str]]]:
-        """Return the nodes of the corpus's tree, and the lines of each document."""
+        """Return the nodes in the corpus's tree, and the lines of each document."""
         from branchrank.corpus.loading import load_corpus
         from branchrank.questions.anchoring import corpus_lines
         from branchrank.tree.build import build_nodes

@@ -20,7 +20,7 @@ AnyPath = str | PathLike[str]
 
 
 class BuiltTree(Record, frozen=True, kw_only=True):
-    """The file to which a tree was written, with its number of nodes and notes for the user."""
+    """The file to which a tree was written, the number of nodes in the tree, and notes for the user."""
 
     path: Path
     nodes: int
@@ -28,7 +28,7 @@ class BuiltTree(Record, frozen=True, kw_only=True):
 
 
 class WorkspaceTree:
-    """The methods for the tree of one workspace, which do not need an index."""
+    """Methods for the tree of one workspace. They do not need an index."""
 
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder
@@ -109,7 +109,7 @@ class WorkspaceTree:
     ) -> None:
         """Write the tree of one document in the JSON format that PageIndex uses for Markdown.
 
-        If ``tree`` is given, the JSON contains the summaries of its nodes. Raises
+        If ``tree`` is given, the JSON contains the summaries of this tree's nodes. Raises
         :class:`~branchrank.errors.InputError` for a document that is not in the corpus.
         """
         from branchrank.artifacts import write_bytes
@@ -123,9 +123,9 @@ class WorkspaceTree:
         write_bytes(Path(output), encode_document(written))
 
     def import_json(self, json_file: AnyPath, source: str, output: AnyPath) -> BuiltTree:
-        """Convert PageIndex's JSON of one document into nodes, and write them to ``output``.
+        """Convert the JSON that PageIndex wrote for one document to nodes, and write them to ``output``.
 
-        Line numbers are recomputed.
+        Line numbers are recomputed from the document.
         """
         from branchrank.tree.pageindex_json import import_document, import_nodes
         from branchrank.tree.store import write_nodes
@@ -140,7 +140,7 @@ class WorkspaceTree:
         return BuiltTree(path=Path(output), nodes=len(nodes), notes=tuple(notes))
 
     def _content(self, source: str) -> bytes:
-        """Return the content of a document of the corpus as bytes."""
+        """Return the content of a document in the corpus as bytes."""
         from branchrank.safe_open import read_beneath
 
         try:

@@ -201,7 +201,7 @@ def test_a_cut_is_a_run_that_replaces_no_report(run: Run, tmp_path: Path) -> Non
     assert isinstance(cut, Run)
     assert set(cut.questions["kind"]) == {"lookup"}
     assert cut.summary["questions"].tolist() == [20, 20, 20]
-    with pytest.raises(UsageError, match="cut"):
+    with pytest.raises(UsageError, match="some of the questions"):
         cut.report()
     with pytest.raises(UsageError, match="is the directory of a run"):
         cut.report(into=run.directory)

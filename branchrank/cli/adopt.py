@@ -1,4 +1,4 @@
-"""``branchrank adopt``: make a workspace from the chunks, vectors and nodes of another program."""
+"""``branchrank adopt``: make a workspace from chunks, vectors and nodes that another program made."""
 
 from __future__ import annotations
 

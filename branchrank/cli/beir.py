@@ -30,7 +30,7 @@ from branchrank.settings import (
 
 _BENCHMARK = ("sample_size", "sample_seed", "top_k", "latency_sample", "baseline", "delta", "alpha", "rows")
 _SYSTEMS = ("fusion", "rrf_k", "bm25_weight", "vector_weight", "maxsim_candidates", "maxsim_weight")
-#: The settings of the benchmark and of its systems that apply if a benchmark ranks whole documents.
+#: The settings of benchmarks and systems that have an effect in a benchmark that ranks whole documents.
 OPEN_SETTINGS = frozenset(
     [f"benchmark.{name}" for name in _BENCHMARK]
     + [f"{section}.{name}" for section in ("local", "late_interaction") for name in _SYSTEMS]

@@ -1,4 +1,4 @@
-"""``branchrank benchmark`` and ``benchmark_run.py``: run predictors on the same sample of questions."""
+"""``branchrank benchmark`` and ``benchmark_run.py``: run predictors on the same questions."""
 
 from __future__ import annotations
 

@@ -20,12 +20,13 @@ def run_and_report(
     dry_run: bool = False,
     seal: Path | None = None,
 ) -> None:
-    """Run a plan, write its report and print its table. With ``dry_run``, print only the estimated cost.
+    """Run a plan, write the run's report and print its table.
 
-    If ``seal`` is a path that does not exist, the plan is written to this file and is not run.
+    With ``dry_run``, only print the estimated cost. If no file exists at the path ``seal``, the plan is
+    written to this path and is not run.
 
-    Raises :class:`FailedRunError` if all queries or all LLM calls of a predictor failed, after writing the
-    report.
+    Raises :class:`FailedRunError` after the report has been written, if all queries or all LLM calls of a
+    predictor failed.
     """
     if dry_run:
         print_estimate(branchrank.library.estimate_plan(plan))
@@ -52,7 +53,7 @@ def run_and_report(
 
 
 def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
-    """Print the number of queries of each predictor, and upper bounds of its LLM calls and tokens."""
+    """Print the number of queries for each predictor, and upper bounds for its LLM calls and tokens."""
     click.echo(f"{safe(estimate.experiment)}: {estimate.questions} questions")
     for row in estimate.predictors:
         where = f" on index {safe(row.index)}" if row.index else ""

@@ -1,4 +1,4 @@
-"""``branchrank check``: compare every file of the index with the digest from its build."""
+"""``branchrank check``: compare every file in the index with the digest that the build stored."""
 
 from __future__ import annotations
 

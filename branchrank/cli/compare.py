@@ -1,4 +1,4 @@
-"""``branchrank compare`` and ``gate``: compare two runs on the same questions, or two predictors of a run."""
+"""``branchrank compare`` and ``gate``: compare two runs on the same questions, or a run's predictors."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def compare(
 
 
 def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, ...], all_pairs: bool) -> None:
-    """Raise UsageError for flags that need another number of runs, or that contradict each other."""
+    """Raise UsageError for flags that do not fit the number of runs, or that contradict each other."""
     if candidate is None and named:
         raise UsageError(
             "--predictor and --baseline-predictor need two runs, but only one was given",

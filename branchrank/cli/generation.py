@@ -20,7 +20,7 @@ OUTPUT = click.argument("output", type=click.Path(path_type=Path, dir_okay=False
 
 
 def llm_options(*, required: bool) -> Callable[[F], F]:
-    """Add the flags for the LLM endpoint, the seed and the settings of the LLM client."""
+    """Return a decorator that adds flags for the LLM endpoint, the seed and the LLM client's settings."""
 
     def decorate(function: F) -> F:
         # These commands have no fallback for a failed LLM call, so they don't have --on-llm-failure.

@@ -1,9 +1,9 @@
-"""Show the common flags of a command with ``--help``, and all its flags with ``--help-all``.
+"""Implement ``--help``, which shows a command's common flags, and ``--help-all``, which shows all its flags.
 
-1. For a command in :data:`COMMON`, ``--help`` shows only the flags that are listed there, below the headings
-   given there.
-2. ``--help-all`` also shows every other flag. The heading of a flag is the title of its settings part, or
-   "Other".
+1. For a command in :data:`COMMON`, ``--help`` shows only the flags in its entry, below the headings in the
+   entry.
+2. ``--help-all`` also shows all other flags. A flag's heading is the title of the settings part to which the
+   flag belongs. Flags that belong to no settings part are below "Other".
 3. For a command that is not in :data:`COMMON`, ``--help`` shows all flags in one list.
 """
 
@@ -15,7 +15,7 @@ import click
 
 from branchrank.settings import PARTS, settings_of
 
-#: Headings of a command's ``--help``, each with the flags below it.
+#: The headings in the ``--help`` of one command, each with the flags below it.
 Headings = Mapping[str, Sequence[str]]
 
 _HYBRID_LLM = ("--hybrid-base-url", "--hybrid-model", "--hybrid-no-llm")
@@ -124,7 +124,7 @@ def help_all_option() -> click.Option:
 
 
 def write_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the flags of a command below the headings that :data:`COMMON` lists for the command."""
+    """Write a command's flags below the headings that :data:`COMMON` lists for it."""
     everything = bool(context.meta.get(_EVERYTHING))
     for heading, options in grouped(command, context, everything=everything):
         with formatter.section(heading):
@@ -134,7 +134,7 @@ def write_options(command: click.Command, context: click.Context, formatter: cli
 def grouped(
     command: click.Command, context: click.Context, *, everything: bool
 ) -> Iterator[tuple[str, list[click.Parameter]]]:
-    """Yield each heading with its flags. With ``everything``, also yield flags that are not common ones."""
+    """Yield each heading with its flags. Flags that are not common are included only with ``everything``."""
     by_flag = {flag: option for option in command.get_params(context) for flag in option.opts}
     last = {HELP_ALL, *command.get_help_option_names(context)}
     shown = set(last)
@@ -148,7 +148,7 @@ def grouped(
 
 
 def _others(by_flag: Mapping[str, click.Parameter], shown: set[str]) -> dict[str, list[str]]:
-    """Return a dictionary from the titles of settings parts to their flags that are not in ``shown``."""
+    """Return the flags that are not in ``shown``, keyed by the title of their settings part."""
     titles = {setting.flag: part.title for part in PARTS for setting in settings_of(part)}
     found: dict[str, list[str]] = {}
     for flag, option in by_flag.items():

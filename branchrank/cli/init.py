@@ -1,4 +1,4 @@
-"""``branchrank init``: write the first files for a benchmark of your own documents."""
+"""``branchrank init``: write the starter files for a benchmark on your own documents."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from branchrank.questions.proposals import Proposals
     from branchrank.runs.labelling import Labelling, Passage
 
-#: What an annotator types -> the label that is stored.
+#: Maps what an annotator types to the label that is stored.
 KEYS = {"y": "yes", "yes": "yes", "p": "partly", "partly": "partly", "n": "no", "no": "no"}
 HINT = "y(es), p(artly), n(o), s(kip), q(uit); y 12-14 if only lines 12 to 14 answer the question"
-#: The maximum number of lines of a passage that are shown.
+#: At most this many lines of a passage are shown.
 MOST_LINES = 60
 
 
@@ -173,7 +173,7 @@ def _label(word: str) -> branchrank.library.LabelChoice:
 
 
 def _narrowed(passage: Passage, word: str, lines: str) -> Span | None:
-    """Return the line numbers that were typed after ``yes``, or ``None`` if there are none."""
+    """Return the lines that the annotator typed after ``yes``, or ``None`` if no lines were typed."""
     if not lines:
         return None
     if KEYS.get(word) != "yes":

@@ -1,4 +1,4 @@
-"""The flag ``--latex FILE`` of the commands that print a table of results."""
+"""The flag ``--latex FILE`` for commands that print a table of results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def latex_option(function: F) -> F:
-    """Add ``--latex``."""
+    """Add the flag ``--latex`` to a command."""
     return click.option(
         "--latex",
         type=click.Path(path_type=Path, dir_okay=False),

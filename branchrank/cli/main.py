@@ -9,7 +9,8 @@ import click
 from branchrank import __version__
 from branchrank.cli.terminal import Group
 
-#: Command -> its module in ``branchrank.cli`` (``module`` or ``module:function``), and its help text.
+#: Maps each command to its module in ``branchrank.cli`` (``module`` or ``module:function``) and its help
+#: text.
 VERBS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "Benchmark three systems on the bundled sample. Try this first."),
     "init": ("init", "Write the first files for a benchmark of your documents."),
@@ -47,7 +48,7 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
-#: Heading in ``--help`` -> the commands listed below it. Every command is listed once.
+#: Maps each heading in ``--help`` to the commands listed below it. Every command is listed once.
 HEADINGS: dict[str, tuple[str, ...]] = {
     "Start": ("demo", "init"),
     "Index documents": ("index", "pageindex", "corpus", "adopt", "check", "calibrate"),
@@ -81,7 +82,8 @@ class LazyGroup(Group):
         widest = max(map(len, VERBS))
         for heading, verbs in HEADINGS.items():
             with formatter.section(heading):
-                # Names are padded to the longest name to align the descriptions below all headings.
+                # All names are padded to the same length, so that the descriptions below all headings are
+                # aligned.
                 formatter.write_dl([(verb.ljust(widest), VERBS[verb][1]) for verb in verbs])
 
 

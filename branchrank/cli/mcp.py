@@ -17,7 +17,7 @@ from branchrank.cli.serve import address_options, predictor_option
 from branchrank.cli.terminal import Command
 from branchrank.settings import CacheSettings, GrepSettings, IndexSettings
 
-#: The maximum number of searches that wait for a thread.
+#: At most this many searches wait for a thread.
 QUEUE = 64
 
 

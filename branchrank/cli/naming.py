@@ -1,4 +1,4 @@
-"""The flags of ``resume`` and ``verify`` with which the user gives the files, hosts and classes of a run."""
+"""The flags of ``resume`` and ``verify`` that name the files, hosts and classes that a run may use."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def given_names(
     api_endpoint: str,
     allowed: tuple[str, ...],
 ) -> Named:
-    """Return the files, hosts, classes and settings that the running command's flags give."""
+    """Return the files, hosts, classes and settings that the user gave as flags."""
     from branchrank.library import Named
 
     if any(":" in name for name in predictors):

@@ -1,4 +1,7 @@
-"""Command-line flags, generated from the settings records so that flags, TOML keys and docs agree."""
+"""Command-line flags.
+
+They are generated from the settings records, so that flags, TOML keys and docs agree.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ DEMO_FOLDER = Path("branchrank-demo")
 
 
 def settings_options(*parts: type[Settings], only: frozenset[str] | None = None) -> Callable[[F], F]:
-    """Add a flag for each setting of the parts, or only for the settings in ``only`` (``section.name``)."""
+    """Return a decorator that adds a flag for each setting of the parts, or only for those in ``only``."""
 
     def decorate(function: F) -> F:
         for part in reversed(parts):
@@ -82,7 +85,7 @@ def _collect(setting: Setting) -> Callable[[click.Context, click.Parameter, Any]
 
 
 def _give(context: click.Context, key: str, value: Any) -> None:
-    """Store the value of a flag. Raises an error if another flag has set the same setting."""
+    """Store the value of a flag. Raises an error if another flag has already set the same setting."""
     given = context.meta.setdefault(_GIVEN, {})
     if key in given:
         raise click.UsageError(
@@ -92,7 +95,7 @@ def _give(context: click.Context, key: str, value: Any) -> None:
 
 
 def all_pairs_option(function: F) -> F:
-    """Add ``--all-pairs``, short for ``--baseline all-pairs``."""
+    """Add the flag ``--all-pairs``, short for ``--baseline all-pairs``, to a command."""
 
     def callback(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value:
@@ -108,13 +111,13 @@ def all_pairs_option(function: F) -> F:
 
 
 def given_flags() -> Mapping[str, Any]:
-    """Return the settings that were given as flags of the running command, keyed by ``section.name``."""
+    """Return the settings that the user gave as flags of the running command, keyed by ``section.name``."""
     given: Mapping[str, Any] = click.get_current_context().meta.get(_GIVEN, {})
     return given
 
 
 def data_dir_option(function: F) -> F:
-    """Add ``--data-dir``."""
+    """Add the flag ``--data-dir`` to a command."""
     return click.option(
         "--data-dir",
         type=click.Path(path_type=Path, file_okay=False),
@@ -125,7 +128,7 @@ def data_dir_option(function: F) -> F:
 
 
 def filter_option(function: F) -> F:
-    """Add ``--filter``."""
+    """Add the flag ``--filter`` to a command."""
     return click.option(
         "--filter",
         "filters",
@@ -153,7 +156,7 @@ REPORTS = click.option(
 
 
 def running_options(function: F) -> F:
-    """Add the flags of the commands that start a run."""
+    """Add the flags that all commands that start a run have."""
     for option in (
         all_pairs_option,
         QUIET,

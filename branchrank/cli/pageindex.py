@@ -52,7 +52,7 @@ def build(data_dir: Path, output: Path | None) -> None:
 def _opened(data_dir: Path) -> branchrank.Workspace:
     """Open the workspace.
 
-    If its index is missing or stale, the index is built when the tree is first used.
+    If the workspace's index is missing or stale, it is built when the tree is first used.
     """
     return open_workspace(data_dir, given_flags(), quiet=False)
 

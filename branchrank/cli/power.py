@@ -1,4 +1,4 @@
-"""``branchrank power``: the differences that a benchmark can detect."""
+"""``branchrank power``: compute which differences a benchmark can detect."""
 
 from __future__ import annotations
 

@@ -22,26 +22,26 @@ from branchrank.settings import BenchmarkSettings, Resolved
 if TYPE_CHECKING:
     from branchrank import Workspace
 
-#: The number of lines of a hit that are shown.
+#: At most this many lines of a hit are shown.
 SHOWN_LINES = 4
 
 
 def open_workspace(data_dir: Path, settings: Mapping[str, object], *, quiet: bool) -> Workspace:
-    """Open the workspace with the command's settings. Its index is built if it is missing or stale."""
+    """Open the workspace with the command's settings. A missing or stale index is built."""
     from branchrank import Workspace
 
     return Workspace.open(data_dir, settings=settings, rebuild=True, notify=say, progress=not quiet)
 
 
 def workspace_settings(data_dir: Path) -> Resolved:
-    """Return the workspace's settings, where the command's flags override those in files."""
+    """Return the workspace's settings. The command's flags override settings in files."""
     from branchrank import Workspace
 
     return Workspace.open(data_dir, settings=given_flags(), notify=say).settings
 
 
 class Answer(Record, frozen=True, kw_only=True):
-    """The object that ``--json`` prints for a query."""
+    """The JSON object that ``--json`` prints for one query."""
 
     query: str
     predictor: str
@@ -54,7 +54,7 @@ class Answer(Record, frozen=True, kw_only=True):
 def answer_queries(
     query: str | None, predictor: str, retrieve: Callable[[str], Retrieval], *, as_json: bool
 ) -> None:
-    """Answer ``query``, or without one each line of the input up to the first empty line or the end."""
+    """Answer ``query``. If it is ``None``, answer each line of the input until an empty line or the end."""
     if query is not None:
         _answer(query, predictor, retrieve, as_json)
         return
@@ -76,7 +76,7 @@ def answer_queries(
 
 
 def _history() -> None:
-    """Turn on line editing at the prompt, if Python has the module ``readline``."""
+    """Turn on line editing at the prompt if Python's module ``readline`` is available."""
     try:
         import readline
     except ImportError:
@@ -95,7 +95,7 @@ def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as
             fallbacks=retrieval.fallbacks,
             notices=retrieval.remarks,
         )
-        click.echo(msgspec.json.encode(answer))  # bytes: JSON is UTF-8 whatever the terminal is
+        click.echo(msgspec.json.encode(answer))  # printed as bytes, because JSON is UTF-8 in any terminal
         return
     for notice in retrieval.remarks:
         click.secho(safe(notice), fg="yellow", err=True)
@@ -110,7 +110,7 @@ def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as
 
 
 def show_hit(rank: int, hit: Hit) -> None:
-    """Print one hit with its lines, its score, its rank in each branch, and the beginning of its text."""
+    """Print a hit's location, its score, its rank in each branch, and the beginning of its text."""
     place = click.style(f"{safe_line(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)
     click.echo(f"{rank:>2}. {place}  {safe_line(hit.breadcrumb)}")
     reasons = safe(", ".join(hit.reasons))
@@ -130,7 +130,7 @@ def show_passage(text: str, indent: int = 4) -> None:
 
 
 def query_text(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
-    """Refuse an empty query, and make the query encodable as UTF-8 (a click callback)."""
+    """Refuse an empty query, and make any other query encodable as UTF-8 (click callback)."""
     if text is not None and not text.strip():
         raise click.BadParameter("the query is empty; write the question in quotes")
     return None if text is None else encodable(text)

@@ -19,7 +19,7 @@ QUESTIONS = click.argument(
     "questions", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=False)
 )
 
-#: The difference between a split's share and the requested share beyond which a warning is printed.
+#: A warning is printed if a split's share differs from the requested share by more than this.
 WARN_BEYOND = 0.05
 
 

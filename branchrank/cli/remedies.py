@@ -1,12 +1,11 @@
-"""Adapt the fix that an error suggests to the flags that the running command has.
+"""Adapt the fix in an error message to the flags of the running command.
 
 Errors are raised in the library, so a fix may mention flags that the running command does not have.
 
-1. In a list of flags in a fix (``--a or --b``), only the flags that the command has are kept.
+1. If a fix lists several flags (``--a or --b``), only the flags that the command has are kept.
 2. If the command has none of the listed flags, the fix names the setting's key in ``branchrank.toml``
    instead.
-3. If the command has the flag ``--base-url``, it runs no systems, so clauses about settings of systems are
-   removed.
+3. A command with the flag ``--base-url`` does not run systems, so clauses about system settings are removed.
 4. A command that is quoted in the fix (``branchrank index ...``) is not changed.
 """
 
@@ -26,7 +25,7 @@ _PLACE = "of branchrank.toml"
 
 
 def remedy_for(remedy: str, command: click.Command) -> str:
-    """Return the fix of an error, reduced to the flags that ``command`` has."""
+    """Return an error's fix, without flags that ``command`` does not have."""
     has = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     settings = {setting.flag: setting for part in PARTS for setting in settings_of(part)}
 
@@ -40,7 +39,7 @@ def remedy_for(remedy: str, command: click.Command) -> str:
 
 
 def _fitted(text: str, has: set[str], settings: dict[str, Setting]) -> str:
-    """Adapt a part of a fix. The part is a list of flags or a quoted command."""
+    """Adapt one part of a fix, which is a list of flags or a quoted command."""
     if not text.startswith("--"):
         return text
     flags = re.findall(_FLAG, text)

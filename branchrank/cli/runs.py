@@ -1,4 +1,4 @@
-"""``branchrank list`` and ``show``: list the runs in a folder, and print the table of a run."""
+"""``branchrank list`` and ``show``: list the runs in a folder, and print a run's table of results."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def command(
 
 
 def _show(rank: int, hit: Hit, explain: bool) -> None:
-    """Print a document with its score, its chunks, and the beginning of its best chunk."""
+    """Print a document's score, its chunks, and the beginning of its best chunk."""
     grouped = bool(hit.members)
     title = hit.source if grouped else hit.id
     click.echo(f"{rank:>2}. {click.style(safe_line(title), bold=True)}  {hit.score:.4f}")

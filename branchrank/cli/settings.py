@@ -1,4 +1,4 @@
-"""``branchrank settings``: list every setting of the settings records."""
+"""``branchrank settings``: list every setting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def command(data_dir: Path) -> None:
         workspace = Workspace.open(data_dir)
         resolved, calibrated = workspace.settings, workspace.calibrated_distance
     except UsageError as error:
-        # This error suggests `branchrank settings` as its fix, so the list is shown with the defaults.
+        # The error message tells the user to run `branchrank settings`, so the list must be shown. It shows
+        # the defaults.
         wrong, resolved = error, resolve(environment={})
     for part in PARTS:
         click.secho(f"[{part.section}]", bold=True)

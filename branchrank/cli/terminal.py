@@ -1,4 +1,4 @@
-"""Base classes of all commands, for safe terminal output, error messages and exit codes."""
+"""The base classes of all commands. They handle safe terminal output, error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TERMINATED = 143
 HELP = ["-h", "--help"]
-#: Error numbers of a full or failing disk, to which standard output may be redirected.
+#: Error numbers for a full or failing disk. They occur if standard output is redirected to a file.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
@@ -39,7 +39,7 @@ def say(line: str) -> None:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path as text to print. A path below the working directory is made relative to it."""
+    """Return a path as text to print. If it is inside the working directory, the path is made relative."""
     here = Path.cwd()
     return safe(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
@@ -51,14 +51,14 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 def import_from_here() -> None:
-    """Add the working directory to the import path, as ``python -m`` does, to import ``module:Class``."""
+    """Add the working directory to the import path, so that ``module:Class`` can be imported from it."""
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
 
 
 def show_error(error: BranchRankError, command: click.Command) -> None:
-    """Print an error and its fix. The fix mentions only flags of ``command``, and API keys are removed."""
+    """Print an error and its fix. The fix mentions only flags that ``command`` has. API keys are removed."""
     redact = _redactor()
     click.secho(f"error: {safe(redact(error.message))}", fg="red", err=True)
     if remedy := remedy_for(error.remedy, command):
@@ -77,7 +77,7 @@ def _print_fault(kind: type[BaseException], error: BaseException, trace: Traceba
 
 
 def _end_without_reader(ctx: click.Context) -> NoReturn:
-    """Exit with 0 and no message, because the reader of the output has closed the pipe (``| head``)."""
+    """Exit with code 0 and no message, because the reader of the output has closed the pipe (``| head``)."""
     with contextlib.suppress(OSError):  # discards the output that is still buffered
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     ctx.exit(0)
@@ -100,7 +100,7 @@ def _open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
-    """If click raises an error for an unknown flag or choice, add the nearest known one to the message."""
+    """If click raises an error for an unknown flag or choice, add the nearest known one as a suggestion."""
     try:
         yield
     except click.NoSuchOption as error:
@@ -114,12 +114,12 @@ def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
             near = _nearest(given[1], [str(each) for each in kind.choices])
             raise click.BadParameter(f"{error.message}{near}", ctx, error.param) from None
         raise
-    except BrokenPipeError:  # the reader of --help has closed it
+    except BrokenPipeError:  # the reader of the help text has closed the pipe
         _end_without_reader(ctx)
 
 
 class Command(click.Command):
-    """A click command that reports an error with a message, a fix and an exit code, without a traceback.
+    """A click command that reports errors with a message, a fix and an exit code instead of a traceback.
 
     ``help_name`` is the command's key in ``COMMON`` if it differs from its name, such as ``beir run``. If
     ``resumes`` is true, running the command again after Ctrl-C resumes the interrupted work.
@@ -134,7 +134,10 @@ class Command(click.Command):
             self.params.append(help_all_option())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the flags to the help text, below headings if the command has an entry in ``COMMON``."""
+        """Write the flags to the help text.
+
+        If the command has an entry in ``COMMON``, write them below its headings.
+        """
         if entry_name(self) in COMMON:
             write_options(self, ctx, formatter)
         else:
@@ -146,7 +149,10 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Print a :class:`BranchRankError`, and exit with its exit code."""
+        """Run the command.
+
+        If it raises a :class:`BranchRankError`, print the error and exit with its exit code.
+        """
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGTERM, _terminate)
         _open_closed_streams()
@@ -159,7 +165,7 @@ class Command(click.Command):
         except BranchRankError as error:
             show_error(error, self)
             ctx.exit(error.exit_code)
-        except (KeyboardInterrupt, click.Abort):  # a prompt raises Abort for Ctrl-C and the end of input
+        except (KeyboardInterrupt, click.Abort):  # a prompt raises Abort on Ctrl-C and at end of input
             click.echo(self._interrupted(ctx), err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:

@@ -36,7 +36,7 @@ def on_terminal() -> bool:
 def search_on_terminal(
     workspace: Workspace, *, mode: str = "", query: str = "", choosing: bool = False
 ) -> Choice | None:
-    """Run the terminal UI until the user quits. With ``choosing``, return the picked result."""
+    """Run the terminal UI until the user quits. With ``choosing``, return the result that the user picked."""
     from branchrank.serve.service import Service
     from branchrank.serve.tui.app import SearchApp
     from branchrank.serve.tui.searching import Searches

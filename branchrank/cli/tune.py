@@ -1,4 +1,4 @@
-"""``branchrank tune``: tune the weights of an experiment's systems on mined questions."""
+"""``branchrank tune``: tune the systems in an experiment file on mined questions."""
 
 from __future__ import annotations
 

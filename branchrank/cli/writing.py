@@ -14,7 +14,7 @@ from branchrank.cli.tui import on_terminal, search_on_terminal
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Span
 
-#: The flags that the error suggests if the terminal UI can't open because there is no terminal.
+#: If the terminal UI can't open because there is no terminal, the error suggests these flags.
 FLAGS = "--question TEXT --source FILE --lines 5-8"
 
 
@@ -103,7 +103,10 @@ def add(
 
 
 def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | None:
-    """Ask for a question and its lines. Return ``None`` if the user picks no passage in the terminal UI."""
+    """Ask for a question and its gold lines.
+
+    Return ``None`` if the user picks no passage in the terminal UI.
+    """
     choice = search_on_terminal(workspace, query=query, choosing=True)
     if choice is None:
         return None

@@ -35,7 +35,7 @@ CountTokens = Callable[[str], int]
 
 #: A text with more characters than this number times the budget is too large; its tokens are not counted.
 _MAX_CHARACTERS_PER_TOKEN = 64
-#: The same limit for breadcrumbs. It is lower, because every chunk of a section repeats the breadcrumb.
+#: The limit for breadcrumbs, which is lower because every chunk of a section repeats the breadcrumb.
 _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN = 8
 
 
@@ -168,9 +168,9 @@ def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
 
 
 def _tokens_within(text: str, budget: int, count: CountTokens) -> int | None:
-    """Return the number of tokens of a text if it is at most ``budget``, else ``None``.
+    """Return the number of tokens in a text, or ``None`` if the number is larger than ``budget``.
 
-    Very long texts also get ``None``, without counting their tokens.
+    ``None`` is also returned for very long texts, whose tokens are not counted.
     """
     if len(text) > budget * _MAX_CHARACTERS_PER_TOKEN:
         return None

@@ -78,7 +78,7 @@ class Reference(Record, frozen=True, kw_only=True):
 
 
 class Document(Record, frozen=True, kw_only=True):
-    """One file of a corpus after parsing.
+    """One parsed file in a corpus.
 
     ``source`` is the file's path relative to the corpus folder, with ``/`` as the separator. ``digest`` is
     the SHA-256 of the file's bytes. ``toctree`` contains the entries of the file's toctree directives as

@@ -34,7 +34,7 @@ def is_dataset(name: str) -> bool:
 def dataset_folder(
     name: str, home: Path, *, download: bool = False, progress: Progress = no_progress
 ) -> Path:
-    """Return the BEIR folder below ``home`` for the dataset ``ir:ID``. If it is missing, write it.
+    """Return the BEIR folder below ``home`` for the dataset ``ir:ID``. Write the folder if it is missing.
 
     ``progress("read", done, total)`` is called for each document. Raises :class:`CorpusError` if the id is
     unknown, if the dataset lacks documents, queries or judgements, or if the dataset is not on this machine
@@ -78,7 +78,7 @@ def _dataset(identifier: str) -> Any:
 
 
 def _write(dataset: Any, identifier: str, folder: Path, progress: Progress) -> None:
-    """Write the judgements, queries and documents of a dataset as the files of a BEIR folder."""
+    """Write a dataset's judgements, queries and documents to a BEIR folder."""
     qrels: dict[tuple[str, str], int] = {}
     for judged in _read(identifier, dataset.qrels_iter):
         qrels[judged.query_id, judged.doc_id] = judged.relevance

@@ -1,4 +1,4 @@
-"""Load a folder of documents into a :class:`Corpus` in memory. The result depends only on the files' bytes.
+"""Load a folder of documents into a :class:`Corpus`. The result depends only on the files' paths and bytes.
 
 One process reads all files, because 5 MB take about a second, and starting more processes would take longer.
 """
@@ -23,7 +23,8 @@ class Corpus(Record, frozen=True, kw_only=True):
     """The documents below the folder ``root``, sorted by path.
 
     ``digest`` is a hash of the paths and the bytes of all documents. ``notes`` describes the skipped files
-    and the problems that parsers worked around. Every note starts with the path of the file that it is about.
+    and the problems that parsers worked around. Every note starts with the path of the file that it
+    describes.
     """
 
     root: str

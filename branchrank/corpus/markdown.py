@@ -5,7 +5,7 @@
 2. markdown-it splits the rest of the file into blocks with line numbers. Inline markup is parsed separately
    for each block.
 3. ATX and setext headings outside quotes and lists start sections. The labels of a heading are its
-   GitHub-style slug, the explicit id in ``{#id}`` and the labels of the ``(label)=`` lines above it.
+   GitHub-style slug, the explicit id in ``{#id}`` and the labels in the ``(label)=`` lines above it.
 4. List items, paragraphs, table rows and code become blocks. The n-th line of a block's text is the readable
    text of the block's n-th line in the file. The content of a code fence is read as Markdown if the fence is
    a directive for prose, such as ``{note}``.
@@ -85,7 +85,7 @@ def read_markdown(source: str, content: bytes) -> Document:
 
 
 class _FrontMatter(NamedTuple):
-    """The front matter's title, its description as blocks of text, and its number of lines."""
+    """The title, the description (as blocks of text) and the number of lines of a front matter."""
 
     title: str
     blocks: list[Block]

@@ -54,7 +54,7 @@ class InlineText(NamedTuple):
 def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool) -> InlineText:
     """Return the readable text of the inline Markdown ``content``, which starts at ``line``.
 
-    ``env`` contains the link definitions of the file. If ``content`` has more than :data:`MAX_INLINE`
+    ``env`` contains the link definitions in the file. If ``content`` has more than :data:`MAX_INLINE`
     characters, it is returned unchanged.
     """
     if len(content) > MAX_INLINE:

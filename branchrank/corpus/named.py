@@ -38,7 +38,7 @@ class NamedCorpus(Record, frozen=True, kw_only=True):
     """The pinned origin of a corpus, which is either a file that belongs to a package or a Git commit.
 
     A package's file is identified by ``project``, ``filename``, ``sha256`` and ``size`` (in bytes), and a Git
-    commit by ``repository`` and ``commit``. ``folder`` is the folder inside the package or repository that
+    commit by ``repository`` and ``commit``. ``folder`` is the folder, inside the package or repository, that
     becomes the corpus.
     """
 
@@ -188,7 +188,7 @@ def _fetch(
 
 
 def unpack_folder(archive: Path, folder: str, target: Path) -> None:
-    """Unpack the regular files below ``<top folder>/<folder>/`` of a tar archive into ``target``.
+    """Unpack the regular files below ``<top folder>/<folder>/`` in a tar archive into ``target``.
 
     Links, devices, absolute paths and paths with ``..`` are skipped. Raises :class:`CorpusError` if the
     archive is damaged, or if more than ``MAX_FILES`` files or ``MAX_BYTES`` bytes would be unpacked.

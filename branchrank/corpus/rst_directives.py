@@ -81,7 +81,7 @@ SILENT_ARGUMENT = frozenset(
         "sourcecode",
     ]
 )
-#: Maps each directive that has a version as its argument to the words that the page shows before the version.
+#: Maps each directive whose argument is a version to the words that the page shows before the version.
 VERSIONS = {
     "versionadded": "New in version",
     "versionchanged": "Changed in version",

@@ -244,7 +244,7 @@ class Scanner:
         return self._literal(end, column) if literal else end
 
     def _literal(self, at: int, column: int) -> int:
-        """Read the literal block after ``::``, whose lines are either indented or quoted.
+        """Read the literal block after ``::``. Its lines are either indented or quoted.
 
         Quoted lines all begin with the same punctuation character.
         """

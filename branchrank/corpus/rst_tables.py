@@ -82,7 +82,7 @@ def _rows(rows: list[Any], line_start: int, read: ReadInline) -> Iterator[Block]
 
 
 def _cell(cell: tuple[int, int, int, Any], line_start: int, read: ReadInline) -> tuple[str, int, int]:
-    """Return the text, the first line and the last line of a cell, or ``("", 0, 0)`` for an empty cell."""
+    """Return a cell's text, first line and last line, or ``("", 0, 0)`` for an empty cell."""
     _, _, offset, content = cell
     lines = [line.replace("\x00", "").strip() for line in content]
     filled = [index for index, line in enumerate(lines) if line]

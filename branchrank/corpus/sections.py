@@ -133,10 +133,10 @@ def finish_sections(
 ) -> tuple[Section, ...]:
     """Return the sections of a document in line order. The first section represents the whole file.
 
-    ``headings`` and ``blocks`` must be in line order. No two headings start on the same line. Blocks must not
-    overlap each other or a heading. ``title`` is the title in the file's front matter, or an empty string. If
-    ``title`` is not empty, a single top heading becomes part of the whole file's section only if the level of
-    the heading is 1.
+    ``headings`` and ``blocks`` must be in line order. No two headings may start on the same line. Blocks must
+    not overlap each other or a heading. ``title`` is the title in the file's front matter, or an empty
+    string. If ``title`` is not empty, a single top heading becomes part of the whole file's section only if
+    the level of the heading is 1.
     """
     parents = _parents(headings)
     tops = [index for index, parent in enumerate(parents) if parent is None]

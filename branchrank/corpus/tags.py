@@ -1,10 +1,10 @@
 """Find HTML and JSX tags in a text, in linear time even if many tags are never closed.
 
-A tag starts with an opening such as ``<div`` and ends with ``>``. Between the opening and the ``>`` are
-quoted strings and any characters except ``<`` and ``>``. A JSX tag can also contain ``{expressions}`` with up
-to three levels of braces. A regular expression would start again at each ``<``, and could search to the end
-of the text each time. :class:`TagFinder` stores where the tag ends for every quote and brace inside the tag,
-so no part of the text is searched more than twice.
+A tag starts with an opening such as ``<div`` and ends with ``>``. Between the opening and the ``>``, there
+can be quoted strings and any characters except ``<`` and ``>``. A JSX tag can also contain ``{expressions}``
+with up to three levels of braces. A regular expression would start again at each ``<``, and could search to
+the end of the text each time. :class:`TagFinder` stores where the tag ends for every quote and brace inside
+the tag, so no part of the text is searched more than twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _JSX_RUN = re.compile(r"""[^"'{}<>]*+""")
 _BRACE = re.compile(r"[{}]")
 _EXPRESSION_DEPTH = 3
 
-#: The openings of HTML tags, of component tags (``<CamelCase>``) and of tags in MDX (not ``<a@b.c>``).
+#: Match the openings of HTML tags, component tags (``<CamelCase>``) and MDX tags (but not ``<a@b.c>``).
 HTML_TAG = re.compile(r"</?([A-Za-z][\w:-]*+)")
 COMPONENT_TAG = re.compile(r"</?[A-Z](?:(?![a-z])[\w.])*+[a-z][\w.]*+(?=[\s/>])")
 JSX_TAG = re.compile(r"</?(?:(?=>)|(?![a-z]+://)(?![^\s<>]+@)[A-Za-z_$][\w.$:-]*+(?=[\s/>]))")

@@ -1,6 +1,6 @@
 """Build an ONNX graph of a BERT encoder with mean pooling, for :mod:`branchrank.embedders.onnx_encoder`.
 
-Mean pooling computes the vector of a text as the mean of the vectors of all tokens, including ``[CLS]`` and
+With mean pooling, the vector of a text is the mean of its token vectors, including those of ``[CLS]`` and
 ``[SEP]``. The model all-MiniLM-L6-v2 uses mean pooling.
 """
 

@@ -73,8 +73,8 @@ def cached_documents(
 
     Only texts that are not in the cache are embedded. ``embed_batches`` is a function that takes batches of
     texts and returns the vectors of each batch, in order. The default calls ``embedder`` for each batch.
-    ``progress("embed", done, total)`` is called with numbers of texts. Texts that are in the cache are
-    counted as done from the start.
+    ``progress("embed", done, total)`` is called with the number of texts that have a vector so far (including
+    texts that are in the cache) and the total number.
     """
     if cache is None:
         return embedder.embed_documents(texts, progress)

@@ -1,4 +1,4 @@
-"""A deterministic substitute for an embedding model, which needs no download.
+"""A deterministic substitute for an embedding model. It needs no download.
 
 Texts that share words get similar vectors.
 
@@ -101,7 +101,7 @@ def _stems(text: str) -> list[str]:
 
 @lru_cache(maxsize=65536)
 def _hashed(feature: str) -> int:
-    """Return a 64-bit hash of a stem or trigram, which is the same in every process."""
+    """Return a 64-bit hash of a stem or trigram. The hash is the same in every process."""
     return int.from_bytes(
         hashlib.blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
     )

@@ -140,7 +140,7 @@ class Endpoint:
 
 
 class HttpEmbedder(ABC):
-    """The base class of embedders on servers. A server is first contacted when ``identity`` is used."""
+    """The base class of embedders that query a server. The first use of ``identity`` contacts the server."""
 
     route = ""
 
@@ -241,5 +241,5 @@ def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
 
 
 def _retry_after(header: str | None, otherwise: float) -> float:
-    """Return the seconds in a ``Retry-After`` header (at most ten), or ``otherwise`` if it has no number."""
+    """Return the seconds (at most ten) in a ``Retry-After`` header, or ``otherwise`` if it has no number."""
     return min(float(header), _LONGEST_WAIT) if header and header.isdecimal() else otherwise

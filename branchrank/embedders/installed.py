@@ -2,7 +2,7 @@
 
 A package registers its embedder as an entry point in the group ``branchrank.embedders``. To use an embedder
 whose entry point has the name ``NAME``, pass ``--embedder NAME`` or ``--embedder NAME:MODEL``. The value of
-the entry point must be a callable with the arguments ``model`` and ``notify`` that returns an
+the entry point must be a callable that takes the arguments ``model`` and ``notify`` and returns an
 :class:`Embedder`.
 """
 

@@ -8,7 +8,7 @@ transformers uses the field names of BERT, and supports only the variant of the 
    the default of the published configuration class, not the default of transformers.
 2. As in the published model code, the size of the vocabulary is rounded up to a multiple of
    ``pad_vocab_size_multiple``, and the width of the gated MLP is rounded up to a multiple of 256.
-3. If transformers does not support the value of a field, an error with the name of the field is raised.
+3. If transformers does not support the value of a field, an error that names the field is raised.
 4. The checkpoint must contain exactly the weights of the NomicBert architecture, because transformers would
    fill a missing weight with random numbers.
 """

@@ -1,7 +1,7 @@
 """The embedder ``none``, for an index that supports only keyword search.
 
-Every chunk gets the same vector with one dimension, so that all indexes have the same layout. Queries can't
-be embedded, and systems that search vectors are rejected before the first query
+Every chunk gets the same one-dimensional vector, so that all indexes have the same layout. Queries can't be
+embedded, and systems that search vectors are rejected before the first query
 (:func:`branchrank.systems.checks.check_embedder`).
 """
 
@@ -20,7 +20,7 @@ MAX_TOKENS = 512
 
 
 class NoEmbedder:
-    """An embedder that returns the same vector, with one dimension, for every text."""
+    """An embedder that returns the same one-dimensional vector for every text."""
 
     identity = EmbedderIdentity(name=NONE, model=NONE, dimension=1, max_tokens=MAX_TOKENS)
 

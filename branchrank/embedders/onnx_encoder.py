@@ -7,8 +7,8 @@
 3. With the precisions ``float32`` and ``int8``, the encoder runs in ONNX Runtime. With ``bfloat16``, the
    encoder runs in OpenVINO, because ONNX Runtime can't multiply bfloat16 matrices on the CPU.
 
-Only the basic graph optimisations of ONNX Runtime are enabled, because the fused operators of ONNX Runtime
-were not faster on the CPU, and its fused skip-layer-norm was about 10% slower.
+Only the basic graph optimisations of ONNX Runtime are enabled, because the fused operators were not faster on
+the CPU, and the fused skip-layer-norm operator was about 10% slower.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class OnnxEncoder:
 
 
 class _Onnxruntime:
-    """A session of ONNX Runtime. ``external`` contains all weights that are not stored in ``model``."""
+    """An ONNX Runtime session. ``external`` contains all weights that are not stored in ``model``."""
 
     def __init__(self, model: Any, external: Mapping[str, NDArray[np.float32]]) -> None:
         onnxruntime = _onnxruntime()

@@ -1,4 +1,4 @@
-"""Run an ONNX model in bfloat16 with OpenVINO, on CPUs with the instructions AVX512-BF16 or AMX."""
+"""Run an ONNX model in bfloat16 with OpenVINO, on CPUs with AVX512-BF16 or AMX instructions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OpenVinoSession:
     def run(self, outputs: list[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
         """Run the model on ``inputs``, and return the outputs with the names ``outputs``, in this order.
 
-        Each thread uses its own inference request of OpenVINO.
+        Each thread uses its own OpenVINO inference request.
         """
         request = getattr(self._own, "request", None)
         if request is None:

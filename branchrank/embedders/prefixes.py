@@ -1,8 +1,8 @@
-"""The prefixes for queries and documents with which embedding models were trained.
+"""The query prefixes and document prefixes with which embedding models were trained.
 
 If a model's configuration contains prompts, the prompts are used as prefixes. For models without prompts,
-this module contains the prefixes that the models' authors published. The published prefixes are also used for
-models on a server, because a server does not return the prompts.
+this module contains prefixes that the models' authors published. These prefixes are also used for models on a
+server, because a server does not return the prompts.
 """
 
 from __future__ import annotations

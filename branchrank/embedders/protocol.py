@@ -3,7 +3,7 @@
 Two vectors can be compared only if the identities of their embedders are equal.
 
 1. A document is embedded as ``document_prefix + text``, and a query as ``query_prefix + text``.
-2. A text with more than ``max_tokens`` tokens of the model's tokenizer is truncated at the end.
+2. A text that the model's tokenizer splits into more than ``max_tokens`` tokens is truncated at the end.
 3. Every vector is float32 and has unit length, so the dot product of two vectors is their cosine similarity.
 4. A model that runs in this process can also compute a vector for each token of a text. The token vectors are
    the rows of the model's last layer before pooling. The token vectors of a document include those of special
@@ -107,5 +107,5 @@ def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
 
 
 def vector_checksum(key: str, vector: bytes) -> bytes:
-    """Return a checksum of 16 bytes for the key and the bytes of a vector."""
+    """Return a 16-byte checksum of a vector's key and bytes."""
     return hashlib.blake2b(vector, key=key.encode("ascii", "replace")[:64], digest_size=16).digest()

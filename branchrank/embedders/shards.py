@@ -35,7 +35,7 @@ class EmbeddingTask:
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Texts], Iterator[Vectors]]]:
-        """Yield a function that computes the vectors of a batch of texts."""
+        """Yield a function that computes vectors for the texts in a batch."""
         embedder = self._opened()
 
         def work(texts: Texts) -> Iterator[Vectors]:
@@ -52,7 +52,7 @@ class TokenTask(EmbeddingTask):
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Texts], Iterator[DocumentVectors]]]:  # type: ignore[override]
-        """Yield a function that computes the vectors of a batch of texts and of their tokens."""
+        """Yield a function that computes vectors for the texts in a batch and for their tokens."""
         embedder = token_embedder(self._opened(), self._settings.embedder)
 
         def work(texts: Texts) -> Iterator[DocumentVectors]:

@@ -1,4 +1,4 @@
-"""A key-value store of bytes in one SQLite file, in which caches store vectors.
+"""A key-value store in one SQLite file, in which caches store vectors as bytes.
 
 1. Each row has a checksum of its key and its bytes. A row that does not match its checksum is treated as a
    cache miss and is overwritten.
@@ -96,7 +96,7 @@ class SqliteBlobs:
             self._off = True
 
     def _make_room(self, connection: sqlite3.Connection, coming: int) -> None:
-        """Delete the oldest rows, one eighth at a time, until the file has room for ``coming`` more bytes."""
+        """Delete the oldest rows, one eighth of all rows at a time, until ``coming`` more bytes fit."""
         limit = self._layout.limit_bytes
         while limit and _used(connection) + coming > limit:
             count = connection.execute("SELECT count(*) FROM embeddings").fetchone()[0]
@@ -110,7 +110,7 @@ class SqliteBlobs:
     def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """Return the result of ``work``, or ``None`` if the cache can't be used.
 
-        A damaged file is replaced by a new file once.
+        If the file is damaged, it is replaced by a new file, and ``work`` is tried once more.
         """
         with self._lock:
             for may_replace in (True, False):
@@ -159,7 +159,7 @@ class SqliteBlobs:
 
 
 class _ForeignFileError(sqlite3.DatabaseError):
-    """The file is the database of another program, or has another version of the schema."""
+    """The file is another program's database, or has another version of the schema."""
 
 
 def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:

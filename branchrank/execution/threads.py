@@ -39,7 +39,7 @@ def default_threads() -> int:
 
 
 def use_threads(count: int) -> None:
-    """Set the number of threads for the rest of this worker process's life."""
+    """Set the number of threads that this worker process uses until it ends."""
     global _chosen
     _chosen = count
     set_up_worker(dict.fromkeys(VARIABLES, str(count)))

@@ -1,19 +1,19 @@
 """Find the lines that contain a query's terms, and return them as passages with context, ranked by BM25.
 
-1. The query is split into terms (:mod:`branchrank.files.terms`), and never used as a regular expression.
+1. The query is split into terms (:mod:`branchrank.files.terms`). It is never used as a regular expression.
 2. ripgrep finds every line that contains any of the terms.
 3. Two consecutive matched lines belong to the same passage if they are at most ``2 * context_lines`` apart.
-   The distance between the matched lines counts. If the distance between their context windows counted, a
-   series of matches could turn a whole file into one passage.
+   This limit applies to the matched lines and not to their context windows. Otherwise, a series of matches
+   could turn a whole file into one passage.
 4. Passages are sorted by score, and passages with equal scores by path and line. ``ranking="bm25"`` drops
    passages with a score below the 25th percentile. The best ``limit`` passages are returned.
 5. Only the files of the returned passages are read, to add the context lines before and after the matches.
 
 The statistics of BM25 come from all searched files, not from the passages. The document frequency ``n`` of a
-term is the number of files that contain the term, and ``N`` is the number of searched files. The IDF
-``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. The classic IDF ``ln((N - n + 0.5) / (n + 0.5))``,
-computed over passages, would be negative for a term that every passage contains. For BM25's length
-normalisation, the length of a passage is its number of lines.
+term is the number of files that contain the term, and ``N`` is the number of searched files. The IDF ``ln(1 +
+(N - n + 0.5) / (n + 0.5))`` is never negative. The classic IDF ``ln((N - n + 0.5) / (n + 0.5))``, computed
+over passages, would be negative for a term that every passage contains. For BM25's length normalisation, a
+passage's length is its number of lines.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ Scores = NDArray[np.float64]
 class Passage(Record, frozen=True, kw_only=True):
     """Matched lines of a file, with the context lines around them.
 
-    ``text`` is exactly the lines ``line_start..line_end`` of the file. ``matched`` are the numbers of the
-    matched lines. ``score`` is the BM25 score, at least 0.
+    ``text`` contains exactly the lines ``line_start..line_end`` of the file. ``matched`` contains the numbers
+    of the matched lines. ``score`` is the BM25 score, which is at least 0.
     """
 
     source: str
@@ -77,7 +77,7 @@ class Passage(Record, frozen=True, kw_only=True):
 class GrepResult(Record, frozen=True, kw_only=True):
     """The passages that a grep search found, best first, and the terms of the query.
 
-    ``weights`` are the IDF values of the terms. ``matches`` is the number of passages found, including those
+    ``weights`` contains the IDF of each term. ``matches`` is the number of passages found, including those
     that ``ranking`` and ``limit`` dropped, and ``files`` is the number of files with a matched line.
     """
 
@@ -106,7 +106,7 @@ class _Cluster(Record, frozen=True, kw_only=True):
 
 
 def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
-    """Return a notice about the files that are larger than the limit, or no notice if there are none."""
+    """Return a notice about files that exceed the size limit, or an empty tuple if there are none."""
     large = []
     for source in sorted(sources):
         with contextlib.suppress(OSError):
@@ -119,7 +119,10 @@ def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
 
 
 class Grep:
-    """A search in the files below ``root``, or only in ``sources``, which are paths relative to ``root``."""
+    """Searches the files below ``root``.
+
+    With ``sources``, only these files are searched (relative to ``root``).
+    """
 
     def __init__(
         self,
@@ -143,9 +146,9 @@ class Grep:
         limit: int | None = LIMIT,
         sources: Collection[str] | None = None,
     ) -> GrepResult:
-        """Return the best ``limit`` passages that contain a term of the query (all if ``limit`` is ``None``).
+        """Return the best ``limit`` passages (all if it is ``None``) that contain a term from the query.
 
-        If ``sources`` is given, this search is limited to these files, and BM25 counts only them. Raises
+        If ``sources`` is given, only these files are searched and counted for BM25. Raises
         :class:`~branchrank.errors.CorpusError` if the root is not a folder.
         """
         terms = extract_terms(query)
@@ -180,7 +183,7 @@ class Grep:
     def _ranked(
         self, clusters: list[_Cluster], terms: Sequence[Term], files: int, percentile: float
     ) -> tuple[list[_Cluster], list[float]]:
-        """Return the clusters that score at least ``percentile``, best first, and the IDF of each term."""
+        """Return the clusters at or above the score percentile, best first, and the IDF of each term."""
         scores, weights = _bm25(clusters, terms, files, self._context)
         floor = np.percentile(scores, percentile)
         order = np.lexsort((np.arange(len(clusters)), -scores))
@@ -192,7 +195,7 @@ class Grep:
         return kept, weights
 
     def lines(self, source: str) -> list[str]:
-        """Return a file's lines, or no lines if the file is missing or its path contains a symbolic link."""
+        """Return a file's lines, or an empty list if it is missing or its path contains a symbolic link."""
         try:
             text = read_beneath(self._root, source).decode("utf-8", "replace")
         except OSError:
@@ -200,7 +203,10 @@ class Grep:
         return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
     def _passage(self, cluster: _Cluster, lines: list[str]) -> Passage | None:
-        """Return the passage of a cluster, or ``None`` if the file no longer has the cluster's last line."""
+        """Convert a cluster to a passage.
+
+        Return ``None`` if the file no longer has the cluster's last line.
+        """
         if cluster.lines[-1].number > len(lines):
             return None
         first = max(1, cluster.lines[0].number - self._context)
@@ -216,7 +222,7 @@ class Grep:
 
 
 def _clusters(source: str, lines: Sequence[MatchedLine], reach: int) -> list[_Cluster]:
-    """Group a file's matched lines; consecutive lines at most ``reach`` apart are in the same cluster."""
+    """Group a file's matched lines. Consecutive lines at most ``reach`` apart are in the same cluster."""
     groups: list[list[MatchedLine]] = []
     for line in lines:
         if groups and line.number - groups[-1][-1].number <= reach:
@@ -229,7 +235,7 @@ def _clusters(source: str, lines: Sequence[MatchedLine], reach: int) -> list[_Cl
 def _bm25(
     clusters: Sequence[_Cluster], terms: Sequence[Term], files: int, context: int
 ) -> tuple[Scores, list[float]]:
-    """Return the BM25 scores of the clusters (shape ``(clusters,)``, at least 0) and the IDF of each term.
+    """Return the clusters' BM25 scores (shape ``(clusters,)``, at least 0) and the IDF of each term.
 
     Term frequencies are counted in the matched lines only, since every line that contains a term is a matched
     line.
@@ -252,7 +258,7 @@ def _bm25(
 
 
 def counts_of(terms: Sequence[Term], text: str) -> list[int]:
-    """Return the number of matches of each term in a text."""
+    """Return how often each term occurs in a text."""
     lowered = text.lower()
     return [len(_occurrences(term, lowered)) for term in terms]
 

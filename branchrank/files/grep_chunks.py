@@ -6,10 +6,10 @@ The functions of this module have no side effects.
    contains a matched line, the passage is mapped to all chunks that overlap it. A passage that overlaps no
    chunk is dropped.
 2. Passages are processed in order of rank. The chunks of a passage are sorted by the relevance of the lines
-   that they share with the passage, then by line number. A chunk to which several passages are mapped gets
-   the highest of the relevances.
-3. Finally, all chunks are sorted by relevance. Without this step, the weakest of the many chunks of one
-   passage would rank above the best chunk of the next passage.
+   that they share with the passage, then by line number. If several passages are mapped to a chunk, it gets
+   the highest of their relevances.
+3. Finally, all chunks are sorted by relevance. Without this step, if a passage has many chunks, even the
+   weakest of them would rank above the best chunk of the next passage.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from branchrank.records import Chunk, Record, Scored
 
 
 class Place(Record, frozen=True, kw_only=True):
-    """The chunk with the id ``key``, with the numbers of its matched lines and its relevance to the query."""
+    """A chunk's id (``key``), the numbers of its matched lines, and its relevance to the query."""
 
     key: str
     matched: tuple[int, ...]
@@ -29,9 +29,9 @@ class Place(Record, frozen=True, kw_only=True):
 
 
 def placed(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> list[Place]:
-    """Map the passages of a grep result to chunks, sorted by relevance.
+    """Map the passages in a grep result to chunks, and sort the chunks by relevance.
 
-    ``chunks`` maps a file to its chunks.
+    ``chunks`` maps each file to its chunks.
     """
     places: dict[str, Place] = {}
     for passage in result.passages:

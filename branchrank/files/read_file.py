@@ -12,9 +12,9 @@ If a file can't be read, the error message begins with one of these codes.
 1. In the corpus's folder, only indexed files can be read. Files that the workspace excludes and hidden files
    (``.env``, ``.git/config``) are denied, whether they exist or not.
 2. In other folders that the user allows, every file that is not hidden can be read.
-3. A path is absolute, or relative to one of the allowed folders, which are tried in order. ``..`` in a path
-   is resolved without looking at the disk. A resolved path outside the allowed folders is denied, whether it
-   exists or not. Symbolic links are never followed.
+3. A path is absolute or relative to one of the allowed folders. A relative path is tried in each folder in
+   order. ``..`` in a path is resolved without looking at the disk. A resolved path outside the allowed
+   folders is denied, whether it exists or not. Symbolic links are never followed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ SIZE_LIMIT = 4 * 1024 * 1024
 
 
 class FileRefused(InputError):
-    """Error for a file that can't be read. ``code`` is one of the error codes of this module."""
+    """Error for a file that can't be read.
+
+    ``code`` is one of the error codes listed at the top of this module.
+    """
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(f"[ERROR: {code}] {reason}")
@@ -41,7 +44,7 @@ class FileRefused(InputError):
 
 
 class FileReader:
-    """A reader of the indexed files ``sources`` below ``root``, and of all files below ``allowed_paths``.
+    """Reads the indexed files ``sources`` below ``root``, and all files below ``allowed_paths``.
 
     The folders are resolved to canonical paths when the reader is created. ``sources`` are paths relative to
     ``root``, with ``/`` as separator.

@@ -1,12 +1,12 @@
 """Run ripgrep as a child process, with patterns that match in linear time, and return the matched lines.
 
-1. Only the ``rg`` that the package ``ripgrep`` installed is used, never another ``rg`` on the PATH.
+1. Only the ``rg`` that the package ``ripgrep`` installed is used, never another ``rg`` from the PATH.
 2. ripgrep runs in its own session, without a configuration file, without following links, and with its own
    regex engine, which does not backtrack. Each pattern is passed as ``--regexp=PATTERN`` and the path after
    ``--``, so the text of a query can't become a flag.
 3. Files that are too large to be indexed are not searched.
-4. If ripgrep exceeds the deadline or the output limit, its whole process group is killed, and the output up
-   to then is returned with a notice.
+4. If ripgrep exceeds the deadline or the output limit, its whole process group is killed, and the output that
+   it has written so far is returned with a notice.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _PLAIN = ("--no-heading", "--with-filename", "--line-number", "--null", "--color
 
 
 class MatchedLine(NamedTuple):
-    """A matched line, with its line number (from 1) and its text without the line end."""
+    """A matched line, with its line number (from 1) and its text without the line break."""
 
     number: int
     text: str
 
 
 class Matches(Record, frozen=True, kw_only=True):
-    """The matched lines of each file, with files sorted by path.
+    """The matched lines in each file, with the files sorted by path.
 
     If the search is incomplete, ``notices`` contains the reason.
     """

@@ -5,8 +5,8 @@
    ``A::b``, ``a->b``, ``--flag``, ``@name``, ``path/to``, ``v2``) is a term of kind ``identifier``.
 3. Each remaining word is a term unless it is a stop word. If a question has only stop words, its stop words
    are the terms.
-4. The terms are listed in the order of the question, at most :data:`TERM_LIMIT`. Terms that differ only in
-   case are listed once.
+4. The terms are returned in the order in which they occur in the question, at most :data:`TERM_LIMIT` of
+   them. Of terms that differ only in case, only the first is returned.
 
 Quoted strings and identifiers match anywhere in a line. Words match only at the start of a word (``form``
 finds ``forms`` but not ``platform``). Matching ignores case for all terms.
@@ -37,13 +37,13 @@ class Term(Record, frozen=True, kw_only=True):
 
     @property
     def pattern(self) -> str:
-        """A regular expression for the term, which ripgrep and :mod:`re` match in linear time."""
+        """A regular expression for the term that both ripgrep and :mod:`re` match in linear time."""
         literal = re.escape(self.text)
         return rf"\b{literal}" if self.kind == "word" else literal
 
 
 def extract_terms(query: str) -> tuple[Term, ...]:
-    """Return the terms of a query. The result is empty only if the query is blank."""
+    """Return the terms in a query. The result is empty only if the query is blank."""
     readable = query.encode("utf-8", "ignore").decode("utf-8")
     text = "".join(character if character >= " " else "\n" for character in readable)
     found: list[tuple[int, Term]] = []

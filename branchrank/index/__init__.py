@@ -14,7 +14,7 @@ __all__ = ["Index", "build_index", "open_index", "open_or_build"]
 
 
 def __getattr__(name: str) -> object:
-    # Imported on first use, since a query does not need this module and the import takes long.
+    # Imported on first use, because queries do not need this module and importing it is slow.
     if name == "build_index":
         from branchrank.index.build import build_index
 

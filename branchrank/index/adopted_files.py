@@ -1,13 +1,13 @@
-"""Read a folder with chunks, a Chroma collection and nodes that another program wrote.
+"""Read chunks, a Chroma collection and nodes from a folder that another program wrote.
 
 1. ``chunks.jsonl`` has one JSON object per line. A chunk's text is in ``text`` (or ``page_content``,
    ``content``, ``document``), the path of its document in ``file_path``, ``path`` or ``source``, and its
    lines in ``line_start`` and ``line_end`` (or ``start_line``, ``end_line``). The line numbers may be
    missing. Each field may be at the top level of the object or in its ``metadata``.
 2. If there is no ``chunks.jsonl``, each record of the Chroma collection is a chunk.
-3. The vector of a chunk is taken from the Chroma record with the same id or, if there is none, from the
+3. A chunk's vector is taken from the Chroma record with the same id or, if there is no such record, from the
    record with the same text.
-4. Symbolic links are not followed, and a file or line that is too long is an error.
+4. Symbolic links are not followed. A file or line that is too long is an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CHUNKS = "chunks.jsonl"
 CHROMA = "chroma"
 NODES = "pageindex/nodes.jsonl"
-#: Maximum sizes of a file and of a line, in bytes.
+#: The maximum sizes of a file and a line, in bytes.
 MOST_BYTES = 4 << 30
 MOST_LINE_BYTES = 16 << 20
 
@@ -37,7 +37,7 @@ MOST_LINE_BYTES = 16 << 20
 class FoundChunk(NamedTuple):
     """A chunk from the folder.
 
-    ``row`` is the row of its vector in the collection; ``None`` if it has no vector.
+    ``row`` is the row of its vector in the collection, or ``None`` if it has no vector.
     """
 
     id: str
@@ -48,16 +48,16 @@ class FoundChunk(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The chunks of a folder, and the records of its Chroma collection, if it has one."""
+    """The chunks in a folder, and the records in its Chroma collection, if it has one."""
 
     chunks: list[FoundChunk]
     records: ChromaRecords | None
 
 
 def read_found(folder: Path, collection: str, *, remedy: str) -> Found:
-    """Read the chunks of ``folder`` and their vectors.
+    """Read the chunks in ``folder`` and their vectors.
 
-    Raises :class:`InputError` with the file and line if a chunk can't be read, and the errors of
+    Raises :class:`InputError` with the file and line if a chunk can't be read, and the same errors as
     :func:`~branchrank.stores.chroma_reading.read_chroma`.
     """
     from branchrank.stores.chroma_reading import read_chroma
@@ -76,7 +76,7 @@ def read_found(folder: Path, collection: str, *, remedy: str) -> Found:
 
 
 def json_objects(folder: Path, name: str, *, remedy: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the object of each line of a JSON Lines file below ``folder``.
+    """For each line of a JSON Lines file below ``folder``, yield the line number and the object.
 
     Fields inside ``metadata`` are moved to the top level of the object. Raises :class:`InputError` with the
     line number if a line is not a JSON object or is too long.

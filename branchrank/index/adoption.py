@@ -1,15 +1,15 @@
-"""Copy chunks, vectors and nodes that another program computed into a workspace.
+"""Copy chunks, vectors and nodes from another program into a workspace.
 
-1. The documents are read, and every chunk is located in them (:mod:`branchrank.corpus.placing`). A chunk that
-   is not found in any document is left out and listed in the record of the adoption.
-2. A sample of the chunks is embedded again, and the new vectors are compared with those of the collection
-   (:mod:`branchrank.embedders.agreement`). If they agree, the vectors of the collection are reused. Chunks
+1. The documents are read, and every chunk is located in them (:mod:`branchrank.corpus.placing`). Chunks that
+   are not found in any document are left out and listed in the record of the adoption.
+2. A sample of the chunks is embedded again, and the new vectors are compared with those in the collection
+   (:mod:`branchrank.embedders.agreement`). If they agree, the vectors in the collection are reused. Chunks
    that have no vector in the collection are embedded.
 3. If ``nodes.jsonl`` is a valid tree of the documents, it is used unchanged. Otherwise a new tree is built,
-   and each summary of ``nodes.jsonl`` is assigned to the section with the same lines, text or title.
-4. The results are written to the workspace's folder ``adopted/``, and the folder of the other program is not
-   changed. The record ``adoption.json`` contains the digest of the documents and the model, so that a later
-   build can check whether the chunks and vectors are still valid.
+   and each summary in ``nodes.jsonl`` is assigned to the section with the same lines, text or title.
+4. The results are written to the workspace's folder ``adopted/``. The other program's folder is not changed.
+   The record ``adoption.json`` contains the digest of the documents and the model, so that a later build can
+   check whether the chunks and vectors are still valid.
 """
 
 from __future__ import annotations
@@ -60,17 +60,18 @@ _VECTORS = "vectors.npy"
 
 
 class Adoption(Record, frozen=True, kw_only=True):
-    """The record of an adoption of chunks, vectors and nodes from ``folder``.
+    """A record of what was adopted from ``folder``, and what was left out.
 
     ``by_lines`` counts the chunks whose given lines contain their text, ``anchored`` the chunks whose text
     was found elsewhere, and ``unconfirmed`` the chunks whose given lines do not contain their text.
     ``left_out`` lists the chunks that were left out, each with the reason. ``reused`` counts the vectors from
     the collection, and ``embedded`` the vectors that were computed because the collection did not have them.
-    ``sampled`` is the number of vectors that were compared with new ones, ``least_cosine`` is the smallest
-    cosine between a vector and its new one, and ``form`` is the form of text that was embedded (``text``,
-    ``document`` or ``breadcrumb``). ``tree`` is ``own`` if the folder's tree is used unchanged, ``summaries``
-    if only its summaries are used, and empty if the folder had no nodes. ``nodes`` counts the folder's nodes
-    that were found in the documents, and ``nodes_left_out`` the nodes that were not found.
+    ``sampled`` is the number of vectors that were compared with newly computed ones. ``least_cosine`` is the
+    smallest cosine between an existing vector and its newly computed one. ``form`` names the form of the text
+    that was embedded (``text``, ``document`` or ``breadcrumb``). ``tree`` is ``own`` if the folder's tree is
+    used unchanged, ``summaries`` if only its summaries are used, and empty if the folder had no nodes.
+    ``nodes`` counts the folder's nodes that were found in the documents, and ``nodes_left_out`` the nodes
+    that were not found.
     """
 
     folder: str
@@ -97,7 +98,7 @@ class Adoption(Record, frozen=True, kw_only=True):
 def adopt_folder(
     workspace: WorkspaceFolder, folder: Path, corpus_root: Path, collection: str = ""
 ) -> Adoption:
-    """Write what is adopted from ``folder`` to the workspace's folder ``adopted/``, and change no other file.
+    """Adopt the chunks, vectors and nodes in ``folder``. Only the workspace's folder ``adopted/`` is written.
 
     Raises :class:`InputError` or :class:`ArtifactError` if the folder's files can't be used, and
     :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.ModelError` if the model can't be
@@ -201,9 +202,9 @@ def check_adoption(adoption: Adoption, workspace: WorkspaceFolder, corpus: Corpu
 def adopted_vectors(
     adoption: Adoption, workspace: WorkspaceFolder, identity: EmbedderIdentity
 ) -> Vectors | None:
-    """Return the adopted vectors, each of length 1, or ``None`` if the model or the chunks have changed.
+    """Return the adopted vectors as unit vectors, or ``None`` if the model or the chunks have changed.
 
-    Raises :class:`ArtifactError` if the file of the vectors is missing or damaged.
+    Raises :class:`ArtifactError` if the vectors' file is missing or damaged.
     """
     record, chunks = workspace.adoption_file, workspace.chunks_file
     if adoption.embedder != identity or record is None or chunks is None:
@@ -217,7 +218,7 @@ def adopted_vectors(
 
 
 def _again(adoption: Adoption, workspace: WorkspaceFolder) -> str:
-    """Return the command that adopts the folder again, with corpus and embedder from ``branchrank.toml``."""
+    """Return a command that adopts the folder again with the corpus and embedder in ``branchrank.toml``."""
     words = ["branchrank", "adopt", adoption.folder, "--data-dir", str(workspace.data_dir)]
     return shlex.join([*words, *(["--collection", adoption.collection] if adoption.collection else [])])
 
@@ -227,7 +228,7 @@ def _places(corpus: Corpus) -> Places:
 
 
 def _placed(chunks: Sequence[FoundChunk], places: Places) -> tuple[list[tuple[FoundChunk, Place]], list[str]]:
-    """Return each chunk that was found with its lines, and ``id: reason`` for each that was not found."""
+    """Return the chunks that were found, each with its place, and ``id: reason`` for each of the others."""
     placed: list[tuple[FoundChunk, Place]] = []
     left_out: list[str] = []
     for each in chunks:
@@ -263,7 +264,7 @@ def _vectors(
     folder: Path,
     remedy: str,
 ) -> tuple[Vectors, Agreement]:
-    """Return the chunks' unit vectors, from the collection if possible, and the agreement of the sample."""
+    """Return the chunks' unit vectors, and how well the sample agrees with the collection's vectors."""
     records = found.records
     assert records is not None
     place = f"the collection {records.collection!r} in {folder / CHROMA}"
@@ -320,7 +321,9 @@ def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, in
 
 
 def _section(fields: Mapping[str, Any], tree: Tree, places: Places) -> Node | None:
-    """Return the section of ``tree`` that corresponds to a node of another tree, if there is one."""
+    """Return the section in ``tree`` that corresponds to a node in another tree, or ``None`` if there is
+    none.
+    """
     passage = passage_of(fields)
     place = places.place(passage)
     if isinstance(place, Place):

@@ -1,8 +1,8 @@
-"""Build an index.
+"""Build the index of a workspace.
 
 1. The build locks the workspace. If the index is already up to date, it is opened without building.
-2. The corpus is read, its tree of nodes is built and its documents are divided into chunks. If the user
-   supplies chunks or nodes, these are used instead.
+2. The corpus is read, a tree of nodes is built from it, and its documents are divided into chunks. If the
+   user supplies chunks or nodes, these are used instead.
 3. If the settings ask for token vectors, the token vectors of unchanged chunks are copied from the current
    generation, and those of all other chunks are computed.
 4. The chunks are embedded, each with its breadcrumb as the first line, unless adopted vectors are used. Texts
@@ -13,8 +13,8 @@
 7. The workspace's links are made, and the generation is flushed to the disk. One rename makes the new
    generation the current one. Generations older than the previous one are deleted.
 
-Two builds of the same corpus with the same settings write the same manifest and the same bytes to all files
-that the manifest lists.
+Two builds from the same corpus with the same settings write identical manifests, and every file that the
+manifests list is identical too.
 """
 
 from __future__ import annotations
@@ -78,17 +78,17 @@ from branchrank.stores.vectors_exact import ExactVectors, save_vectors
 def build_index(
     workspace: WorkspaceFolder, *, progress: Progress = no_progress, force: bool = False
 ) -> Index:
-    """Open the index that the workspace's settings select, and build the index first if it is not up to date.
+    """Open the index that the workspace's settings select. Build it first if it is not up to date.
 
     With ``force``, the index is built even if it is up to date. ``progress`` is called with a stage and the
-    number of documents (``read``), texts (``tokens``, ``embed``) or steps (``store``) that are done. Raises
+    number of finished documents (``read``), texts (``tokens``, ``embed``) or steps (``store``). Raises
     :class:`~branchrank.errors.BusyError` if another process is building, :class:`CorpusError` if the corpus
     can't be read, :class:`~branchrank.errors.ModelError` if the model can't be used, and
     :class:`~branchrank.errors.StorageError` if the disk can't be written. If an error is raised, the previous
     index is unchanged.
     """
     workspace.check_links()
-    _ = workspace.corpus_root  # raises an error for a missing corpus before any file is written
+    _ = workspace.corpus_root  # raises an error if the corpus is missing, before any file is written
     with build_lock(workspace.data_dir):
         index = None if force else _up_to_date(workspace)
         if index is not None:
@@ -107,7 +107,7 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
     except ArtifactError:
         return None
     try:
-        # Opening each of these parts raises an error if the part is damaged.
+        # Opening these parts raises an error if one of them is damaged.
         _ = index.embedder, index.vectors, index.token_vectors
         if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:
             raise ArtifactError(
@@ -125,7 +125,7 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
     with timed("discover"):
         discover(
             workspace.corpus_root, workspace.exclude
-        )  # reports an empty corpus before the model is loaded
+        )  # raises an error for an empty corpus before the model is loaded
     with timed("model"):
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
         if workspace.index_settings.token_precision is not None:
@@ -143,7 +143,7 @@ def _publish(
     seconds: dict[str, float],
     progress: Progress,
 ) -> None:
-    """Write a new generation and make it the current one."""
+    """Write a new generation of the index and make it the current one."""
     with _timer(seconds)("read"):
         contents = read_contents(workspace, embedder, executor, progress)
     generations = workspace.generations
@@ -271,7 +271,7 @@ def _save_bm25(
 
 
 def _server_collection(generation: Path) -> str:
-    """Return a name for the generation's collection that no other workspace or machine uses on the server."""
+    """Return a collection name that no other generation on the Chroma server uses."""
     return f"branchrank-{digest_of([socket.gethostname(), str(generation.resolve())])[:32]}"
 
 
@@ -286,7 +286,7 @@ def _discard_collection(url: str, generation: Path) -> None:
 
 
 def _entries(contents: Contents) -> Iterator[CorpusEntry]:
-    """Yield an entry for each file of the corpus, with an empty digest if the file could not be read."""
+    """Yield an entry for each file in the corpus. The digest is empty if the file could not be read."""
     digests = {document.source: document.digest for document in contents.corpus.documents}
     for file in contents.files:
         yield CorpusEntry(source=file.source, size=file.size, digest=digests.get(file.source, ""))
@@ -328,7 +328,10 @@ def _manifest(
 
 
 def _chroma_digests(generation: Path) -> dict[str, str]:
-    """Return the digests of Chroma's files, except the database file, which changes whenever it is opened."""
+    """Return the digests of Chroma's files.
+
+    The database file is left out, because it changes whenever it is opened.
+    """
     digests = file_digests(generation / CHROMA)
     return {name: digest for name, digest in digests.items() if "/" in name}
 

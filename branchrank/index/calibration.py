@@ -1,12 +1,12 @@
 """Measure the distances between queries and their nearest chunks, and suggest a distance threshold.
 
-1. The distance of a query is the squared L2 distance between its vector and the vector of its nearest chunk.
-   All vectors have length 1, so a distance is between 0 and 4.
-2. Vector search returns no chunk for a query whose distance is at or above the threshold. With the suggested
+1. A query's distance is the squared L2 distance between its vector and its nearest chunk's vector. All
+   vectors have length 1, so distances are between 0 and 4.
+2. If a query's distance is at or above the threshold, vector search returns no chunk. With the suggested
    threshold, 95% of the queries keep their nearest chunk.
-3. A build uses a seeded sample of section titles as probe queries. The distances of titles are distributed
-   like the distances of users' questions. If more than half of the probe queries get no chunk with the
-   default threshold, the index stores the suggested threshold, which systems use whose threshold is
+3. A build uses a seeded sample of section titles as probe queries. The distances of titles have a similar
+   distribution to those of users' questions. If more than half of the probe queries get no chunk with the
+   default threshold, the index stores the suggested threshold. Systems use it if their threshold is
    ``calibrated``.
 """
 
@@ -30,7 +30,7 @@ SEED = 42
 class Calibration(Record, frozen=True, kw_only=True):
     """The suggested distance threshold for a model, measured with a set of queries.
 
-    ``best`` contains the distances of the queries, ascending. With the threshold ``suggested``, 95% of the
+    ``best`` contains the queries' distances in ascending order. With the threshold ``suggested``, 95% of the
     queries keep their nearest chunk. With the threshold ``threshold``, ``losing`` queries get no chunk.
     """
 
@@ -56,7 +56,8 @@ def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD)
     if not best:
         raise ValueError("calibration needs at least one query")
     covering = best[math.ceil(COVERAGE * len(best)) - 1]
-    # A chunk at exactly the threshold is dropped, so the suggestion is above the largest distance to keep.
+    # A chunk at exactly the threshold is dropped, so the suggestion must be above the largest distance to
+    # keep.
     suggested = min(LARGEST_DISTANCE, math.floor(covering * 100 + 1) / 100)
     return Calibration(
         threshold=threshold,
@@ -69,17 +70,17 @@ def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD)
 def nearest_distances(
     vectors: VectorStore, embed: Callable[[str], Vectors], queries: Iterable[str]
 ) -> list[float]:
-    """Return the distance of each query to its nearest chunk. ``vectors`` must not be empty."""
+    """Return the distance between each query and its nearest chunk. ``vectors`` must not be empty."""
     return [squared_distance(vectors.search(embed(query), 1)[0].score) for query in queries]
 
 
 def probe_title(node: Node) -> str:
-    """Return the probe query for a section, which is its title, or its id if the title is empty."""
+    """Return the probe query for a section. It is the section's title or, if the title is empty, its id."""
     return node.title.strip() or node.id
 
 
 def probe_queries(titles: Collection[str]) -> list[str]:
-    """Return at most 100 of the titles, drawn at random with a fixed seed."""
+    """Return up to 100 of the titles, drawn at random with a fixed seed."""
     draw = random.Random(SEED)  # noqa: S311 - a seeded draw
     return draw.sample(sorted(titles), min(PROBES, len(titles)))
 

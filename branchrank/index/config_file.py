@@ -19,9 +19,9 @@ _SECTIONS = frozenset(part.section for part in PARTS)
 class WorkspaceConfig(Record, frozen=True, kw_only=True):
     """The top-level keys of ``branchrank.toml``. Paths are relative to the folder of ``branchrank.toml``.
 
-    ``corpus`` is a folder or a corpus name. ``exclude`` contains glob patterns of documents to leave out.
-    ``questions`` is the path of the question file. ``chunks`` and ``nodes`` are the user's own files, which
-    replace the chunks and nodes of the index. ``adoption`` is the path of the record that
+    ``corpus`` is a folder or a corpus name. ``exclude`` contains glob patterns for documents to leave out.
+    ``questions`` is the path of the question file. ``chunks`` and ``nodes`` are the paths of the user's own
+    files, which replace the chunks and nodes that a build makes. ``adoption`` is the path of the record that
     ``branchrank adopt`` wrote.
     """
 
@@ -58,7 +58,7 @@ def update_config(path: Path, changes: Mapping[str, object]) -> None:
     """Set keys such as ``corpus`` or ``index.embedder`` in the file, atomically.
 
     Comments, all other keys and the order of the keys are kept. Raises :class:`UsageError` if the file is not
-    TOML or the section of a key is not a table, and :class:`~branchrank.errors.StorageError` if the file
+    valid TOML or a key's section is not a table, and :class:`~branchrank.errors.StorageError` if the file
     can't be written.
     """
     import tomlkit

@@ -1,7 +1,7 @@
 """Read the corpus in shards, and combine their results into the chunks, nodes and tokens of an index.
 
-To save memory, all data whose size depends on the corpus are bytes or arrays. Chunks or nodes that the user
-supplies replace those that a build makes (:mod:`branchrank.index.user_files`).
+To save memory, all data that grow with the corpus are bytes or arrays. Chunks or nodes that the user supplies
+replace those that a build would make (:mod:`branchrank.index.user_files`).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _BATCH = 4096
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of an index in pre-order, encoded as JSON Lines.
+    """The nodes of an index, in pre-order and encoded as JSON Lines.
 
     ``depths`` contains each node's number of levels below the root. ``tokens`` contains the tokens of the
-    nodes that have lines. ``titles`` contains the distinct titles of files and sections; if a title is empty,
-    it contains the node's id instead.
+    nodes that have lines. ``titles`` contains the distinct titles of files and sections. An empty title is
+    replaced with the node's id.
     """
 
     lines: list[RecordLines]
@@ -72,18 +72,19 @@ def read_contents(
 ) -> Contents:
     """Read the contents of an index from the corpus. ``progress`` gets the number of documents read so far.
 
-    Raises :class:`CorpusError` if the corpus contains no text, and :class:`InputError` if the chunks or nodes
-    of the user do not match the corpus.
+    Raises :class:`CorpusError` if the corpus contains no text, and :class:`InputError` if the user's chunks
+    or nodes do not match the corpus.
     """
     root = workspace.corpus_root
-    # File times are taken before reading, so that a file that changes during the build makes the index stale.
+    # File times are taken before the files are read. If a file changes during the build, the index is
+    # therefore stale.
     found = discover(root, workspace.exclude)
     settings = workspace.index_settings
     task = ReadTask(
         root=str(root),
         chunk_tokens=settings.chunk_tokens,
         chunk_overlap=settings.chunk_overlap,
-        # Two tokens less, since the model adds a token at the start and one at the end of each text.
+        # The limit is two tokens smaller, because the model adds one token at each end of a text.
         chunk_limit=max(8, embedder.identity.max_tokens - 2),
         bm25=workspace.bm25_settings,
         with_nodes=workspace.nodes_file is None,
@@ -173,7 +174,7 @@ def _nodes(workspace: WorkspaceFolder, corpus: CorpusOutline, parts: _Parts) -> 
 
 
 def _taken(parts: list[TokenCounts]) -> Iterator[TokenCounts]:
-    """Yield the parts in order, and remove each part from the list."""
+    """Yield the parts in order, and remove each of them from the list."""
     parts.reverse()
     while parts:
         yield parts.pop()
@@ -182,7 +183,7 @@ def _taken(parts: list[TokenCounts]) -> Iterator[TokenCounts]:
 def _noted(nodes: Iterable[Node], titles: set[str], depths: array[int]) -> Iterator[Node]:
     """Yield the nodes.
 
-    Add their depths to ``depths``, and the titles of nodes that have lines to ``titles``.
+    Append their depths to ``depths``, and add the titles of nodes that have lines to ``titles``.
     """
     for node in nodes:
         depths.append(node.depth)

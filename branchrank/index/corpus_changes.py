@@ -1,7 +1,7 @@
 """Find out whether a corpus has changed since it was indexed.
 
-If the corpus is unchanged, the comparison needs one ``stat`` per document. A document is opened only if its
-size or modification time has changed since the build.
+If the corpus is unchanged, this takes one ``stat`` call per document. A document is read only if its
+modification time has changed since the build.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def corpus_change(workspace: WorkspaceFolder, generation: Path) -> str:
 
 
 def _has_state(found: os.DirEntry[str], size: int, mtime_ns: int | None) -> bool:
-    """Whether the entry is a regular file with the given size and modification time."""
+    """Return whether the entry is a regular file with the given size and modification time."""
     try:
         status = found.stat(follow_symlinks=False)
     except OSError:
@@ -61,9 +61,9 @@ def _has_state(found: os.DirEntry[str], size: int, mtime_ns: int | None) -> bool
 
 
 def _differs(file: CorpusFile, entry: CorpusEntry, mtime_ns: int | None) -> bool:
-    """Whether a file has changed since the build.
+    """Return whether a file has changed since the build.
 
-    Reads the file only if its modification time has changed.
+    The file is read only if its modification time has changed.
     """
     if file.size != entry.size:
         return True

@@ -1,8 +1,8 @@
 """The documents that an index was built from.
 
-The list ``documents.jsonl`` depends only on the corpus. ``modified.json`` contains the modification times of
-the files, which differ between two copies of a corpus. Both files grow with the number of documents. They are
-separate from the manifest, so that its size does not depend on the size of the corpus.
+The list ``documents.jsonl`` depends only on the corpus. ``modified.json`` contains the files' modification
+times, which can differ between two copies of a corpus. Both files grow with the number of documents, so they
+are separate from the manifest, whose size stays constant.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MODIFIED = "modified.json"
 
 
 class CorpusEntry(Record, frozen=True, kw_only=True):
-    """One file of the corpus, with its size in bytes and its SHA-256."""
+    """One file in the corpus, with its size in bytes and its SHA-256."""
 
     source: str
     size: int
@@ -30,7 +30,7 @@ class CorpusEntry(Record, frozen=True, kw_only=True):
 
 
 def write_documents(generation: Path, entries: Iterable[CorpusEntry]) -> None:
-    """Write the list of documents, sorted by source. Raises :class:`~branchrank.errors.StorageError`."""
+    """Write the list of documents, sorted by source."""
     encode = msgspec.json.encode
     write_bytes(generation / DOCUMENTS, b"".join(encode(entry) + b"\n" for entry in entries))
 

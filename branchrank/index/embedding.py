@@ -1,4 +1,4 @@
-"""Compute the vectors of an index's chunks, and the distance threshold for the embedding model."""
+"""Compute vectors for an index's chunks, and measure the distance threshold for the embedding model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from branchrank.stores.vectors_exact import ExactVectors
 
 
 class ChunkTexts(Sequence[str]):
-    """The text to embed for each chunk. A text is read from the chunks file when it is used."""
+    """The text to embed for each chunk. Each text is read from the chunks file when it is used."""
 
     def __init__(self, chunks: RecordsFile[Chunk]) -> None:
         self._chunks = chunks
@@ -73,7 +73,10 @@ def embed_chunks(
 def measure_distance(
     workspace: WorkspaceFolder, embedder: Embedder, exact: ExactVectors, titles: Collection[str]
 ) -> DistanceCalibration:
-    """Measure the distance of each probe query to its nearest chunk. The queries' vectors are cached."""
+    """Measure the distance between each probe query and its nearest chunk.
+
+    The queries' vectors are cached.
+    """
     if embedder.identity.name == NONE:
         return DistanceCalibration()
     with contextlib.closing(workspace.open_cache()) as cache:
@@ -82,7 +85,7 @@ def measure_distance(
 
 
 class ChunkEmbedding:
-    """Embeds batches of texts and counts the texts.
+    """Embeds batches of texts and counts the embedded texts.
 
     A text that has a vector in ``vectors`` is not embedded.
     """

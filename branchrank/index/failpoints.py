@@ -1,4 +1,4 @@
-"""Failpoints, which are named places where a test can kill the process to simulate a power cut.
+"""Failpoints are named places in the code where a test can kill the process to simulate a power cut.
 
 ``BRANCHRANK_FAILPOINT=published`` kills the process with SIGKILL at the failpoint ``published``, without
 flushing files or running exit handlers. Without this environment variable, failpoints do nothing.

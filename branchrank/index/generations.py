@@ -1,16 +1,16 @@
 """Store each build of an index as a generation, which is a numbered directory.
 
 1. Each build writes a new directory, ``000001``, ``000002``, ..., below the index's directory.
-2. When all files of the new directory are on the disk, one rename replaces the symbolic link ``current`` by a
-   link to the new directory. Readers don't see the new directory before this step. If a build is killed, its
-   directory has a higher number than ``current``, and the next build deletes it.
+2. When all files of the new directory are on the disk, one rename replaces the symbolic link ``current`` with
+   a link to the new directory. Readers don't see the new directory before this step. If a build is killed,
+   its directory has a higher number than ``current``, and the next build deletes it.
 3. A reader follows ``current`` once and then locks the generation with a shared lock.
 4. A build deletes generations older than the previous one, except generations that a reader has locked.
 5. Each workspace has a lock that prevents two builds at the same time. The lock is released when the process
    that holds it ends.
-6. Below the workspace, no symbolic link is followed except ``current``, which can only point to a generation
-   in the same directory. A generation that contains a symbolic link is not opened, and deletions do not
-   follow links.
+6. Below the workspace, the only symbolic link that is followed is ``current``, which can only point to a
+   generation in the same directory. A generation that contains a symbolic link is not opened, and deletions
+   do not follow links.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ class Pin:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        # Without O_NONBLOCK, this call would wait for ever if the file were replaced by a pipe.
+        # Without O_NONBLOCK, this call would wait forever if another process replaced the file with a pipe.
         self._descriptor: int | None = os.open(directory / MANIFEST, os.O_RDONLY | os.O_NONBLOCK)
-        # On a file system without locks, a build may delete a generation that is being read.
+        # The lock fails on a file system without locks. There, a build may delete a generation that is being
+        # read.
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
 
@@ -85,7 +86,8 @@ class Generations:
             f"there is no index in {self.directory}",
             remedy=f"branchrank index CORPUS --data-dir {self._data_dir}",
         )
-        # A build can delete the generation before it is locked here. Then a newer generation is tried.
+        # A build can delete the generation before it is locked here. In this case, the newer generation is
+        # tried.
         for _ in range(10):
             number = self._current()
             if number is None:
@@ -106,7 +108,7 @@ class Generations:
         raise missing
 
     def begin(self) -> Path:
-        """Delete the files of killed builds and create a new directory.
+        """Delete the directories of killed builds, and create a new directory.
 
         The caller must hold the build lock.
         """
@@ -143,7 +145,7 @@ class Generations:
                     self.remove(path)
 
     def remove(self, generation: Path) -> None:
-        """Delete a generation. Raises ``OSError`` if that fails."""
+        """Delete a generation's directory. Raises ``OSError`` if that fails."""
         remove_beneath(self._data_dir, f"{self._name}/{generation.name}")
 
     def refuse_links(self, generation: Path) -> None:
@@ -181,7 +183,7 @@ class Generations:
 
 
 def refuse_links(data_dir: Path, name: str) -> None:
-    """Raise :class:`ArtifactError` if a part of the path ``name`` below a workspace is a symbolic link."""
+    """Raise :class:`ArtifactError` if the path ``name`` below a workspace leads through a symbolic link."""
     path = data_dir
     for part in name.split("/"):
         path /= part

@@ -1,8 +1,8 @@
-"""The manifest of an index, which shows whether the index is stale, damaged or made with other settings.
+"""The manifest of an index, which is used to detect that the index is stale or damaged.
 
 ``manifest.json`` depends only on the corpus and the settings, so two builds from the same input write the
-same manifest. Data that differ between such builds (times, digests of Chroma's files, the name of a
-collection on a server) are in ``build.json``.
+same manifest. Data that differ between such builds (times, digests of Chroma's files, a collection's name on
+a server) are stored in ``build.json``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ R = TypeVar("R", bound=Record)
 class DistanceCalibration(Record, frozen=True, kw_only=True):
     """The distance threshold that a build measured for the embedding model.
 
-    With the default threshold, ``losing`` of the ``probes`` probe queries get no chunk. ``threshold`` is used
-    by systems whose threshold is ``calibrated``. It is the default threshold, unless more than half of the
+    With the default threshold, ``losing`` of the ``probes`` probe queries get no chunk. Systems whose
+    threshold is ``calibrated`` use ``threshold``. It is the default threshold, unless more than half of the
     probe queries get no chunk with it.
     """
 
@@ -37,7 +37,7 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """A line of text about the calibrated threshold, or an empty string if it is the default."""
+        """A line of text that describes the calibrated threshold, or an empty string if it is the default."""
         if self.threshold == DISTANCE_THRESHOLD:
             return ""
         return (
@@ -47,13 +47,13 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
 
 
 class Manifest(Record, frozen=True, kw_only=True):
-    """The manifest of an index, with its corpus, its settings and the digests of its files.
+    """The manifest of an index, which records its corpus, its settings and the digests of its files.
 
-    ``settings`` are the settings of the build. ``chunks_digest`` and ``nodes_digest`` are the SHA-256 of the
-    user's chunks and nodes files, and empty if the user supplied no such file. ``adoption_digest`` is the
-    SHA-256 of the record of an adoption, or empty if nothing was adopted. ``chroma`` is ``embedded`` if the
-    Chroma collection is in the index, the URL of the Chroma server if it is on a server, or empty if there is
-    no collection. ``digests`` maps the index's files to their SHA-256.
+    ``settings`` are the settings of the build. ``chunks_digest`` and ``nodes_digest`` are the SHA-256 digests
+    of the user's chunks file and nodes file. They are empty if the user supplied no such file.
+    ``adoption_digest`` is the SHA-256 digest of the adoption's record, or empty if nothing was adopted.
+    ``chroma`` is ``embedded`` if the Chroma collection is in the index, the URL of the Chroma server if it is
+    on a server, or empty if there is no collection. ``digests`` maps the index's files to their SHA-256.
     """
 
     schema_version: int
@@ -76,13 +76,13 @@ class Manifest(Record, frozen=True, kw_only=True):
 
 
 class BuildReport(Record, frozen=True, kw_only=True):
-    """The report of one build.
+    """What one build did, and how long it took.
 
-    ``seconds`` maps each stage to its wall time, and ``bytes`` is the size of the generation. ``embedded``
-    counts the texts whose vectors were computed, ``reused`` the texts whose vectors came from the cache or an
-    adoption, and ``token_texts`` the texts whose token vectors were computed. ``collection`` is the name of
-    the Chroma collection. ``chroma_digests`` are the digests of Chroma's files, without the database file.
-    ``manifest_digest`` is the SHA-256 of the manifest.
+    ``seconds`` maps each stage to its wall time, and ``bytes`` is the size of the generation's files.
+    ``embedded`` counts the texts whose vectors were computed, ``reused`` the texts whose vectors came from
+    the cache or an adoption, and ``token_texts`` the texts whose token vectors were computed. ``collection``
+    is the name of the Chroma collection. ``chroma_digests`` contains the digests of Chroma's files, except
+    the database file. ``manifest_digest`` is the SHA-256 of the manifest.
     """
 
     created_at: str
@@ -103,7 +103,10 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def read_record(path: Path, record_type: type[R]) -> R:
-    """Read a record. Raises :class:`ArtifactError` if the file is missing, damaged or of another version."""
+    """Read a record.
+
+    Raises :class:`ArtifactError` if the file is missing, damaged or from another version.
+    """
     remedy = "rebuild the index: branchrank index"
     try:
         content = read_file(path)
@@ -116,6 +119,6 @@ def read_record(path: Path, record_type: type[R]) -> R:
 
 
 def file_digests(directory: Path) -> dict[str, str]:
-    """Return a dictionary from the relative path of every file below ``directory`` to its SHA-256."""
+    """Return the SHA-256 of every file below ``directory``, keyed by the file's relative path."""
     files = (path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): digest_file(path) for path in sorted(files)}

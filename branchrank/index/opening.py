@@ -1,4 +1,4 @@
-"""Open a workspace's index, and build the index first if it is missing or stale."""
+"""Open a workspace's index. If it is missing or stale, build it first."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 def open_or_build(workspace: WorkspaceFolder, build: Callable[[], Index]) -> Index:
     """Open the workspace's index. If the index is missing or stale, print a notice and call ``build``.
 
-    Raises the errors of ``build``, an error for an unknown embedder, :class:`~branchrank.errors.BusyError` if
-    another process is building the index, and :class:`~branchrank.errors.LostCollectionError` if the index's
-    Chroma collection was removed.
+    Raises the errors that ``build`` raises, an error for an unknown embedder,
+    :class:`~branchrank.errors.BusyError` if another process is building the index, and
+    :class:`~branchrank.errors.LostCollectionError` if the index's Chroma collection was removed.
     """
     try:
         return open_index(workspace)

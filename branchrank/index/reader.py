@@ -4,12 +4,12 @@
 2. The index must have the current schema version and the requested settings, and the corpus must be
    unchanged. To check the corpus, the size and modification time of each document are compared with those
    that the build recorded. If only the time differs, the document's digest is compared.
-3. Every file of the index must be unchanged since the build, which its digest or its stamp shows
-   (:mod:`branchrank.index.stamps`). The files of the token vectors are checked on first use. Chroma's
+3. Every file in the index must be unchanged since the build. This is checked with the file's digest or its
+   stamp (:mod:`branchrank.index.stamps`). The files of the token vectors are checked on first use. Chroma's
    database file changes whenever it is opened, so it is checked by a probe query before the first search.
 4. Files are mapped into memory on first use, and records are decoded one by one. Therefore the time to open
    an index does not depend on the size of the index, and a BM25 query loads neither vectors nor a model.
-5. BM25 weights for settings other than the settings of the build are computed on first use and stored.
+5. If the BM25 settings differ from those of the build, the BM25 weights are computed on first use and stored.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ VECTORS = "vectors.npy"
 TOKENS = "tokens"
 CHROMA = "chroma"
 COLLECTION = "vectors"
-#: The maximum number of nodes whose chunks are cached; a full cache is cleared.
+#: The chunks of at most this many nodes are cached. When the cache is full, it is cleared.
 _KNOWN_NODES = 1 << 14
 
 
 class CheckedIndex(Record, frozen=True, kw_only=True):
-    """The result of checking an index, with the number of its files and their total size in bytes."""
+    """The result of checking an index, with the number of files and their total size in bytes."""
 
     directory: str
     files: int
@@ -66,7 +66,7 @@ class CheckedIndex(Record, frozen=True, kw_only=True):
 
 
 class Index:
-    """An open index, whose generation is locked. It must be closed, or used as a context manager.
+    """An open index. Its generation is locked until the index is closed. Can be used as a context manager.
 
     ``is_new`` is true if the call that opened the index also built it.
     """
@@ -93,7 +93,7 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        """Release files, connections and the lock on the generation."""
+        """Close files and connections, and release the lock on the generation."""
         while self._opened:
             self._opened.pop().close()
         self._pin.release()
@@ -102,7 +102,7 @@ class Index:
     def sources(self) -> tuple[str, ...]:
         """The paths of the indexed documents, sorted.
 
-        Raises :class:`ArtifactError` if their list is damaged.
+        Raises :class:`ArtifactError` if the list file is damaged.
         """
         return tuple(entry.source for entry in read_documents(self.directory))
 
@@ -118,12 +118,12 @@ class Index:
 
     @cached_property
     def tree(self) -> Tree:
-        """The PageIndex tree, whose nodes are decoded when they are used."""
+        """The PageIndex tree. Its nodes are decoded when they are used."""
         return open_tree(self.directory, self.nodes)
 
     @property
     def vector_store(self) -> str:
-        """The name of the vector store in reports, which is ``exact``, ``chroma`` or ``chroma server``.
+        """The vector store's name in reports (``exact``, ``chroma`` or ``chroma server``).
 
         This property does not open the vector store.
         """
@@ -152,7 +152,7 @@ class Index:
 
     @cached_property
     def exact_vectors(self) -> ExactVectors:
-        """Exact search over the index's vectors, used to measure the recall of an approximate store."""
+        """Exact search over the index's vectors, for measuring the recall of an approximate store."""
         ids = self.chunks.ids
         return ExactVectors(
             ids, load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
@@ -172,12 +172,12 @@ class Index:
 
     @cached_property
     def bm25_chunks(self) -> Bm25Index:
-        """The BM25 index of the chunks, with the workspace's BM25 settings."""
+        """The BM25 index over the chunks, with the workspace's BM25 settings."""
         return self._bm25("chunks", CHUNKS, lambda: self.chunks.ids, self._chunk_texts)
 
     @cached_property
     def bm25_nodes(self) -> Bm25Index:
-        """The BM25 index of the nodes that have their own lines, with the workspace's BM25 settings."""
+        """The BM25 index over the nodes that have lines of their own, with the workspace's BM25 settings."""
         return self._bm25("nodes", NODES, self._section_ids, self._node_texts)
 
     def _chunk_texts(self) -> Iterator[str]:
@@ -192,7 +192,7 @@ class Index:
     def _bm25(
         self, kind: str, file: str, ids: Callable[[], Iterable[str]], texts: Callable[[], Iterable[str]]
     ) -> Bm25Index:
-        """Load the BM25 index for the current settings, or build and save it if it is missing or damaged."""
+        """Load the BM25 index for the current settings. If it is missing or damaged, build and save it."""
         path = bm25_path(self.directory, kind, self.bm25_settings)
         digest = self.manifest.digests.get(file, "")
         with contextlib.suppress(ArtifactError):
@@ -209,7 +209,7 @@ class Index:
     def embedder(self) -> Embedder:
         """The model that computed the vectors.
 
-        Raises :class:`ArtifactError` if it has changed since the build.
+        Raises :class:`ArtifactError` if the model has changed since the build.
         """
         embedder = open_embedder(self.settings, notify=self._notify)
         if embedder.identity != self.manifest.embedder:
@@ -239,14 +239,17 @@ def vectors_content(digests: Mapping[str, str]) -> str:
 
 
 def searches_exactly(settings: IndexSettings, count: int) -> bool:
-    """Whether exact search is used for ``count`` vectors; also true if the settings ask for no vectors."""
+    """Return whether exact search is used for ``count`` vectors.
+
+    Also true if the settings ask for no vectors.
+    """
     if settings.embedder == NONE:
         return True
     return settings.vector_store == "exact" or (settings.vector_store == "auto" and count <= EXACT_UP_TO)
 
 
 def bm25_path(directory: Path, kind: str, settings: Bm25Settings) -> Path:
-    """Return the path of a generation's BM25 index of ``kind`` (``chunks`` or ``nodes``) for ``settings``."""
+    """Return the path of a generation's BM25 index over ``chunks`` or ``nodes`` (``kind``)."""
     return directory / "bm25" / digest_of(settings)[:12] / kind
 
 
@@ -299,9 +302,9 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
 
 
 def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
-    """Compare every file of the index with its digest, even if the file's stamp has not changed.
+    """Compare every file in the index with its digest, even if the file matches its stamp.
 
-    Raises the errors of :func:`open_index`.
+    Raises the same errors as :func:`open_index`.
     """
     with open_index(workspace) as index:
         digests = {MANIFEST: index.report.manifest_digest} | index.manifest.digests
@@ -313,7 +316,7 @@ def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
 
 
 def _tokens(digests: Mapping[str, str], *, of_tokens: bool) -> dict[str, str]:
-    """Return the digests of the token vectors' files if ``of_tokens`` is true, or else of all other files."""
+    """Return the digests of the token vectors' files or, if ``of_tokens`` is false, of all other files."""
     return {name: digest for name, digest in digests.items() if name.startswith(f"{TOKENS}/") == of_tokens}
 
 
@@ -351,7 +354,7 @@ def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
 
 
 def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
-    """Describe how an index differs from the workspace's settings, or return an empty string."""
+    """Describe how an index differs from the workspace's settings. Return an empty string if it does not."""
     wanted, built = (without_credentials(each) for each in (workspace.index_settings, manifest.settings))
     if manifest.schema_version != SCHEMA_VERSION:
         return f"has schema {manifest.schema_version}, but this version of BranchRank needs {SCHEMA_VERSION}"
@@ -383,14 +386,14 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
 
 
 def chroma_place(settings: IndexSettings) -> str:
-    """Return ``embedded`` or the server's URL for the Chroma collection, or ``''`` if there is none."""
+    """Return where the Chroma collection is: ``embedded``, a server's URL, or ``''`` if there is none."""
     if settings.embedder == NONE or settings.vector_store == "exact":
         return ""
     return without_credentials(settings).chroma_url or "embedded"
 
 
 def given_digest(path: Path | None) -> str:
-    """Return the SHA-256 of a user's file, or an empty string for ``None``."""
+    """Return the SHA-256 of a file that the user supplied, or an empty string if ``path`` is ``None``."""
     if path is None:
         return ""
     try:

@@ -1,8 +1,8 @@
-"""Records of an index, read one by one from a JSON Lines file that is mapped into memory.
+"""Read an index's records one by one from a JSON Lines file that is mapped into memory.
 
-1. A build also writes the file ``lookup/<name>.npy`` with arrays of the ids and sources
-   (:class:`~branchrank.stores.strings.Strings`), the byte at which each line starts, and the line numbers of
-   each record.
+1. A build also writes the file ``lookup/<name>.npy``. It contains arrays of the ids and sources
+   (:class:`~branchrank.stores.strings.Strings`), the byte offset of each line, and each record's line
+   numbers.
 2. A record is decoded when it is first used, and then cached. The time to open the file does not depend on
    its size.
 """
@@ -31,22 +31,22 @@ R = TypeVar("R", Chunk, Node)
 
 LOOKUP = "lookup"
 _REMEDY = "rebuild the index: branchrank index"
-#: The maximum number of decoded records that are cached, about 1.5 KB each.
+#: At most this many decoded records (about 1.5 KB each) are cached.
 _KEPT = 1 << 14
 #: The number of records whose byte offsets are read at once.
 _BLOCK = 1 << 12
 
 
 def lookup_of(name: str) -> str:
-    """Return the name of the lookup file that contains the arrays of a JSON Lines file."""
+    """Return the name of the lookup file for a JSON Lines file."""
     return f"{LOOKUP}/{Path(name).stem}.npy"
 
 
 class RecordsFile(Mapping[str, R], Generic[R]):
-    """A mapping from ids to the records of a JSON Lines file, in the order of the file."""
+    """A mapping from ids to the records in a JSON Lines file, in file order."""
 
     def __init__(self, directory: Path, name: str, record_type: type[R]) -> None:
-        """Map the file ``name`` and its lookup file.
+        """Map the file ``name`` and its lookup file into memory.
 
         Raises :class:`ArtifactError` if one of them is damaged.
         """
@@ -68,7 +68,8 @@ class RecordsFile(Mapping[str, R], Generic[R]):
                 raise ValueError(f"the file does not have the size that {lookup_of(name)} expects")
         except (OSError, ValueError) as error:
             raise ArtifactError(f"cannot read {self.path}: {error}", remedy=_REMEDY) from error
-        #: For each record, the number of its source in :attr:`sources` (or -1), its first and last line.
+        #: For each record, the row of its source in :attr:`sources` (or -1), its first line and its last
+        #: line.
         self.source_rows, self.line_starts, self.line_ends = spans
         self._by_span: NDArray[np.int32] = by_span
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(record_type)
@@ -83,7 +84,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
     @property
     def mapping(self) -> Mapping[str, R]:
-        """The mapping from ids to records, which is this object."""
+        """This object itself, which is a mapping from ids to records."""
         return self
 
     def row(self, key: str) -> int:
@@ -139,15 +140,15 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         return iter(self.ids)
 
     def values(self) -> ValuesView[R]:
-        """Return all records, which are decoded one by one and not cached."""
+        """Return all records. They are decoded one by one and are not cached."""
         return _Records(self)
 
     def items(self) -> ItemsView[str, R]:
-        """Return all ids and records, which are decoded one by one and not cached."""
+        """Return all ids and records. Records are decoded one by one and are not cached."""
         return _Items(self)
 
     def stream(self, first: int = 0, end: int | None = None) -> Iterator[R]:
-        """Yield the records of rows ``first`` to ``end`` (exclusive), without caching them."""
+        """Yield the records in rows ``first`` to ``end - 1``, without caching them."""
         last = len(self) if end is None else end
         for start in range(first, last, _BLOCK):
             bounds = self._starts[start : min(start + _BLOCK, last) + 1].tolist()
@@ -163,7 +164,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         return self._by_span[first:last]
 
     def of_sources(self, sources: Iterable[str]) -> Iterator[R]:
-        """Yield the records of each of the given sources."""
+        """Yield all records that belong to the given sources."""
         return (self.at(row) for source in sources for row in self.in_source(source).tolist())
 
     def overlapping(self, span: Span) -> list[R]:
@@ -174,7 +175,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
 
 class _Records(ValuesView[R]):
-    """The records in the order of the file."""
+    """A view of the records, in file order."""
 
     _mapping: RecordsFile[R]
 
@@ -183,7 +184,7 @@ class _Records(ValuesView[R]):
 
 
 class _Items(ItemsView[str, R]):
-    """The ids and records in the order of the file."""
+    """A view of the ids and records, in file order."""
 
     _mapping: RecordsFile[R]
 
@@ -195,9 +196,9 @@ class RecordLines(NamedTuple):
     """Encoded records, with the arrays from which the lookup file is made.
 
     ``content`` contains the joined lines and ``sizes`` the size of each line in bytes. ``ids`` contains the
-    joined ids and ``id_sizes`` the size of each id in bytes. ``spans`` has the shape ``(3, n)``. The rows of
-    ``spans`` are the position of each record's source in ``sources`` (-1 for no source), its first line and
-    its last line (0 for no line).
+    joined ids and ``id_sizes`` the size of each id in bytes. ``spans`` has the shape ``(3, n)``. Its rows
+    contain the position of each record's source in ``sources`` (-1 if it has no source), its first line and
+    its last line (0 if it has no lines).
     """
 
     content: bytes
@@ -237,7 +238,7 @@ def _sizes(parts: list[bytes]) -> NDArray[np.int64]:
 
 
 def write_records(directory: Path, name: str, parts: Iterable[RecordLines]) -> None:
-    """Write the parts of a JSON Lines file, and then the lookup file with its arrays.
+    """Write the parts to a JSON Lines file, and then write the lookup file with the arrays.
 
     Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """

@@ -1,8 +1,8 @@
-"""Read a shard of a corpus, and return the part of an index that comes from this shard.
+"""Read a shard of a corpus, and return the part of an index that is computed from this shard.
 
-A shard consists of consecutive documents of the corpus. A shard does not depend on other documents, so that
+A shard consists of consecutive documents in the corpus. Its result does not depend on other documents, so
 shards can be read in several processes. The parts of all shards are joined in order. To save memory, parts
-consist of bytes and arrays, not of Python objects.
+consist of bytes and arrays instead of Python objects.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from branchrank.stores.bm25_weights import TokenCounts, count_tokens
 from branchrank.stores.indexed_text import chunk_terms, node_terms
 from branchrank.tree.build import draft_page
 
-#: The number of documents in a shard, which must not depend on the number of processes.
+#: The number of documents in a shard. It must not depend on the number of processes.
 DOCUMENTS = 128
 
 
 class Shard(NamedTuple):
-    """The part of an index that comes from one shard.
+    """The part of an index that is computed from one shard.
 
-    ``pages`` contains the encoded nodes of each document. ``sections`` contains the number of nodes with
-    lines in each document, and ``node_tokens`` contains the tokens of the nodes with lines.
+    ``pages`` contains the encoded nodes of each document. ``sections`` contains, for each document, the
+    number of nodes that have lines, and ``node_tokens`` contains these nodes' tokens.
     """
 
     documents: list[DocumentOutline]
@@ -48,7 +48,7 @@ class Shard(NamedTuple):
 
 
 class ReadTask(Record, frozen=True, kw_only=True):
-    """The task of reading documents below ``root``, with the settings of the index.
+    """The task of reading documents below ``root`` with the index's settings, which workers carry out.
 
     ``with_nodes`` and ``with_chunks`` are false if the user supplies the nodes or the chunks.
     """
@@ -63,12 +63,12 @@ class ReadTask(Record, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> tuple[Path, ...]:
-        """The folder of the documents, which every worker reads."""
+        """The folder that contains the documents, which every worker must be able to read."""
         return (Path(self.root),)
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Shard]]]:
-        """Yield a function from the sources of a shard to an iterator over its :class:`Shard`."""
+        """Yield a function that reads the given sources and returns an iterator over one :class:`Shard`."""
         yield lambda sources: iter([self.read(sources)])
 
     def read(self, sources: Sequence[str]) -> Shard:

@@ -1,6 +1,6 @@
-"""The SQLite FTS5 file for keyword search in an index, made from the index's chunks on first use.
+"""The SQLite FTS5 file for keyword search over an index. It is made from the index's chunks on first use.
 
-1. The file is stored in the index's generation, so its chunks are always those of the index. If the file is
+1. The file is stored in the index's generation, so it always matches the index's chunks. If the file is
    damaged or was written by an earlier version, it is rebuilt.
 2. Only one process at a time writes the file. Temporary files of a killed process are removed first.
 3. If the index's folder is not writable, a temporary file is used instead, until the search is closed.
@@ -29,7 +29,7 @@ def open_fts5(index: Index) -> Fts5Table:
         return Fts5Table(path, index.root)
     try:
         with storage_errors(path), only_writer_beneath(index.root, _folder(index)):
-            with contextlib.suppress(ArtifactError):  # another process may have made it in the meantime
+            with contextlib.suppress(ArtifactError):  # another process may have written it in the meantime
                 return Fts5Table(path, index.root)
             _build(index, path, index.root)
             return Fts5Table(path, index.root)
@@ -37,7 +37,7 @@ def open_fts5(index: Index) -> Fts5Table:
         with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
             path = Path(temporary, PLACE.name)
             _build(index, path, path.parent)
-            # The temporary file is deleted with its folder, but it can be read as long as it is open.
+            # The temporary file is deleted with its folder, but remains readable while it is open.
             return Fts5Table(path, path.parent)
 
 

@@ -1,6 +1,6 @@
-"""Stamps record the state of an index's files, to avoid comparing a file with its digest on every use.
+"""Stamps record the state of an index's files, so that files need not be read to check their digests.
 
-1. To check an index, every file is compared with its digest from the build. Since this comparison reads the
+1. To check an index, every file is compared with its digest from the build. Because this comparison reads the
    whole index, a stamp is stored for each file that matches. A stamp contains a file's inode, its size and
    the times of its last changes.
 2. A reader compares the state of each file with its stamp. A file is compared with its digest again only if
@@ -9,8 +9,8 @@
 3. Stamps are stored in the generation's file ``stamps.json``, if it can be written. An incomplete
    ``stamps.json`` is treated as missing.
 
-Damage below the file system, such as a bad sector, does not change the state of a file. To find damage of
-this kind, ``branchrank check`` reads all files.
+Damage below the file system, such as a bad sector, does not change the state of a file. To find such damage,
+``branchrank check`` reads all files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from branchrank.safe_open import open_beneath, overwrite_beneath, read_beneath
 STAMPS = "stamps.json"
 _REMEDY = "rebuild the index: branchrank index"
 
-#: Inode, size in bytes, and the times in ns of the last change of the content and of the metadata.
+#: A file's inode, its size in bytes, and the times in ns at which its content and its metadata last changed.
 Stamp = tuple[int, int, int, int]
 
 

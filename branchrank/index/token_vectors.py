@@ -1,11 +1,11 @@
-"""Write the token vectors of the chunks (one vector per token) as a step of a build.
+"""Write the chunks' token vectors (one vector per token), which is one step of a build.
 
 1. Each chunk has the same key as in the embedding cache, made from the model's identity and the exact text
    with its prefix.
-2. If the current generation has token vectors with the same key, they are copied. Token vectors that it does
-   not have are computed in batches.
-3. Token vectors are written to the disk batch by batch, to limit the memory used. The forward passes of the
-   model also compute the chunks' embedding vectors, which are returned.
+2. If the current generation has token vectors with the same key, they are copied. All others are computed in
+   batches.
+3. Token vectors are written to the disk batch by batch, to limit the memory used. The model's forward passes
+   also compute the chunks' embedding vectors, which are returned.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def keep_token_vectors(
     directory: Path,
     progress: Progress,
 ) -> dict[str, Vectors]:
-    """Write the token vectors that the settings ask for to ``directory``.
+    """Write the chunks' token vectors to ``directory``, if the settings ask for token vectors.
 
     Returns the embedding of each text whose token vectors were computed, as a float32 unit vector of shape
     ``(dimension,)``. Raises :class:`~branchrank.errors.UsageError` if the model does not compute token
@@ -68,7 +68,7 @@ def keep_token_vectors(
 def _previous(
     workspace: WorkspaceFolder, precision: TokenPrecision, held: ExitStack
 ) -> dict[str, TokenVectors]:
-    """Return a dictionary from keys to the current generation's token vectors (views of its file)."""
+    """Return the current generation's token vectors, as a dictionary from keys to views of the file."""
     with suppress(ArtifactError):
         pin = workspace.generations.pin()
         held.callback(pin.release)

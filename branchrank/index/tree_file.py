@@ -1,4 +1,4 @@
-"""Store the links between the nodes of an index's tree in ``lookup/tree.npy``, and map them into memory."""
+"""Store the links between nodes in an index's tree in ``lookup/tree.npy``, and map the file into memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_links(directory: Path, nodes: RecordsFile[Node], depths: Rows) -> None
 
 
 def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
-    """Open the tree of a generation. Raises :class:`ArtifactError` if the file with its links is damaged."""
+    """Open a generation's tree. Raises :class:`ArtifactError` if the file with the links is damaged."""
     try:
         links = TreeRows(*mapped_arrays(partial(open_beneath, directory), TREE, len(TreeRows._fields)))
         _check(links, len(nodes))
@@ -39,7 +39,7 @@ def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
 
 
 def _check(links: TreeRows, count: int) -> None:
-    """Raise ``ValueError`` if an array does not have the type or the shape that ``count`` nodes need."""
+    """Raise ``ValueError`` if an array has the wrong type, or the wrong shape for ``count`` nodes."""
     shapes = [array.shape for array in links]
     if {array.dtype for array in links} != {np.dtype(np.int32)} or shapes != [(count,)] * 5 + [(count + 1,)]:
         raise ValueError(f"its arrays do not have the shapes for {count} nodes: {shapes}")

@@ -2,8 +2,8 @@
 
 1. The user's files are used only if ``branchrank.toml`` names them (``chunks = ...``, ``nodes = ...``).
 2. Each chunk must have the keys ``id``, ``source``, ``line_start``, ``line_end`` and ``text``. A chunk
-   belongs to the nodes that its lines overlap; its ``node_id`` is used only if the tree has that node.
-3. Every source must be a document of the corpus, and every line number must exist in its document.
+   belongs to the nodes that its lines overlap. Its ``node_id`` is used only if the tree has that node.
+3. Every source must be a document in the corpus, and every line number must exist in its document.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _GivenChunk(Record, frozen=True, kw_only=True):
 
 
 def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
-    """Read the user's tree. Raises :class:`InputError` if the file is not a tree of this corpus."""
+    """Read the user's tree. Raises :class:`InputError` if the file does not contain a tree of this corpus."""
     try:
         tree = load_nodes(path)
     except ArtifactError as error:

@@ -1,13 +1,13 @@
-"""A workspace, which is a folder with ``branchrank.toml`` and the files that the commands make.
+"""A workspace, which is a folder that contains ``branchrank.toml`` and the files that commands make.
 
 - ``branchrank.toml`` names the corpus and contains the settings.
 - ``chunks.jsonl`` is a link to the default index's chunks.
 - ``chroma`` is a link to the default index's Chroma collection.
 - ``pageindex/nodes.jsonl`` is a link to the default index's PageIndex tree.
 - ``adopted/`` contains the chunks, vectors and nodes that ``branchrank adopt`` copied.
-- ``hybrid/cache/`` contains cached embeddings, which are found by their text and model.
+- ``hybrid/cache/`` contains cached embeddings, whose keys are made from the text and the model.
 - ``benchmark/`` contains the workspace's question files.
-- ``indexes/<name>/`` contains the generations of one index, for one embedder and one way of chunking.
+- ``indexes/<name>/`` contains the generations of the index for one embedder and one way of chunking.
 
 The settings in ``branchrank.toml`` determine the default index. Command-line flags and environment variables
 can select another index. The links are relative and go through the index's link ``current``, so a workspace
@@ -59,9 +59,9 @@ def without_credentials(settings: IndexSettings) -> IndexSettings:
 
 
 def index_name(settings: IndexSettings) -> str:
-    """Return the folder name of an index.
+    """Return the name of an index's folder.
 
-    Settings that change the vectors or the chunks also change the name.
+    Settings that affect the vectors or the chunks also affect the name.
     """
     settings = without_credentials(settings)
     readable = re.sub(r"[^a-z0-9]+", "-", settings.embedder.casefold()).strip("-")[-40:].strip("-")
@@ -73,7 +73,7 @@ def index_name(settings: IndexSettings) -> str:
 
 
 class WorkspaceFolder:
-    """A workspace in the folder ``data_dir``, with the settings that apply to it."""
+    """The workspace in the folder ``data_dir``, and the settings that apply to it."""
 
     def __init__(
         self,
@@ -85,12 +85,13 @@ class WorkspaceFolder:
     ) -> None:
         """Read ``branchrank.toml``, if it exists. Raises :class:`UsageError` if the file has errors.
 
-        ``notify`` is called with a line of text for each download, and if a cache can't be used.
+        ``notify`` is called with a line of text for each download and for a cache that can't be used.
         """
         self.data_dir = data_dir
         self.settings = settings
         self.notify = notify or (lambda line: None)
-        #: Values that override ``branchrank.toml`` and the environment, by setting (``section.name``).
+        #: Values that override ``branchrank.toml`` and environment variables, keyed by setting
+        #: (``section.name``).
         self.flags: Mapping[str, Any] = flags or {}
         self.config, self._tables = read_config(data_dir / CONFIG)
 
@@ -103,7 +104,7 @@ class WorkspaceFolder:
         environment: Mapping[str, str] | None = None,
         notify: Notify | None = None,
     ) -> WorkspaceFolder:
-        """Open a workspace with settings resolved from its ``branchrank.toml``, environment and flags."""
+        """Open a workspace with the settings from its ``branchrank.toml``, the environment and flags."""
         _, tables = read_config(data_dir / CONFIG)
         name = str(data_dir / CONFIG)
         if flags and "index.embedder" in flags:
@@ -130,7 +131,7 @@ class WorkspaceFolder:
 
     @property
     def corpus_root(self) -> Path:
-        """The folder of the corpus.
+        """The folder that contains the corpus.
 
         Raises :class:`CorpusError` if no corpus is set or its folder is missing.
         """
@@ -139,7 +140,7 @@ class WorkspaceFolder:
         if not self.config.corpus:
             raise CorpusError(f"{self.data_dir / CONFIG} does not name a corpus", remedy=remedy)
         root = self.data_dir / self.config.corpus
-        # For a name that is too long, os.path.isdir returns false and Path.is_dir raises an error.
+        # If the name is too long, os.path.isdir returns false, whereas Path.is_dir raises an error.
         if not os.path.isdir(root) and self.config.corpus in known_corpora():
             root = locate_corpus(self.config.corpus)
         if not os.path.isdir(root):
@@ -149,7 +150,7 @@ class WorkspaceFolder:
         return root.resolve()
 
     def check_exists(self) -> None:
-        """Raise :class:`CorpusError` if the folder is not a workspace."""
+        """Raise :class:`CorpusError` if the folder ``data_dir`` is not a workspace."""
         if not (self.data_dir / CONFIG).exists():
             remedy = f"branchrank init FOLDER --data-dir {self.data_dir}"
             raise CorpusError(
@@ -158,13 +159,13 @@ class WorkspaceFolder:
             )
 
     def _meant(self) -> str:
-        """Return text such as ``; did you mean `data`?`` if only a folder with a similar name exists."""
+        """If only a folder with a similar name exists, return text such as ``; did you mean `data`?``."""
         return "" if self.data_dir.exists() else nearest_path(self.data_dir)
 
     def adopting(self, corpus: Path | None = None) -> str:
         """Return the command that adopts the files in this folder into a new workspace next to it.
 
-        ``corpus`` is the folder of the documents, if known.
+        ``corpus`` is the folder that contains the documents, if it is known.
         """
         if corpus is None and self.config.corpus:
             corpus = self.data_dir / self.config.corpus
@@ -176,12 +177,12 @@ class WorkspaceFolder:
 
     @property
     def corpus_name(self) -> str:
-        """The name of the corpus in trees and reports, which is the name of its folder."""
+        """The corpus's name in trees and reports, which is the name of its folder."""
         return self.corpus_root.name or "corpus"
 
     @property
     def exclude(self) -> tuple[str, ...]:
-        """Glob patterns of the documents to leave out of the index."""
+        """Glob patterns for documents to leave out of the index."""
         return self.config.exclude
 
     @property
@@ -196,7 +197,7 @@ class WorkspaceFolder:
 
     @property
     def adoption_file(self) -> Path | None:
-        """The path of the record of an adoption, or ``None`` if ``branchrank.toml`` does not name one."""
+        """The path of the adoption's record, or ``None`` if ``branchrank.toml`` does not name one."""
         return self.data_dir / self.config.adoption if self.config.adoption else None
 
     @property
@@ -235,7 +236,7 @@ class WorkspaceFolder:
         return self.cache_directory / "decisions.sqlite"
 
     def open_cache(self) -> EmbeddingCache:
-        """Open the embedding cache, which is in Redis if ``cache.redis_url`` is set, and else a file."""
+        """Open the embedding cache. It is in Redis if ``cache.redis_url`` is set, and otherwise in a file."""
         url = self.settings.part(CacheSettings).redis_url
         if not url:
             refuse_links(self.data_dir, "hybrid/cache/embeddings.sqlite3")
@@ -247,7 +248,7 @@ class WorkspaceFolder:
         )
 
     def open_token_cache(self) -> TokenCache:
-        """Open the cache of token vectors, which is a file of the workspace."""
+        """Open the cache of token vectors, which is a file in the workspace."""
         refuse_links(self.data_dir, "hybrid/cache/token_vectors.sqlite3")
         return TokenCache(
             self.cache_directory / "token_vectors.sqlite3", root=self.data_dir, notify=self.notify
@@ -266,7 +267,7 @@ class WorkspaceFolder:
 
     @property
     def links(self) -> dict[Path, Path]:
-        """A mapping from each link to the path in the default index's generation that the link points to."""
+        """A mapping from each link to its target, which is a path in the default index's generation."""
         return {
             self.data_dir / "chunks.jsonl": Path("chunks.jsonl"),
             self.data_dir / "chroma": Path("chroma"),
@@ -274,16 +275,16 @@ class WorkspaceFolder:
         }
 
     def _foreign(self) -> list[Path]:
-        """Return the files that are at the paths of BranchRank's links, but were made by another program."""
+        """Return the files that another program made at the paths where BranchRank puts its links."""
         own = (self.chunks_file, self.nodes_file)
         return [link for link in self.links if link.exists() and not link.is_symlink() and link not in own]
 
     def check_links(self, corpus: Path | None = None, own: Collection[Path] = ()) -> None:
         """Check that a build can write its links and folders.
 
-        ``corpus`` is the corpus that ``branchrank.toml`` is going to name, and ``own`` are the user's chunks
-        and nodes that it is going to name. Raises :class:`ArtifactError` if a file of another program is in
-        the place of a link, or if a folder to be written is a symbolic link.
+        ``corpus`` is the corpus that ``branchrank.toml`` is going to name, and ``own`` contains the paths of
+        the user's chunks and nodes that it is going to name. Raises :class:`ArtifactError` if another
+        program's file is in the place of a link, or if a folder to be written is a symbolic link.
         """
         for name in (BUILD_LOCK, "pageindex"):
             refuse_links(self.data_dir, name)
@@ -296,7 +297,10 @@ class WorkspaceFolder:
                 )
 
     def install_links(self) -> None:
-        """Make the links to the default index, except where the user has a file. Needs the build lock."""
+        """Make the links to the default index, except where the user has a file.
+
+        The caller must hold the build lock.
+        """
         current = self.index_directory / "current"
         for link, inside in self.links.items():
             with storage_errors(link):
@@ -318,7 +322,7 @@ def configure(
     adoption: Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> None:
-    """Write a workspace's corpus and settings to its ``branchrank.toml``, and keep the rest of the file.
+    """Write a workspace's corpus and settings to its ``branchrank.toml``. The rest of the file is kept.
 
     ``corpus`` is a folder or the name of an added corpus. Paths are written relative to ``data_dir``.
     ``settings`` maps keys such as ``"index.embedder"`` to values. Settings in the section ``engine`` apply to

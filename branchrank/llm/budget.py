@@ -10,8 +10,8 @@ from branchrank.llm.request import BudgetError
 class Budget:
     """Counts the calls and tokens sent to LLM servers, and refuses a call that would exceed a limit.
 
-    Thread-safe. If ``max_calls`` or ``max_tokens`` is 0, this number is not limited. If ``retries`` is 0, no
-    call is retried.
+    Thread-safe. If ``max_calls`` or ``max_tokens`` is 0, the number of calls or tokens is not limited. If
+    ``retries`` is 0, no call is retried.
     """
 
     def __init__(self, *, max_calls: int = 0, max_tokens: int = 0, retries: int = 100) -> None:

@@ -161,7 +161,7 @@ class Cassette:
             self._db.execute(_PUT, row)
 
     def failures(self, labels: Collection[tuple[str, str]]) -> set[str]:
-        """Return the keys of the failed calls for the pairs of question id and stage in ``labels``."""
+        """Return the keys of the failed calls whose ``(question id, stage)`` is in ``labels``."""
         wanted = {(self._redact(question), self._redact(stage)) for question, stage in labels}
         with self._lock, self._guarded():
             rows = self._db.execute(_ALL).fetchall()

@@ -1,14 +1,14 @@
 """The gateway through which all LLM calls are made, so that they are cached, counted and replayed.
 
 1. Look for the call in the cassette, then in the decision cache.
-2. If neither the cassette nor the decision cache has the call, send the call to the server. If two equal
+2. If neither the cassette nor the decision cache has the call, send the call to the server. If two identical
    calls are made at the same time, the second call waits for the first.
 3. Parse the reply. If parsing fails, the call counts as failed and is not stored in the decision cache.
 4. Add a row to the ledger. A replayed call gets the token counts and latency of the original call.
 
 A failed call does not raise an exception. The answer to a failed call has the reason for the failure instead
-of a value, so that the stage can use its fallback. An LLM call ends the run only if the budget is spent, or
-if a replay's cassette does not contain the call.
+of a value, so that the stage that made the call can use its fallback. An LLM call ends the run only if the
+budget is spent, or if a replay's cassette does not contain the call.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Gateway:
 
     @contextlib.contextmanager
     def _alone(self, key: str) -> Iterator[None]:
-        """If an equal call is running, wait until it has ended, so that the cache can answer this call."""
+        """If an identical call is running, wait for it to end, so that the cache can answer this call."""
         with self._lock:
             turn = self._turns.setdefault(key, threading.Lock())
             self._callers[key] += 1

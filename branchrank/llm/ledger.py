@@ -72,7 +72,7 @@ class Totals(Record, frozen=True, kw_only=True):
 
     ``cached_calls`` is the number of calls answered by the decision cache or a cassette. Cached calls are
     free, but ``cost`` and the token counts include them as if a server had answered them. ``cost`` is
-    ``None`` if the model of a call has no price.
+    ``None`` if a call's model has no price.
     """
 
     calls: int = 0

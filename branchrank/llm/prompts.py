@@ -138,18 +138,18 @@ def label_messages(query: str, heading: str, text: str) -> tuple[Message, ...]:
 
 
 def label_schema(choices: Sequence[str]) -> dict[str, Any]:
-    """Return the JSON schema of a reply that judges a passage."""
+    """Return the JSON schema for a reply that judges a passage."""
     return _object({"label": {"type": "string", "enum": list(choices)}})
 
 
 def labels_schema(allowed: Sequence[str], most: int, *, least: int = 0) -> dict[str, Any]:
-    """Return the JSON schema of a reply that names at least ``least`` and at most ``most`` labels."""
+    """Return the JSON schema for a reply that names at least ``least`` and at most ``most`` labels."""
     item = {"type": "string", "enum": list(allowed)}
     return _object({"ids": {"type": "array", "items": item, "minItems": least, "maxItems": most}})
 
 
 def questions_schema(most: int) -> dict[str, Any]:
-    """Return the JSON schema of a reply with generated questions."""
+    """Return the JSON schema for a reply with generated questions."""
     item = _object({"question": {"type": "string"}, "quote": {"type": "string"}})
     return _object({"questions": {"type": "array", "items": item, "maxItems": most}})
 

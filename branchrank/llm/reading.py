@@ -87,7 +87,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _unusable(choice: object, text: str) -> str:
-    """Return why a choice of a completion is not a usable reply, or an empty string if it is usable."""
+    """Return why a completion's choice is not a usable reply, or an empty string if it is usable."""
     if _at(choice, "message", "refusal"):
         return "refusal"
     if _at(choice, "finish_reason") == "content_filter":

@@ -37,7 +37,7 @@ class Source(Record, frozen=True, kw_only=True):
 class AskingTask(Generic[T]):
     """A task that makes the calls in a shard and parses the replies into one ``Answer`` per request.
 
-    ``llm`` is the open gateway of this process. ``source`` has the arguments with which a worker opens a
+    ``llm`` is the open gateway of this process. ``source`` contains the arguments with which a worker opens a
     gateway; if it is ``None``, the task can only run in this process. ``read`` parses a reply, and must be
     defined at the top level of a module so that it can be pickled.
     """

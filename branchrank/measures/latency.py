@@ -21,10 +21,10 @@ _ORDINALS = {1: "slowest", 2: "second-slowest", 3: "third-slowest"}
 
 
 class Percentile(Record, frozen=True, kw_only=True):
-    """A percentile of ``n`` times in ms, with a 95% interval and a bound (``None`` if n is too small).
+    """A percentile of ``n`` times in ms. Its interval and its bound are ``None`` if n is too small.
 
-    The two-sided interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper bound.
-    ``words`` is the upper bound as text, or the rank of the percentile if there is no upper bound.
+    The two-sided 95% interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper
+    bound. ``words`` is the upper bound as text, or the rank of the percentile if there is no upper bound.
     """
 
     quantile: float

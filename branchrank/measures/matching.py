@@ -246,7 +246,7 @@ def judge(hits: Sequence[Hit], question: Question) -> Judged:
 
 
 def source_cluster(question: Question) -> str:
-    """Return the question's cluster for all tests, which is the source of its first gold item.
+    """Return the cluster that all tests use for the question: the source of its first gold item.
 
     A question is a cluster by itself if it has no gold, or if its gold consists of documents judged for
     relevance (:attr:`~branchrank.records.GoldItem.relevance`), as in TREC and BEIR datasets. TREC and BEIR

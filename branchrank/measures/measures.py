@@ -66,7 +66,7 @@ def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def average_precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return the mean of the precisions at the ranks of relevant hits; gold that was not found adds a 0."""
+    """Return the mean of the precisions at the ranks of the relevant gold; gold not found counts as 0."""
     gold = ranking.relevant_gold(rel)
     ranks = ranking.relevant_ranks(rel, cutoff)
     return fsum(found / rank for found, rank in enumerate(ranks, start=1)) / gold if gold else 0.0
@@ -255,7 +255,7 @@ _ARGUMENT = re.compile(
 def parse_measure(text: str, scoring: str = "") -> Measure:
     """Return the measure named ``text``, such as ``nDCG@10``, ``RR``, ``Success(rel=2)@1`` or ``RBP(p=0.5)``.
 
-    ``scoring`` is the prefix of the name (such as ``strict_``), for error messages. Raises
+    ``scoring`` is the prefix of the name (such as ``strict_``), which is shown in error messages. Raises
     :class:`UsageError` if a name or parameter is unknown, a required cutoff is missing, the cutoff is zero,
     or the measure does not have the parameter.
     """

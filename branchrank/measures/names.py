@@ -1,4 +1,4 @@
-"""Measure names as written in commands and files, which consist of a scoring, a measure and a cutoff.
+"""The names of measures in commands and files. A name consists of a scoring, a measure and a cutoff.
 
 A name without a prefix, such as ``nDCG@10`` (the name in ir-measures), means strict scoring. A prefix chooses
 another scoring, as in ``relaxed_nDCG@10``. Commands, experiment files and the library use this module to

@@ -103,9 +103,10 @@ def _z(alpha: float, power: float) -> float:
 
 
 def detectable_mean_difference(n: float, sd: float, alpha: float = ALPHA, power: float = POWER) -> float:
-    """Return the smallest true difference in a graded measure that is detected with probability ``power``.
+    """Return the smallest true difference in a graded measure that ``n`` questions can detect.
 
-    ``sd`` is the standard deviation of the per-question differences.
+    The probability of detecting the difference is ``power``. ``sd`` is the standard deviation of the
+    per-question differences.
     """
     return _z(alpha, power) * sd / sqrt(n) if n else inf
 
@@ -256,7 +257,7 @@ def plan(
 
 
 def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | None:
-    """Return how many questions are worth ``wanted`` independent ones, or ``None`` if more than 20,000."""
+    """Return how many questions are equivalent to ``wanted`` independent ones (``None`` if over 20,000)."""
     if pages.effective_questions(MOST_QUESTIONS, level) < wanted:
         return None
     low, high = 0, MOST_QUESTIONS
@@ -270,7 +271,7 @@ def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | Non
 
 
 def unanimous_needed(family: int = 1, alpha: float = ALPHA) -> int:
-    """Return the smallest number of differing questions that, if unanimous, gives adjusted p below alpha."""
+    """Return the fewest differing questions that, if unanimous, give an adjusted p-value below alpha."""
     differing = 1
     while p_floor(differing) * family >= alpha:
         differing += 1

@@ -10,6 +10,6 @@ from collections.abc import Iterable, Sequence
 
 
 def flip_rate(scores: Iterable[Sequence[float]]) -> float:
-    """Return the share of questions whose repeats don't all have the same score (one list per question)."""
+    """Return the share of questions whose repeats differ in score; each list holds one question's scores."""
     flips = [len(set(values)) > 1 for values in scores]
     return sum(flips) / len(flips) if flips else 0.0

@@ -6,8 +6,8 @@
    to an unanswerable question is wrong. Questions with equal confidence share one point of the curve.
 3. AURC, the area under the curve, is the mean of the risks after 1, 2, ..., n answered questions; lower is
    better. If some answers are wrong, the AURC is above 0 even if the answers are in the best possible order.
-   The excess, which is the AURC minus the AURC for the best order, shows how good the order of the answers is
-   (Geifman and El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019).
+   The excess, which is the AURC minus the AURC for the best order, shows how far the order of the answers is
+   from the best order (Geifman and El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019).
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def compare_strata(
 
 
 def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floats]:
-    """Return, by dataset, candidate - baseline for each question; differences smaller than 1e-9 become 0."""
+    """Return, by dataset, candidate - baseline for each question; rounding errors below 1e-9 become 0."""
     found = []
     for stratum in strata:
         a, b = stratum.scores[baseline], stratum.scores[candidate]

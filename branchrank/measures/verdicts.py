@@ -121,7 +121,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
 
 class _Pair(Record, frozen=True, kw_only=True):
-    """A comparison that is not yet corrected for the number of comparisons."""
+    """A comparison before the correction for the number of comparisons."""
 
     baseline: str
     candidate: str

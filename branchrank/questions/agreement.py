@@ -1,4 +1,4 @@
-"""The agreement of two annotators who labelled the same passages."""
+"""The agreement between two annotators who labelled the same passages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from branchrank.questions.labels import CHOICES, annotators, by_passage
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question
 
-#: The two categories for the decision whether a passage is gold.
+#: The two categories if only gold passages are distinguished from all others.
 BINARY = ("yes", "not yes")
 
 

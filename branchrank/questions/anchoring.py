@@ -35,7 +35,7 @@ _DIGEST_DIGITS = 16
 
 
 class AnchorProblem(Record, frozen=True, kw_only=True):
-    """A problem with one gold item of a question. ``item`` is the number of the gold item, from 0."""
+    """A problem with one gold item of a question. ``item`` is the number of the gold item, counted from 0."""
 
     question_id: str
     item: int
@@ -64,7 +64,7 @@ class Reanchoring(NamedTuple):
 
 
 def corpus_lines(root: Path, exclude: Collection[str] = ()) -> dict[str, list[str]]:
-    """Return the raw lines of every document below ``root``, by source.
+    """Return the raw lines of every document below ``root``, keyed by source.
 
     Raises :class:`CorpusError` if the folder is missing, has no documents or can't be read.
     """
@@ -77,7 +77,7 @@ def corpus_lines(root: Path, exclude: Collection[str] = ()) -> dict[str, list[st
 def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorProblem]:
     """Return the problem with every gold item whose anchor is not valid, in the order of the questions.
 
-    ``lines`` maps each source of the corpus to its raw lines.
+    ``lines`` maps each source in the corpus to its raw lines.
     """
     return [
         AnchorProblem(question_id=question.id, item=number, message=message)

@@ -1,11 +1,11 @@
 """Questions made from the queries in a BEIR folder, with the relevant documents in its qrels as gold.
 
 1. Each query in ``qrels/<split>.tsv`` is a question. Each document with a relevance above 0 is a gold item
-   for the whole file, with this relevance.
+   that covers the whole file and has this relevance.
 2. A relevant document that is missing from the corpus is also a gold item, and is included in the ideal DCG
    of nDCG. The key ``absent_gold`` of a question lists the relevant documents that are missing from the
    corpus.
-3. A query without a relevant document is ignored, with a note.
+3. A query without a relevant document is ignored, and a note reports it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> B
     """Read the questions for one split in a BEIR folder.
 
     If ``remove_query`` is true, a document with the same id as a query is excluded from the query's hits. Use
-    ``remove_query`` for collections whose queries are documents of the corpus. Raises :class:`QuestionError`
+    ``remove_query`` for collections whose queries are documents in the corpus. Raises :class:`QuestionError`
     or :class:`~branchrank.errors.InputError` if a file is missing or invalid.
     """
     path = folder / QRELS / f"{split}.tsv"

@@ -1,13 +1,13 @@
 """Checks a question file for validity, leakage, duplicates and coverage.
 
-1. The validity check finds gold with an invalid anchor (:mod:`branchrank.questions.anchoring`), which is an
-   error. The findings of the other checks are warnings.
+1. The validity check finds gold with an invalid anchor (:mod:`branchrank.questions.anchoring`). An invalid
+   anchor is an error. The findings of the other checks are warnings.
 2. The leakage check finds questions with the same words as the heading of their gold. Questions with at least
    five content words are also reported if their gold contains all of these words. Words are compared by their
    stems, and question words such as "how" are ignored.
 3. The duplicates check finds questions with the same text (ignoring case, spacing and markup), or with the
    same set of stems.
-4. The coverage is the number of documents and sections that contain gold.
+4. The coverage check counts the documents and sections that contain gold.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class QuestionCheck(Record, frozen=True, kw_only=True):
 def check_questions(
     questions: Sequence[Question], documents: Sequence[Document], lines: Lines
 ) -> QuestionCheck:
-    """Check questions against a corpus. ``lines`` maps each source of the corpus to its raw lines."""
+    """Check questions against a corpus. ``lines`` maps each source in the corpus to its raw lines."""
     sections = {document.source: document.sections for document in documents}
     findings = [
         Finding(severity="error", check="validity", question_id=problem.question_id, message=str(problem))

@@ -38,7 +38,7 @@ from branchrank.systems.llm_estimate import Estimate
 
 STAGE = "question"
 MAX_LEAKAGE = 0.8
-#: The minimum number of words of a section. No questions are written about shorter sections.
+#: The minimum number of words in a section. No questions are written about shorter sections.
 MIN_SECTION_WORDS = 30
 #: Generation ends after this number of failed calls in a row.
 MOST_FAILED = 3
@@ -155,7 +155,7 @@ def estimate_generation(
     seed: int = 42,
     max_tokens: int = 512,
 ) -> GenerationEstimate:
-    """Estimate the calls and tokens of :func:`generate_questions`, assuming replies of the maximum length."""
+    """Estimate the calls and tokens for :func:`generate_questions`, assuming replies of maximum length."""
     drawn = _drawn(sections, lines, seed)
     prompts = [_request(node, lines, per_section, max_tokens, seed).prompt_tokens for node in drawn]
 
@@ -195,7 +195,7 @@ class _Streak:
 
     @property
     def left(self) -> int:
-        """The number of calls that may be made before the next check, smaller after a failed call."""
+        """The number of calls that may be made before the next check. It is smaller after a failed call."""
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 
     def has_ended(self) -> bool:

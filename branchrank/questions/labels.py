@@ -1,8 +1,8 @@
 """Labels that people or an LLM give to passages, stored in the question file.
 
-1. The key ``labels`` of a question is a list of labels. A label has the passage, the digest of its lines, the
-   value and the annotator. The label ``yes`` means that the passage answers the question, ``partly`` that it
-   helps but does not answer it, and ``no`` that it does not help.
+1. The key ``labels`` of a question is a list of labels. A label records the passage, the digest of its lines,
+   the value and the annotator. The label ``yes`` means that the passage answers the question, ``partly`` that
+   it helps but does not answer it, and ``no`` that it does not help.
 2. A person's label ``yes`` makes the passage gold. If the person gives line numbers, only these lines of the
    passage become gold. Lines that overlap existing gold do not become gold, so that no line counts twice. The
    labels ``partly`` and ``no`` never make gold.

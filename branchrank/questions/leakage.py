@@ -5,7 +5,7 @@ from __future__ import annotations
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: A function that returns the stems of a text's words, except stop words and question words.
+#: A function that returns the stems of a text's words, excluding stop words and question words.
 content_stems = analyzer(Bm25Settings(stop_words="questions", split_identifiers=False))
 
 

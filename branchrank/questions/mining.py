@@ -9,8 +9,8 @@
 4. A query is dropped if it has the same stems as the heading of its target, ignoring articles and words such
    as "chapter". Queries that point to a place ("as shown above"), that name code, or that have fewer than two
    content words are dropped as well.
-5. The own lines of all sections that contain a link with the query's text are excluded from the query's hits,
-   because a search for the link text would find these sections first. If the gold overlaps an excluded
+5. If a section contains a link with the query's text, the section's own lines are excluded from the query's
+   hits, because a search for the link text would find this section first. If the gold overlaps an excluded
    section, the query is dropped.
 6. If several pages are exact copies, the gold is on the first page, and the other pages are its aliases.
 
@@ -80,7 +80,7 @@ class Mined(NamedTuple):
     """The questions in the order of their ids, and the numbers of dropped links and queries by reason.
 
     ``links`` is the number of cross references with a link text. ``queries`` is the number of distinct link
-    texts of the links that were not dropped.
+    texts among the links that were not dropped.
     """
 
     questions: list[Question]

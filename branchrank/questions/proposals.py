@@ -28,7 +28,7 @@ class Proposals:
         self.failed = 0
 
     def __call__(self, question: Question, heading: str, text: str) -> Choice | None:
-        """Return the label of a passage, or ``None`` if the call failed.
+        """Return the label for a passage, or ``None`` if the call failed.
 
         Raises :class:`LLMError` after three failed calls in a row, and the same errors as
         :meth:`Gateway.ask`.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from branchrank.errors import InputError
 
-#: A map from query ids to maps from document ids to relevance.
+#: Maps each query id to a map from document ids to relevance.
 Qrels = dict[str, dict[str, int]]
 
 

@@ -162,7 +162,7 @@ def _check_gold(item: GoldItem, level: GoldLevel) -> None:
 
 
 def question_line(question: Question) -> dict[str, Any]:
-    """Return a question as the JSON object of its line, without default values."""
+    """Return the JSON object for a question's line, without default values."""
     line: dict[str, Any] = {"id": question.id, "question": question.question}
     if question.gold:
         first = msgspec.to_builtins(question.gold[0])
@@ -242,7 +242,7 @@ def _hash(text: str) -> str:
 
 
 def questions_digest(questions: Sequence[Question]) -> str:
-    """Return the SHA-256 of the questions, sorted by id.
+    """Return the SHA-256 of the questions in the order of their ids.
 
     The original questions and the :func:`hashed` questions have the same digest.
     """
@@ -313,7 +313,7 @@ def without_absent(
 def check_sources(questions: Sequence[Question], line_counts: dict[str, int]) -> list[str]:
     """Return a message for each gold item whose file or lines do not exist.
 
-    ``line_counts`` has the number of lines of each source.
+    ``line_counts`` maps each source to its number of lines.
     """
     questions, _ = without_absent(questions, line_counts)
     problems = []

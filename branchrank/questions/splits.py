@@ -4,9 +4,9 @@
    in several documents merges the groups of these documents. A question without gold is a separate group.
 2. Groups are ordered by the SHA-256 of the seed and the group's first document (for a question without gold,
    of the seed and the question's id).
-3. Groups are added to the smaller of the two parts until its share of the questions is reached. The tuning
-   part takes groups from the start of the order, and the test part from the end. A group that would exceed
-   the share is skipped.
+3. Groups are added to the smaller of the two parts until that part reaches its share of the questions. The
+   tuning part takes groups from the start of the order, and the test part from the end. A group that would
+   exceed the share is skipped.
 4. Finally, the smallest skipped group is added to the smaller part if this part is empty or if the group
    brings it nearer to its share. The larger of the two parts always has at least one group.
 5. If all groups have the same size, a tuning part with a larger share contains every tuning part with a
@@ -34,7 +34,7 @@ def split_questions(questions: Sequence[Question], share: float, seed: int) -> S
     """Split the questions by document.
 
     ``share`` (above 0, below 1) is the share of the questions in the tuning part. Raises
-    :class:`QuestionError` if common documents connect all of the questions.
+    :class:`QuestionError` if shared documents put all questions into one group.
     """
     groups = _groups(questions)
     if len(groups) < 2:
@@ -59,12 +59,12 @@ def split_questions(questions: Sequence[Question], share: float, seed: int) -> S
 
 
 def largest_group(questions: Sequence[Question]) -> int:
-    """Return the number of questions in the largest group of questions with common documents."""
+    """Return the number of questions in the largest group of questions that share documents."""
     return max(map(len, _groups(questions).values()), default=0)
 
 
 def _filled(groups: Sequence[Sequence[str]], wanted: float) -> frozenset[str]:
-    """Choose groups with about ``wanted`` questions in total, but not all groups. Return the question ids."""
+    """Choose some of the groups, with about ``wanted`` questions in total. Return the question ids."""
     taken: list[str] = []
     left: list[Sequence[str]] = []
     for group in groups:
@@ -79,7 +79,7 @@ def _filled(groups: Sequence[Sequence[str]], wanted: float) -> frozenset[str]:
 
 
 def sources_of(question: Question) -> frozenset[str]:
-    """Return every document that contains gold of a question, including aliases."""
+    """Return every document that contains gold for a question, including aliases."""
     return frozenset(item.source_file for item in question.gold) | frozenset(question.source_aliases)
 
 

@@ -1,4 +1,4 @@
-"""The blocks of a report, whose plain text is escaped when it is written as Markdown or HTML."""
+"""The blocks of a report. Their plain text is escaped when they are written as Markdown or HTML."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Points(Record, frozen=True, kw_only=True):
 
 
 class Table(Record, frozen=True, kw_only=True):
-    """A table with text in its first ``labels`` columns and numbers in the other columns."""
+    """A table that has text in its first ``labels`` columns and numbers in the other columns."""
 
     caption: str
     headings: tuple[str, ...]
@@ -44,7 +44,7 @@ class Code(Record, frozen=True, kw_only=True):
 
 
 class Plot(Record, frozen=True, kw_only=True):
-    """A plot in two widths, with its file name and its texts.
+    """A plot in two widths, with its file name, description and caption.
 
     ``description`` lists all values of the plot as text, and ``caption`` explains how to read the plot.
     ``spec`` is the Vega-Lite specification for wide screens, and ``narrow`` is the one for narrow screens.
@@ -63,14 +63,14 @@ class Plot(Record, frozen=True, kw_only=True):
 
 
 class Callout(Record, frozen=True, kw_only=True):
-    """The main result of a report, with its warnings."""
+    """A report's main result, with warnings about it."""
 
     text: tuple[Cell, ...]
     cautions: tuple[str, ...] = ()
 
 
 class QuestionBrowser(Record, frozen=True, kw_only=True):
-    """Where the question browser is inserted in HTML; Markdown shows the text ``instead``."""
+    """A placeholder for the question browser, which only HTML shows; Markdown shows the text ``instead``."""
 
     instead: str
 
@@ -79,19 +79,19 @@ Block = Paragraph | Points | Table | Code | Plot | Callout | QuestionBrowser
 
 
 class Section(Record, frozen=True, kw_only=True):
-    """A heading with the blocks below it."""
+    """A heading and the blocks below it."""
 
     title: str
     blocks: tuple[Block, ...]
 
     @property
     def anchor(self) -> str:
-        """The heading as an id for links to the section."""
+        """The heading as an id, which links to the section use."""
         return "-".join("".join(c if c.isalnum() else " " for c in self.title.casefold()).split())
 
 
 class Report(Record, frozen=True, kw_only=True):
-    """A complete report, in which ``facts`` is a short description of the run, printed below the title."""
+    """A complete report. ``facts`` is a short description of the run, which is printed below the title."""
 
     title: str
     facts: tuple[str, ...]
@@ -99,5 +99,5 @@ class Report(Record, frozen=True, kw_only=True):
 
     @property
     def plots(self) -> list[Plot]:
-        """Every plot of the report, in the order of the sections."""
+        """All plots in the report, in the order of the sections."""
         return [block for section in self.sections for block in section.blocks if isinstance(block, Plot)]

@@ -1,17 +1,18 @@
-"""The data of the question browser in ``report.html``.
+"""The data for the question browser in ``report.html``.
 
-Lists are used instead of objects, to keep the page small. The script ``page/page.js`` reads the following
-lists:
+The data are lists instead of objects, to keep the page small. The script ``page/page.js`` reads these lists,
+which have the following items:
 
-- A question has id, text, its value in each slice, answerable, gold and rows.
-- Gold has source (an index into ``sources``), first line, last line and quote.
-- A row has predictor (an index), repeat, outcome (an index), stage that lost the gold, error, ranks, hits and
-  fallbacks.
-- Each rank has stage (an index into ``stages``) and the gold's rank, or null if the gold is absent.
-- A hit has source (an index), first line, last line, score and judgement (2 if it has gold, 1 if it is on a
-  gold page, else 0).
+- A question: id, text, its value in each slice, whether it is answerable, gold and rows.
+- Gold: source (an index into ``sources``), first line, last line and quote.
+- A row: predictor (an index), repeat, outcome (an index), the stage that lost the gold, error, ranks, hits
+  and fallbacks.
+- A rank: stage (an index into ``stages``) and the gold's rank after this stage, or null if the gold is
+  absent.
+- A hit: source (an index), first line, last line, score and judgement (2 if the hit contains gold, 1 if it is
+  on a gold page, else 0).
 
-For a run with compact rows, only the first hits of a row are included.
+For a run with compact rows, only the first hits in each row are included.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _MEASURES = [named_measure(name) for name in ("strict_hit@1", "strict_hit@5", "r
 
 
 class _Names:
-    """Numbers for distinct texts, in the order in which the texts are added."""
+    """Assigns a number to each distinct text, in the order in which the texts are added."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -49,7 +50,7 @@ class _Names:
 
 
 def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], list[list[Any]]]:
-    """Return the data of the question browser, first about the whole run and then for every question."""
+    """Return the data for the question browser: data about the whole run, and a list for each question."""
     scores = run.scores
     cuts = slices(run.asked, run.facts)
     sources, stages = _Names(), _Names()

@@ -1,4 +1,4 @@
-"""The warnings of a report, each with the name of the predictor that it is about."""
+"""The warnings in a report, each with the name of the predictor that it is about."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_pilot(run: RunData) -> bool:
 
 
 def cautions(run: RunData) -> list[Caution]:
-    """Return all cautions of a run, starting with cautions about the whole run."""
+    """Return all cautions for a run, starting with those about the whole run."""
     found = []
     if is_pilot(run):
         text = f"This is a pilot: with under {PILOT_BELOW} questions, differences of ten points can be noise."
@@ -39,7 +39,7 @@ def cautions(run: RunData) -> list[Caution]:
 
 
 def _failures(run: RunData) -> list[Caution]:
-    """Find predictors with failed queries or fallbacks, and their most common error."""
+    """Return cautions about predictors with failed queries or fallbacks, each with its most common error."""
     found = []
     for row in run.summary_rows:
         if not (row.failures or row.fallbacks):

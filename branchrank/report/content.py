@@ -1,10 +1,10 @@
-"""The content of a report, computed only from the run's files, so that the same files give the same report.
+"""The content of a report. It is computed only from the run's files, so the same files give the same report.
 
 1. The scores, the comparisons and the slices are computed from the rows, the timings and the questions.
-2. The content consists of sections with text, tables and plots, which the Markdown and HTML writers only
-   format.
-3. The report starts with the recommended system, its certainty and cost, and the questions it fails on. The
-   statistics and all other sections come after the first ones.
+2. The content consists of sections with text, tables and plots. The Markdown and HTML writers only format
+   this content.
+3. The report starts with the recommended system, how certain the recommendation is, what the system costs,
+   and which questions it fails on. The statistics and all other sections follow.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def heading(run: RunData) -> str:
 
 
 def report_content(run: RunData) -> Report:
-    """Return the complete content of the report of a run."""
+    """Return the complete content of a run's report."""
     sections = [
         result(run),
         trade_off(run),
@@ -55,7 +55,7 @@ def report_content(run: RunData) -> Report:
 
 
 def questions(run: RunData) -> Section:
-    """Return the section with the question browser."""
+    """Return the section that contains the question browser."""
     instead = (
         f"report.html shows the {len(run.asked)} questions with all answers. questions.csv has a row for "
         "each question and predictor. branchrank explain RUN QUESTION shows the stages of one question."
@@ -71,7 +71,7 @@ def questions(run: RunData) -> Section:
 
 
 def repeat(record: RunRecord) -> Section:
-    """Return the section with the command, the version of the code and the machine of the run."""
+    """Return the section about the run's command, the version of the code and the machine."""
     blocks: list[Block] = [Code(text=record.command)]
     origin = record.provenance
     if origin is not None:

@@ -1,4 +1,4 @@
-"""The sections of a report about latency, LLM calls and shared work."""
+"""The report sections about latency, LLM calls and shared work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOT_STAGES = (TOTAL, COMPUTE, LLM_WAIT, CPU, "embed cpu")
 
 
 def latency(run: RunData) -> Section:
-    """Return the section on the latency of whole queries and of each stage."""
+    """Return the section about the latency of whole queries and of each stage."""
     if not run.timed:
         return Section(
             title="Latency", blocks=(Paragraph(text="Latency was not measured (--latency-sample 0)."),)
@@ -94,14 +94,14 @@ def _whole_query(row: SummaryRow, found: dict[str, tuple[Percentile, Percentile]
 
 
 def _between(found: Percentile) -> str:
-    """Format the interval of a percentile, or the upper bound if the queries are too few for an interval."""
+    """Format a percentile's interval, or its upper bound if there are too few queries for an interval."""
     if found.low_ms is not None and found.high_ms is not None:
         return f"{milliseconds(found.low_ms)} to {milliseconds(found.high_ms)}"
     return found.words if found.upper_ms is None else f"at most {milliseconds(found.upper_ms)}"
 
 
 def llm_cost(run: RunData) -> Section:
-    """Return the section on LLM calls, tokens and money, by predictor and stage."""
+    """Return the section about LLM calls, tokens and money, by predictor and stage."""
     record, scores = run.record, run.scores
     calls = {name: [call for row in scores.rows(name) for call in row.calls] for name in scores.predictors}
     if not any(calls.values()):
@@ -178,7 +178,7 @@ def _price_words(record: RunRecord) -> str:
 
 
 def shared_work(record: RunRecord) -> Section:
-    """Return the section on results that were computed once and reused by several predictors."""
+    """Return the section about results that were computed once and reused by several predictors."""
     names = sorted(record.computed.keys() | record.reused.keys())
     if not names:
         return Section(title="Shared work", blocks=(Paragraph(text="No work was shared."),))

@@ -1,4 +1,4 @@
-"""The table of systems over datasets, as text, Markdown, CSV or LaTeX."""
+"""A table that compares systems on several datasets, as text, Markdown, CSV or LaTeX."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Form = Literal["text", "markdown", "csv", "latex"]
 
 
 class DatasetReport(Record, frozen=True, kw_only=True):
-    """The report on systems over several datasets, with the numbers in ``comparison``."""
+    """A report that compares systems on several datasets. The numbers are in ``comparison``."""
 
     comparison: DatasetComparison
 
@@ -60,9 +60,7 @@ class DatasetReport(Record, frozen=True, kw_only=True):
         return Path(path)
 
     def print(self, width: int | None = None) -> None:
-        """Print the table, the verdicts and a legend with ``width`` columns (by default the terminal's
-        width).
-        """
+        """Print the table, the verdicts and a legend in ``width`` columns (by default the terminal width)."""
         _print(self.comparison, PipedConsole(width=width))
 
     @property
@@ -113,16 +111,16 @@ def dataset_report(
     baseline: str = "",
     delta: float | None = None,
 ) -> DatasetReport:
-    """Compare runs on several datasets; if no dataset names are given, they are derived from the runs.
+    """Compare runs on several datasets. Dataset names that are not given are derived from the runs.
 
-    The other arguments and the errors are those of :func:`~branchrank.runs.datasets.compare_datasets`.
+    The other arguments and the errors are the same as for :func:`~branchrank.runs.datasets.compare_datasets`.
     """
     named = dict(runs) if isinstance(runs, Mapping) else dict(zip(_names(runs), runs, strict=True))
     return DatasetReport(comparison=compare_datasets(named, measure=measure, baseline=baseline, delta=delta))
 
 
 def _names(runs: Sequence[RunData]) -> list[str]:
-    """Name the runs after their experiments or corpora (if none occurs twice), or else their directories."""
+    """Name the runs after their experiments or corpora, or after their directories if names would repeat."""
     directories = [str(run.directory) for run in runs]
     if twice := [name for name in directories if directories.count(name) > 1]:
         raise UsageError(f"{twice[0]} is given twice", remedy="give each run once")
@@ -133,7 +131,7 @@ def _names(runs: Sequence[RunData]) -> list[str]:
 
 
 def scores_table(found: DatasetComparison) -> Table:
-    """Return a table of each system's mean on each dataset and its macro average, with intervals."""
+    """Return a table with each system's mean on each dataset and its macro average, all with intervals."""
     winner = _winner(found)
     return Table(
         caption=f"{found.measure.replace('_', ' ')}, with 95% intervals",
@@ -159,7 +157,7 @@ def _winner(found: DatasetComparison) -> str | None:
 
 
 def differences_table(found: DatasetComparison) -> Table:
-    """Return a table of the candidates' differences from the baseline, on each dataset and over all."""
+    """Return a table with each candidate's difference from the baseline, on each dataset and overall."""
     return Table(
         caption=f"Difference from {found.baseline}",
         headings=(
@@ -186,7 +184,7 @@ def _difference(each: StratifiedComparison, measure: str) -> tuple[Cell, ...]:
 
 
 def sentences(found: DatasetComparison) -> list[str]:
-    """Return a sentence with the verdict of each comparison."""
+    """Return a sentence about the verdict on each comparison."""
     unit = " points" if is_share(found.measure) else ""
     over = plural(len(found.datasets), "dataset")
     return [
@@ -198,7 +196,7 @@ def sentences(found: DatasetComparison) -> list[str]:
 
 
 def legend(found: DatasetComparison) -> str:
-    """Return the legend of the table."""
+    """Return the legend for the table."""
     parts = zip(found.datasets, found.questions, found.pages, strict=True)
     sizes = "; ".join(
         f"{name}: {plural(n, 'question')} on {plural(pages, 'page')}" for name, n, pages in parts
@@ -222,7 +220,7 @@ def as_markdown(found: DatasetComparison) -> str:
 
 
 def as_csv(found: DatasetComparison) -> str:
-    """Return CSV with one row per system and dataset, and one per system with its macro average and test."""
+    """Return CSV with one row per system and dataset, and one per system for its macro average and test."""
     compared = {each.candidate: each for each in found.comparisons}
     test = ("difference", "ci_low", "ci_high", "p", "p_adjusted", "wins", "ties", "losses", "verdict")
     lines: list[tuple[object, ...]] = []

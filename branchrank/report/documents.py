@@ -1,4 +1,4 @@
-"""The document text in ``report.html``, which is the text of hits and gold with two lines around them.
+"""The document text in ``report.html``: the lines of hits and gold, and two lines before and after them.
 
 The text is read from the corpus when the report is written, and only if the corpus has not changed since the
 run. A report without the text shows only the files and line numbers of hits and gold.
@@ -13,19 +13,19 @@ from branchrank.printable import safe
 from branchrank.runs.run import RunData
 from branchrank.safe_open import read_beneath
 
-#: The number of hits per answer for which the text is shown.
+#: The number of hits per answer whose text is shown.
 SHOWN_HITS = 5
 #: The number of lines shown before and after a passage.
 AROUND = 2
-#: The maximum number of lines that are shown of one passage.
+#: The maximum number of lines that are shown for one passage.
 LONGEST = 200
 
-#: Source file -> blocks of consecutive lines, each with the number of its first line.
+#: A mapping from source file to blocks of consecutive lines, each with the number of its first line.
 Passages = dict[str, list[tuple[int, list[str]]]]
 
 
 def gather_passages(run: RunData, root: Path) -> Passages:
-    """Read from the corpus at ``root`` the lines that the report shows."""
+    """Read the lines that the report shows from the corpus in the folder ``root``."""
     wanted: dict[str, set[int]] = {}
 
     def want(source: str, start: int, end: int) -> None:

@@ -1,4 +1,4 @@
-"""The section of a report with the questions, corpus, indexes and settings of the run."""
+"""The report section about the run's questions, corpus, indexes and settings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from branchrank.systems.query import read_filters
 
 
 def asked(run: RunData) -> str:
-    """Describe the number of questions, and how many are unanswerable."""
+    """Describe how many questions the run has, and how many of them are unanswerable."""
     without = len(run.asked) - len(run.scores.answerable)
     return plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
 
 
 def judged_documents(run: RunData) -> int | None:
-    """Return the number of documents that are judged relevant, or ``None`` if the gold is of another kind.
+    """Return how many documents are judged relevant, or ``None`` if the gold is not judged documents.
 
     Questions whose gold is judged documents (as in BEIR) are not clustered, even if they share documents.
     """
@@ -28,7 +28,7 @@ def judged_documents(run: RunData) -> int | None:
 
 
 def in_short(run: RunData) -> tuple[str, ...]:
-    """Describe the run in a few words for the head of a report."""
+    """Describe the run in a few words for the top of a report."""
     split = (f"split {run.record.split}",) if run.record.split else ()
     systems = plural(len(run.predictors), "system")
     pages, judged = len(set(run.clusters.values())), judged_documents(run)
@@ -42,7 +42,7 @@ def in_short(run: RunData) -> tuple[str, ...]:
 
 
 def facts(run: RunData) -> Section:
-    """Return the section with the questions, corpus, indexes and settings of the run."""
+    """Return the section about the run's questions, corpus, indexes and settings."""
     record, clusters, judged = run.record, len(set(run.clusters.values())), judged_documents(run)
     origin = f"from {plural(clusters, 'source')}" if judged is None else plural(judged, "relevant document")
     rows = [
@@ -88,12 +88,12 @@ def facts(run: RunData) -> Section:
 
 
 def _recall(index: IndexFacts) -> str:
-    """Describe the recall of an approximate vector store, or return "" for exact search."""
+    """Describe the recall of an approximate vector store, or return "" if the search is exact."""
     return "" if index.recall is None else f" (recall@{index.recall_depth} {index.recall:.4f})"
 
 
 def _filtered(run: RunData) -> str:
-    """Describe how many questions have an answer in the documents that pass the filters."""
+    """Describe for how many questions the answer is in documents that pass the filters."""
     filters = read_filters(run.record.filters)
     answerable = [question for question in run.asked if question.gold]
     inside = sum(
@@ -104,7 +104,7 @@ def _filtered(run: RunData) -> str:
 
 
 def _calibrated(run: RunData, index: str) -> bool:
-    """Return whether a predictor uses the calibrated distance threshold of this index."""
+    """Return whether any predictor uses this index's calibrated distance threshold."""
     return any(
         branch.threshold == "calibrated"
         for each in run.record.predictors

@@ -1,7 +1,7 @@
 """The result of a regression check for continuous integration, as JUnit XML and Markdown.
 
-The JUnit file has one test case for each predictor. A predictor that fails has a ``failure``, and an
-undecided predictor has an ``error`` of the type ``undecided`` (exit code 10 of ``branchrank gate``).
+The JUnit file has one test case for each predictor. The test case has a ``failure`` if the predictor fails,
+and an ``error`` of type ``undecided`` if the check is undecided (exit code 10 from ``branchrank gate``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def junit(decided: RunGate) -> str:
 
 
 def summary(decided: RunGate) -> str:
-    """Return the result of the check as Markdown, for a job summary or a comment on a pull request."""
+    """Return the result of the regression check as Markdown, for a job summary or a pull request comment."""
     lines = [
         f"### Search quality: {_WORDS[decided.outcome]}",
         "",

@@ -1,10 +1,11 @@
-"""``report.html``, one file that works without a network and runs only its own script.
+"""``report.html``, a single file that works without a network and runs only its own script.
 
 1. The sections are HTML with escaped text, and the plots are inline SVG.
-2. The questions are in the page as JSON data with every ``<`` escaped, one question per line. The script
-   inserts the data as text nodes, one page of results at a time, so that a report with a thousand questions
-   opens fast.
-3. A content security policy allows only the page's own style and script, which it identifies by digest.
+2. The page contains the questions as JSON data with every ``<`` escaped, one question per line. The script
+   inserts the data as text nodes and shows only one page of results at a time, so that a report with a
+   thousand questions opens quickly.
+3. A content security policy allows only the page's own style and script, which are identified by their
+   digests.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from branchrank.report.browser import browser_data
 from branchrank.report.documents import Passages
 from branchrank.runs.run import RunData
 
-#: The maximum length in characters of a name that is not wrapped in a table.
+#: Names in tables with at most this many characters are not wrapped.
 _SHORT = 24
 _RANGE = re.compile(r"([^()]+) (\([^()]+\))")
 _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.*?)\n</script>', re.DOTALL)
@@ -52,7 +53,7 @@ def escape(text: str) -> str:
 
 
 def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Passages | None = None) -> str:
-    """Return the complete page, without document text if ``passages`` is ``None``."""
+    """Return the complete page. If ``passages`` is ``None``, the page has no document text."""
     style, script = _asset("page.css"), _asset("page.js")
     about, questions = browser_data(run, with_quotes=passages is not None)
     links = [(section.anchor, section.title) for section in report.sections]
@@ -81,7 +82,7 @@ def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Pa
 
 
 def kept_passages(page: str) -> Passages | None:
-    """Read the document text that a page includes, or return ``None`` if there is no readable text in it."""
+    """Return the document text that a page includes, or ``None`` if there is no readable text in it."""
     found = _PASSAGES.search(page)
     if found is None:
         return None
@@ -115,7 +116,7 @@ def _hash(text: str) -> str:
 
 
 def block_html(block: Block, drawings: Mapping[str, str]) -> str:
-    """Return one block as HTML; ``drawings`` must have the SVG of its plot, and can have the narrow SVG."""
+    """Return one block as HTML. For a plot, ``drawings`` must have its SVG, and can have its narrow SVG."""
     if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
     if isinstance(block, Points):
@@ -180,7 +181,7 @@ def _name(cell: Cell) -> str:
 
 
 def _ranged(cell: Cell) -> str:
-    """Return the text of a table cell as HTML, with an interval in parentheses in an element of its own."""
+    """Return a table cell's text as HTML. An interval in parentheses is put into an element of its own."""
     found = _RANGE.fullmatch(cell) if isinstance(cell, str) else None
     if found is None:
         return _cell(cell)

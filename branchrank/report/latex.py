@@ -1,8 +1,9 @@
-"""A table of results as LaTeX, for use in a paper with ``\\input``.
+"""A results table in LaTeX, which a paper can include with ``\\input``.
 
-1. The table needs only the package booktabs. The columns with means are aligned to the right.
-2. The highest mean of each column is bold (all of them if several are equal), significant or not. A letter or
-   dagger after a mean shows a significant difference, and the caption names the test.
+1. The table needs only the package booktabs. Columns that contain means are right-aligned.
+2. The highest mean in each column is bold, whether or not the difference is significant. If several means are
+   equally high, all of them are bold. A letter or dagger after a mean shows a significant difference, and the
+   caption names the test.
 3. Characters in names that are LaTeX markup are escaped, and control characters become spaces.
 """
 
@@ -51,7 +52,7 @@ def latex(table: ResultsTable, *, label: str = "tab:results") -> str:
 
 
 def datasets_latex(found: DatasetComparison, *, label: str = "tab:datasets") -> str:
-    """Return a table of systems by datasets, with a dagger at macro averages that differ significantly."""
+    """Return a table of systems by datasets; a dagger marks macro averages that differ significantly."""
     columns = zip(*((*row.estimates, row.macro) for row in found.systems), strict=True)
     best = [max(each.value for each in column) for column in columns]
     marked = {each.candidate for each in found.comparisons if each.verdict in ("better", "worse")}
@@ -131,7 +132,7 @@ def _mean(table: ResultsTable, system: SystemResult, measure: str) -> str:
 
 
 def _raised(marks: str) -> str:
-    """Return the marks of significance as superscripts of width 0, so that a column's digits are aligned."""
+    """Return the significance marks as superscripts of width 0, so that the digits in a column line up."""
     raised = r"\dagger" if marks == DAGGER else rf"\mathrm{{{marks}}}"
     return rf"\rlap{{$^{{{raised}}}$}}"
 

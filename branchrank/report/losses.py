@@ -1,4 +1,4 @@
-"""The sections of a report on lost gold, slices, unanswerable questions and failures."""
+"""The report sections about lost gold, slices, unanswerable questions and failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _fate(row: Row) -> str:
 
 
 def lost(run: RunData) -> Section:
-    """Return the section that counts, for each stage, the answers whose gold was lost there."""
+    """Return the section that counts, for each stage, the answers that lost the gold at that stage."""
     scores = run.scores
     answers = {
         name: [row for row in scores.rows(name) if scores.questions[row.question_id].answerable]
@@ -88,7 +88,7 @@ def lost(run: RunData) -> Section:
 
 
 def sliced(run: RunData) -> Section:
-    """Return the section with the primary measure and hit@5 for every slice."""
+    """Return the section that shows the primary measure and hit@5 for every slice."""
     scores, primary = run.scores, run.primary
     found = slices(run.asked, run.facts)
     if not found:
@@ -125,7 +125,7 @@ def sliced(run: RunData) -> Section:
 
 
 def unanswerable(run: RunData) -> Section | None:
-    """Return the section on unanswerable questions, or ``None`` if all questions are answerable."""
+    """Return the section about unanswerable questions, or ``None`` if all questions are answerable."""
     scores = run.scores
     asked, answerable = len(scores.questions), len(scores.answerable)
     if asked == answerable:
@@ -136,7 +136,7 @@ def unanswerable(run: RunData) -> Section | None:
         curves, offered = _curves(scores, name)
         answered = [curve.points[-1].coverage if curve.points else 0.0 for curve in curves]
         at = {coverage: _risk_at(curves, coverage) for coverage in _COVERAGES}
-        # The curve ends at the share of answered questions, as in the table.
+        # The curve ends at the share of questions that were answered, which the table also shows.
         end = min(answered)
         places = [*(coverage for coverage in _COVERAGES if coverage < end - 1e-9), *([end] if end else [])]
         points = [(coverage, _risk_at(curves, coverage)) for coverage in places]
@@ -181,7 +181,7 @@ def unanswerable(run: RunData) -> Section | None:
 
 
 def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
-    """Return a risk-coverage curve per repeat, and the mean number of unanswerable questions with hits."""
+    """Return one risk-coverage curve per repeat, and the mean number of unanswerable questions with hits."""
     first, answerable = named_measure("strict_hit@1"), set(scores.answerable)
     answers: dict[int, list[Answer]] = {}
     offered = 0
@@ -215,7 +215,7 @@ def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> float | None:
 
 
 def failures(run: RunData) -> Section:
-    """Return the section on failed queries and fallbacks."""
+    """Return the section about failed queries and fallbacks."""
     rows = run.rows
     failed = [row for row in rows if row.status == "failed"]
     reasons = Counter((row.predictor, fallback) for row in rows for fallback in row.fallbacks)
@@ -249,7 +249,7 @@ def failures(run: RunData) -> Section:
 
 
 def hard(run: RunData) -> Section:
-    """Return the section on questions for which no predictor has a strict hit at rank 1."""
+    """Return the section about questions for which no predictor has a strict hit at rank 1."""
     ids = [question.id for question in run.hard_set]
     text = (
         f"For {len(ids)} of {len(run.scores.answerable)} answerable questions, no predictor has a strict hit "

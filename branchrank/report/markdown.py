@@ -1,4 +1,4 @@
-"""``report.md``, the report as Markdown with plots in separate files."""
+"""``report.md``, the report in Markdown, with plots in separate files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from branchrank.report.blocks import (
     Table,
 )
 
-#: Characters that are Markdown markup, without underscores inside words such as ``hit_rate``.
+#: Characters that are Markdown markup, except underscores inside words such as ``hit_rate``.
 _SPECIAL = re.compile(r"([\\`*\[\]<>|&~]|\b_|_\b|(?<!\w)_|^[#+-])")
 
 
 def escape(text: str) -> str:
-    """Escape plain text as Markdown on one line."""
+    """Convert plain text to one line of Markdown by escaping markup."""
     return _SPECIAL.sub(r"\\\1", " ".join(safe(text).split()))
 
 

@@ -1,4 +1,4 @@
-"""A run as a notebook shows it, with recommendation, tables, differences and verdicts."""
+"""The display of a run in a notebook, with the recommendation, tables, differences and verdicts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from branchrank.report.recommendation import recommendation
 from branchrank.report.terminal import rate_tables, summary_table, title, verdicts
 from branchrank.runs.run import RunData
 
-#: Row headings are not bold, because a predictor name in bold marks a significant winner.
+#: Row headings are not bold, because a predictor's name in bold marks a significant winner.
 _STYLE = (
     "<style>.branchrank-run tbody th {font-weight: normal; text-align: left} "
     ".branchrank-run caption {text-align: left}</style>"

@@ -1,4 +1,4 @@
-"""The table of a power analysis, which shows the differences that n questions can detect."""
+"""The table for a power analysis, which shows the smallest differences that n questions can detect."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from branchrank.records import Record
 from branchrank.runs.pilot import Pilot
 from branchrank.runs.words import p_value
 
-#: Assumptions if there is no pilot; in our runs, the correlation of differences on a page was 0 to 0.13.
+#: Assumptions if there is no pilot. In our runs, the correlation between differences on a page was 0 to 0.13.
 ASSUMED = Pilot(rate=0.7, disagreement=0.2, icc=0.1, candidates=1, page_sizes=())
 
 
 class PowerAnalysis(Record, frozen=True, kw_only=True):
     """The results of a power analysis, with one plan for each number of questions.
 
-    ``icc`` is the assumed correlation of differences on a page, or ``None`` if no two questions share a page.
-    ``pairs`` describes the disagreement of each pair of predictors in the pilot, if the plans assume the mean
-    of several pairs. ``str()`` returns the table that ``branchrank power`` prints.
+    ``icc`` is the assumed correlation between differences on the same page, or ``None`` if no two questions
+    share a page. If the plans assume the mean disagreement of several pairs of predictors in the pilot,
+    ``pairs`` describes the disagreement of each pair. ``str()`` returns the table that ``branchrank power``
+    prints.
     """
 
     plans: tuple[power.Plan, ...]
@@ -120,7 +121,7 @@ def power_analysis(
 
 
 def _pairs(pilot: Pilot) -> str:
-    """Describe the pairs of predictors whose mean disagreement is assumed, or return "" for one pair."""
+    """Describe the pairs of predictors whose mean disagreement is assumed; return "" if there is only one."""
     if len(pilot.pairs) < 2:
         return ""
     each = ", ".join(f"{name} {share:.1%}" for name, share in pilot.pairs)

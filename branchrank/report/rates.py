@@ -1,9 +1,11 @@
 """The tables and the plot of the rates, for terminals, notebooks, Markdown and HTML.
 
-1. Every rate is shown with its 95% interval, and every table with its number of questions.
-2. If some questions have lines as gold and other questions have a whole file, each kind has its own rows. The
-   rates over all questions come last, because whole files are easier to find than lines.
-3. Hit rates are shown for hits with any gold line (strict), half of the gold lines and all gold lines.
+1. Every rate is shown with its 95% interval, and every table states the number of questions.
+2. If the gold consists of lines for some questions and of a whole file for others, each kind has its own
+   rows. The rates over all questions come last, since they mix the two kinds, and whole files are easier to
+   find than lines.
+3. Hit rates are shown for hits that contain any gold line (strict), at least half of the gold lines, and all
+   gold lines.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.words import interval, is_share, plural, score
 
-#: The name of each gold level in a sentence.
+#: How sentences refer to each gold level.
 _GOLD_WORDS: dict[GoldLevel, str] = {"span": "lines", "file": "a whole file"}
 _AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
 
@@ -33,7 +35,7 @@ def named(predictor: str, judgement: Judgement) -> Cell:
 
 
 def over(run: RunData) -> str:
-    """Describe the number of questions in the rates, for each gold level if there are two levels."""
+    """Describe how many questions the rates are based on, for each gold level if there are two levels."""
     words = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
     if len(run.by_gold) == 1:
         return words
@@ -41,7 +43,7 @@ def over(run: RunData) -> str:
 
 
 def averages(measures: Sequence[NamedMeasure]) -> str:
-    """Return "Hit rates", "Means" or both words for the caption of a table with these measures."""
+    """Return "Hit rates", "Means" or both words, for the caption of a table that shows these measures."""
     shares = [is_share(each.name) for each in measures]
     if all(shares):
         return "Hit rates"
@@ -55,7 +57,7 @@ def gold_counts(run: RunData) -> str:
 
 
 def mixed_words(run: RunData) -> list[Paragraph]:
-    """Return a note if the questions have gold of two levels, or else an empty list."""
+    """Return a note if the questions have two levels of gold, otherwise an empty list."""
     if len(run.by_gold) == 1:
         return []
     text = (
@@ -76,10 +78,10 @@ def rates_table(
     cell: Callable[[Estimate | None, str], str] = interval,
     costs: tuple[Sequence[str], Callable[[SummaryRow], Sequence[str]]] = ((), lambda row: ()),
 ) -> Table:
-    """Return a table with one row per predictor, and also one per gold level if there are two levels.
+    """Return a table with one row per predictor or, if there are two gold levels, also one per level.
 
     The last two ``labels`` are the headings for the gold level and the level's number of questions. ``costs``
-    has the headings of further columns, and a function that returns the cells of these columns for a row.
+    contains the headings of further columns, and a function that returns a row's cells in these columns.
     """
     is_mixed = len(run.by_gold) > 1
     shown = labels if is_mixed else labels[:-2]
@@ -114,13 +116,13 @@ def value(found: Estimate | None, measure: str) -> str:
 
 
 def hits(run: RunData) -> list[NamedMeasure]:
-    """Return the hit rates of a report without those of half and full hits, which have their own table."""
+    """Return a report's hit rates, except those for half and full hits, which have their own table."""
     depths = at_depths(run, strict=False)
     return [each for each in run.shown if is_share(each.name) and each not in depths]
 
 
 def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
-    """Return the strict (if ``strict``), half and full hit rates of a report, sorted by cutoff."""
+    """Return a report's half, full and (if ``strict``) strict hit rates, sorted by cutoff."""
     standard = [each for each in run.shown if each in run.standard]
     found = [each for each in standard if is_share(each.name) and each.mode in _AT_DEPTHS]
     ordered = sorted(found, key=lambda each: (each.measure.cutoff or 0, _AT_DEPTHS.index(each.mode)))
@@ -128,7 +130,7 @@ def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
 
 
 def means(run: RunData) -> list[NamedMeasure]:
-    """Return the measures of a report that are not hit rates."""
+    """Return all of a report's measures that are not hit rates."""
     return [measure for measure in run.shown if not is_share(measure.name)]
 
 

@@ -1,16 +1,17 @@
-"""The recommendation of a report, which is the system to use, with the evidence and the cost.
+"""The recommendation in a report, which names the system to use and states the evidence and the cost.
 
-1. The leader is the system with the best mean of the primary measure. If several systems have the same best
-   mean, the leader is the baseline. Systems that failed every query are left out. If the best of several
-   systems scored 0, no system is recommended.
-2. The leader was compared with its baselines, or, if it is the baseline, with every candidate. If the leader
-   is better in all of its comparisons, it is recommended.
-3. If the leader is not better than every rival, at least one difference is not clear. If the leader uses an
-   LLM, a rival without an LLM that the leader does not beat is recommended. If both or neither use an LLM, a
-   rival that the leader does not beat is recommended if the rival answers in less than half the leader's time
-   and saves at least 50 ms.
-4. If there is no cheaper rival of these kinds, the leader is recommended if it is the baseline or equivalent
-   to its rivals. In all other cases there is no clear winner, and the sentence only says which system leads.
+1. The leader is the system with the highest mean for the primary measure. If several systems share the
+   highest mean and the baseline is one of them, the leader is the baseline. Systems that failed every query
+   are left out. If there are several systems and all of them scored 0, no system is recommended.
+2. The leader's rivals are the systems that it was compared with: its baselines or, if it is itself the
+   baseline, every candidate. If the verdict is that the leader is better than every rival, the leader is
+   recommended.
+3. If the leader does not beat every rival, a cheaper rival that it does not beat is recommended. If the
+   leader uses an LLM, a rival is cheaper if it does not use one. If both or neither use an LLM, a rival is
+   cheaper if it answers in less than half the leader's time and saves at least 50 ms.
+4. If there is no such rival, the leader is recommended if it is the baseline, or if it is equivalent to all
+   rivals that it does not beat. In all other cases there is no clear winner, and the recommendation only says
+   which system leads.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class _Rival(Record, frozen=True, kw_only=True):
 
 
 def recommendation(run: RunData) -> Callout:
-    """Return the recommendation, with all cautions about the run."""
+    """Return the recommendation, together with all cautions about the run."""
     return Callout(text=_sentence(run), cautions=tuple(each.text for each in cautions(run)))
 
 
@@ -92,7 +93,7 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
 
 
 def _rivals(run: RunData, name: str) -> list[_Rival]:
-    """Return the rivals in a system's comparisons, starting with the smallest difference."""
+    """Return the systems that a system was compared with, starting with the smallest difference."""
     found = [
         _seen_from(each, name)
         for each in run.judgement.comparisons
@@ -170,7 +171,7 @@ def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
 
 
 def _cheaper(run: RunData, leader: str, rival: _Rival) -> tuple[Cell, ...]:
-    """Recommend the cheaper system, given that the leader's advantage over it is not significant."""
+    """Recommend the cheaper system, given that the leader is not significantly better than it."""
     cheap, dear = _row(run, rival.name), _row(run, leader)
     text = (
         f"{_found(run, rival.name)}, {_cost(cheap)}. {leader} scored {_score(run, leader)} "
@@ -259,7 +260,7 @@ def _why(rival: _Rival) -> str:
 
 
 def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
-    """Describe the cost, such as ``at 12 ms a query and no LLM``, with a much faster rival's time."""
+    """Describe the cost, such as ``at 12 ms a query and no LLM``, and the time of a much faster rival."""
     if row.latency_p50_ms is None:
         time = "latency not measured"
     else:
@@ -277,7 +278,7 @@ def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
 
 
 def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
-    """Describe the cheapest system that is not worse than the winner by delta, unless it is the winner."""
+    """Describe the cheapest system that is not worse than the winner by delta, if it isn't the winner."""
     found = standings(run)
     if name not in {each.name for each in found}:
         return ()

@@ -1,4 +1,4 @@
-"""The sections of a report on rates, differences, statistics, passages and the trade-off."""
+"""The report sections about rates, differences, statistics, passages and the trade-off."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from branchrank.runs.words import (
     size,
 )
 
-#: The headings of the label columns in tables that don't show the LLM.
+#: The headings of the label columns in tables that don't have a column for the LLM.
 _WITHOUT_LLM = ("predictor", "gold", "questions")
 
 
 def result(run: RunData) -> Section:
-    """Return the section with the recommendation, the hit rates and the differences from the baseline."""
+    """Return the section about the recommendation, the hit rates and the differences from the baseline."""
     judgement = run.judgement
     words = Paragraph(text=" ".join([*_scoring_words(run), _bold_words(judgement)]))
     blocks: list[Block] = [recommendation(run), *mixed_words(run), _rates(run), words]
@@ -69,7 +69,7 @@ def result(run: RunData) -> Section:
 
 
 def _rates(run: RunData) -> Table:
-    """Return a table with hit rates, the primary measure, latency and LLM tokens of each predictor."""
+    """Return a table with each predictor's hit rates, primary measure, latency and LLM tokens."""
     standard = tuple(measure for measure in hits(run) if measure in run.standard)
     columns = with_others(standard, [run.primary, *hits(run)])
     asks = any(row.llm_calls_per_query for row in run.summary_rows)
@@ -89,13 +89,13 @@ def _rates(run: RunData) -> Table:
 
 
 def _means(run: RunData) -> Table:
-    """Return a table of all measures except hit rates, with intervals."""
+    """Return a table with all measures except hit rates, and their intervals."""
     caption = f"Means over {over(run)}, with 95% intervals"
     return rates_table(run, caption, means(run), labels=_WITHOUT_LLM)
 
 
 def _scoring_words(run: RunData) -> list[str]:
-    """Explain the scorings of the shown measures, the scores of failed queries, and clustered intervals."""
+    """Explain how measures are scored, how failed queries count, and what clustered intervals are."""
     modes = {each.mode for each in run.shown}
     words = []
     if modes & {"strict", *SHARES}:
@@ -135,7 +135,7 @@ def _bold_words(judgement: Judgement) -> str:
 
 
 def _verdicts(run: RunData) -> Points:
-    """Return each verdict with its numbers and the cautions about the two compared systems."""
+    """Return every verdict with its numbers, and with the cautions about the two systems compared."""
     return Points(
         items=tuple(
             (
@@ -166,7 +166,7 @@ def _flips(run: RunData) -> list[Block]:
 
 
 def statistics(run: RunData) -> Section:
-    """Return the section with the tests of the primary measure, and with the untested other measures."""
+    """Return the section about the tests of the primary measure, and about other measures without tests."""
     judgement = run.judgement
     if not judgement.comparisons:
         nothing = Paragraph(
@@ -226,7 +226,7 @@ def statistics(run: RunData) -> Section:
 
 
 def _units(run: RunData, first: Comparison) -> str:
-    """Describe the questions and clusters of the tests."""
+    """Describe the questions and clusters that the tests use."""
     if judged_documents(run) is not None:
         return f"The test has {plural(first.n, 'question')} and no clusters"
     clusters = plural(first.clusters, "cluster")
@@ -277,7 +277,7 @@ def _carrying(each: Comparison, run: RunData) -> str:
         (each.baseline, run.scores.per_question(each.baseline, run.primary)),
         (each.candidate, run.scores.per_question(each.candidate, run.primary)),
         run.clusters,
-        # The significance level of this comparison in Holm's correction.
+        # The significance level that Holm's correction uses for this comparison.
         alpha=each.alpha * each.p / each.p_adjusted if each.p_adjusted else each.alpha / each.family,
         seed=run.record.seed,
     )
@@ -285,7 +285,7 @@ def _carrying(each: Comparison, run: RunData) -> str:
 
 
 def _by_gold(run: RunData) -> list[Table]:
-    """Return a table of differences in the primary measure for each gold level, if there are two levels."""
+    """Return one table of differences in the primary measure per gold level, if there are two levels."""
     if len(run.by_gold) == 1:
         return []
     judgement, measure = run.judgement, run.primary
@@ -340,7 +340,7 @@ def _difference(run: RunData, baseline: str, candidate: str, measure: NamedMeasu
 
 
 def passages(run: RunData) -> Section:
-    """Return the section on the size of the returned passages."""
+    """Return the section about the size of the returned passages."""
     strict = [each for each in at_depths(run) if each.measure.cutoff == 1 or each.mode == "strict"]
     with_lines = run.summary_rows[0].span_questions
     headings = ["lines per hit", "characters per hit", "tokens per hit", "repeated pages"]

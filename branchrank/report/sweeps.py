@@ -1,4 +1,4 @@
-"""The section on sweeps, which shows quality over the values of a setting."""
+"""The report section about sweeps, which shows quality against the values of each swept setting."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from branchrank.report.blocks import Block, Paragraph, Section
 from branchrank.report.plots import Swept
 from branchrank.runs.run import RunData
 
-#: The predictor name of one system of a sweep, such as ``name[rrf_k=10, vector_weight=0.5]``.
+#: The predictor name for a system in a sweep, such as ``name[rrf_k=10, vector_weight=0.5]``.
 _SWEPT = re.compile(r"^(?P<name>[^\[]+)\[(?P<point>[\w.-]+=.*)\]$", re.DOTALL)
 _SETTING = re.compile(r", (?=[\w.-]+=)")
 
 
 def sweeps(run: RunData) -> Section | None:
-    """Return the section with a plot per swept setting and system, or ``None`` if the run has no sweep."""
+    """Return a section with one plot per swept setting and system, or ``None`` if the run has no sweep."""
     blocks: list[Block] = []
     for name, points in _by_system(run).items():
         for axis in _axes(points):
@@ -28,7 +28,7 @@ def sweeps(run: RunData) -> Section | None:
 
 
 def _by_system(run: RunData) -> dict[str, list[Swept]]:
-    """Return the swept systems of each sweep, by the name that they have in common."""
+    """Return the systems in each sweep, by the part of the name that they have in common."""
     found: dict[str, list[Swept]] = {}
     for row in run.summary_rows:
         name = _SWEPT.match(row.predictor)
@@ -42,7 +42,7 @@ def _by_system(run: RunData) -> dict[str, list[Swept]]:
 
 
 def _axes(points: list[Swept]) -> list[str]:
-    """Return the settings that have two or more values, or an empty list if the systems' settings differ."""
+    """Return the settings with several values, or an empty list if the systems set different settings."""
     named = points[0].values
     if any(each.values.keys() != named.keys() for each in points):
         return []

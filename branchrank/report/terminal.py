@@ -1,4 +1,4 @@
-"""The summary of a run in a terminal, and the tables of this summary, which notebooks show too."""
+"""The summary of a run for a terminal, and the tables in this summary, which notebooks also show."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from branchrank.report.recommendation import recommendation
 from branchrank.runs.run import RunData, with_others
 from branchrank.runs.words import milliseconds, number, opening, plural, score, sentence, verdict_words
 
-#: The line width if the output is not a terminal, so large that lines don't wrap.
+#: The line width if the output is not a terminal; it is so large that lines don't wrap.
 PIPE_WIDTH = 400
-#: The minimum width of the column with predictor names; longer names are wrapped.
+#: The minimum width of the column for predictor names. Names that don't fit are wrapped.
 _FOLDED = 10
 
 _RATES = {
@@ -47,7 +47,7 @@ _SHORT = {
     "full_hit@1": "F@1",
     "full_hit@5": "F@5",
 }
-#: The longest model name, in characters, that the table shows in full.
+#: The length in characters of the longest model name that the table shows in full.
 _MODEL_CHARACTERS = 12
 _VERDICT_STYLES = {
     "better": "bold green",
@@ -64,7 +64,7 @@ def title(run: RunData) -> str:
 
 
 def summary_table(run: RunData) -> Table:
-    """Return a table with the hit rates, lines per hit, latency and LLM use of each predictor."""
+    """Return a table with each predictor's hit rates, lines per hit, latency and LLM use."""
     shown = _shown(run)
     rows = tuple(
         (
@@ -91,9 +91,9 @@ def _shown(run: RunData) -> Sequence[NamedMeasure]:
 
 
 def rate_tables(run: RunData) -> list[Table]:
-    """Return the tables of strict hits at every depth and of the requested measures with their intervals.
+    """Return tables of strict hit rates at every depth, and of the requested measures with intervals.
 
-    If the questions have gold of two levels, the first table has all hit rates, with separate rows for each
+    If the questions have two levels of gold, the first table shows all hit rates, with separate rows for each
     level.
     """
     depths = at_depths(run)
@@ -112,7 +112,7 @@ def rate_tables(run: RunData) -> list[Table]:
 
 
 def legend(run: RunData) -> str:
-    """Return an explanation of the columns of the first table."""
+    """Return an explanation of the columns in the first table."""
     rates = {
         "S": "S@k strict hit@k, gold lines are in the first k hits",
         "R": "R@k relaxed hit@k, the gold's page is",
@@ -127,7 +127,7 @@ def legend(run: RunData) -> str:
 
 
 def cached_calls(run: RunData) -> str:
-    """Describe how many LLM calls of each predictor the decision cache answered, or return "" for none."""
+    """Describe how many of each predictor's LLM calls the decision cache answered, or return "" if none."""
     asked = Counter(call.predictor for call in run.ledger)
     cached = Counter(call.predictor for call in run.ledger if call.served_by == "cache")
     counts = ", ".join(f"{cached[name]} of {asked[name]} ({name})" for name in run.predictors if cached[name])
@@ -140,7 +140,7 @@ def verdicts(run: RunData) -> list[str]:
 
 
 class PipedConsole(Console):
-    """A console that raises ``BrokenPipeError`` if the pipe is closed (rich would end the process)."""
+    """A console that raises ``BrokenPipeError`` if the pipe is closed, whereas rich would end the process."""
 
     def on_broken_pipe(self) -> None:
         """Raise the ``BrokenPipeError`` that rich caught."""
@@ -196,12 +196,12 @@ def _table(content: Table) -> RichTable:
 
 
 def _fitting(table: Table, width: int) -> list[Table]:
-    """Split the table by columns into parts that fit the width; each part repeats the label columns."""
+    """Split a table's columns into several tables that fit the width; each one repeats the label columns."""
     columns = [
         max(len(heading), *(len(_text(row[place])) for row in table.rows)) + 1
         for place, heading in enumerate(table.headings)
     ]
-    # Long names are wrapped, so the column can be narrower than the names.
+    # Long names are wrapped, so the column can be narrower than the longest name.
     left = sum(min(size, _FOLDED) for size in columns[: table.labels])
     parts: list[list[int]] = [[]]
     for place in range(table.labels, len(columns)):
@@ -220,7 +220,7 @@ def _fitting(table: Table, width: int) -> list[Table]:
 
 
 def short_model(name: str) -> str:
-    """Shorten a model's name by removing its publisher and the middle of a long name.
+    """Shorten a model's name by removing the publisher and, if the rest is long, its middle part.
 
     >>> short_model("openai/gpt-oss-20b"), short_model("meta-llama/Llama-3.3-70B-Instruct")
     ('gpt-oss-20b', 'Llama…uct')

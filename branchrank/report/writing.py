@@ -1,4 +1,4 @@
-"""Writing a run's report into its directory."""
+"""Write a run's report into the run's directory."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def write_report(
     into: Path | None = None,
     notice: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Write ``report.md``, its plots and ``report.html``, and return the paths of all these files.
+    """Write ``report.md``, its plots and ``report.html``, and return the paths of all files written.
 
-    The files are written to the directory ``into`` (by default the run's directory). The page includes
-    document text from the folder ``corpus`` (by default the corpus folder of the run). The page has no
-    document text if the corpus is missing or has changed, or if the run does not store the questions'
-    wording. ``notice`` is called if ``corpus`` was given and is not the corpus of the run.
+    The files are written to the directory ``into`` (by default the run's directory). ``report.html`` includes
+    document text from the folder ``corpus`` (by default the run's corpus folder). It has no document text if
+    the corpus is missing or has changed, or if the run does not store the wording of the questions.
+    ``notice`` is called if ``corpus`` was given but is not the run's corpus.
     """
     directory = into or run.directory
     report = report_content(run)
@@ -58,7 +58,7 @@ def write_report(
 
 
 def searched_text(run: RunData, corpus: Path | None) -> Passages | None:
-    """Return the text of hits and gold, or ``None`` if ``corpus`` is not the corpus that the run searched."""
+    """Return the text for hits and gold, or ``None`` if ``corpus`` is not the one that the run searched."""
     record = run.record
     root = corpus if corpus is not None else Path(record.corpus) if record.corpus else None
     if root is None or digest_now(root, record.corpus_exclude) != record.corpus_digest:
@@ -75,11 +75,11 @@ def run_and_report(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> RunData:
-    """Run a plan, write its directory and its report, and return the finished run.
+    """Run a plan, write the run's directory and report, and return the finished run.
 
-    An interrupted run of the same plan is resumed unless ``fresh`` is set. ``resume`` is the directory of the
-    run from which the plan was read, and ``seal`` is the file with the sealed plan. If the plan has problems,
-    one error that lists all of them is raised before the run starts.
+    An interrupted run of the same plan is resumed unless ``fresh`` is set. If the plan was read from a run,
+    ``resume`` is that run's directory. ``seal`` is the file that contains the sealed plan. If the plan has
+    problems, a single error that lists all of them is raised before the run starts.
     """
     from branchrank.bench import run_plan
 

@@ -1,11 +1,11 @@
-"""Check the access rules and the body of each request before an HTTP application gets the request.
+"""Check each request against the access rules, and read its body, before an HTTP application gets it.
 
 1. The guard answers a ``Host`` that is not allowed with status 421, an ``Origin`` that is not allowed with
-   403, and a missing or wrong token with 401. CORS preflight requests from an allowed Origin are answered
-   without checking the token, because browsers do not send the token in these requests.
-2. The guard answers a body above the size limit with 413, even if its length is not declared, and a body that
-   is not complete before the deadline with 408.
-3. The application gets the complete body of a request. After refusing a request, the guard closes the
+   403, and a missing or wrong token with 401. For CORS preflight requests from an allowed Origin, the token
+   is not checked, because browsers do not send it in these requests.
+2. The guard answers with 413 if the body exceeds the size limit, whether or not its length is declared, and
+   with 408 if the body is incomplete at the deadline.
+3. The application gets a request's body in one piece. After refusing a request, the guard closes the
    connection.
 """
 
@@ -25,7 +25,7 @@ BODY_DEADLINE_S = 10.0
 #: The body of a refused request is read up to these limits, so that the client can read the refusal.
 DISCARD_LIMIT = 16 * BODY_LIMIT
 DISCARD_DEADLINE_S = 1.0
-#: The number of seconds after which a client may repeat a request that an overloaded server refused.
+#: After an overloaded server has refused a request, a client may repeat it after this many seconds.
 RETRY_AFTER_S = 1
 
 Message = MutableMapping[str, Any]
@@ -165,7 +165,7 @@ def _is_preflight(scope: Scope) -> bool:
 
 
 def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Return headers for every answer, such as those that let a page with an allowed Origin read it."""
+    """Return headers for every answer, such as those that allow pages with an allowed Origin to read it."""
     headers = [(b"x-content-type-options", b"nosniff")]
     for origin in _headers(scope, b"origin"):
         headers += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
@@ -173,7 +173,7 @@ def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 async def _permit(scope: Scope, send: Send) -> None:
-    """Answer a CORS preflight request with the permission to send the actual request."""
+    """Answer a CORS preflight request. The answer permits the browser to send the actual request."""
     wanted = ", ".join(_headers(scope, b"access-control-request-headers"))
     headers = [
         *_always(scope),

@@ -1,7 +1,7 @@
 """The HTTP application with ``POST /retrieve``, ``GET /health`` and an OpenAPI description.
 
-Record classes in this module define the requests and answers, and the OpenAPI description contains their JSON
-schemas. A retrieval runs in a thread of a small pool. If the pool's queue is full, a request is answered with
+The record classes in this module define the requests and answers, and the OpenAPI description contains their
+JSON schemas. Retrievals run in a small thread pool. If the pool's queue is full, requests are answered with
 status 503. Importing this module raises :class:`MissingDependencyError` if FastAPI is not installed.
 """
 
@@ -33,10 +33,10 @@ except ImportError:
 
 QUERY_CHARACTERS = 10_240
 TOP_K = 100
-#: The default number of hits, which is that of ``--top-k`` in the retrieval commands.
+#: The default number of hits, which is the same as that of ``--top-k`` in the retrieval commands.
 DEFAULT_TOP_K = 5
 FILTERS = 20
-#: A filter. Its pattern is only for the OpenAPI description, since the library checks filters.
+#: A filter. The pattern is only used in the OpenAPI description, because the library checks filters itself.
 Condition = Annotated[
     str,
     Meta(max_length=1_000, extra_json_schema={"pattern": f"^({'|'.join(FILTER_KEYS)})=[\\s\\S]+$"}),
@@ -117,7 +117,7 @@ def application(service: Service, workers: Workers, access: Access) -> Guard:
 
 
 async def _retrieved(service: Service, workers: Workers, request: Request) -> RetrieveAnswer:
-    """Read, check and answer one request."""
+    """Parse one request, check it and answer it."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise Refusal(415, "not_json", "the Content-Type of the request must be application/json")
@@ -170,7 +170,7 @@ _REF = "#/components/schemas/{name}"
 
 
 def _described(answer: type[Record], request: type[Record] | None = None) -> dict[str, Any]:
-    """Return what the OpenAPI description says about a route, as arguments for FastAPI."""
+    """Return FastAPI arguments that describe a route for the OpenAPI description."""
 
     def content(record: type[Record]) -> dict[str, Any]:
         return {"application/json": {"schema": {"$ref": _REF.format(name=record.__name__)}}}

@@ -1,9 +1,9 @@
-"""A server of the search tools for the Model Context Protocol (MCP), over stdio or streamable HTTP.
+"""A server that offers the search tools over the Model Context Protocol (MCP), on stdio or streamable HTTP.
 
 The tools read only the workspace's corpus, and write nothing. Each result is returned with its path and
-lines, as text for a model and as structured data. A search runs in a thread of a small pool. A client's
-credentials are not passed on, and the details of internal errors are only written to the log. Importing this
-module raises :class:`MissingDependencyError` if the MCP SDK is not installed.
+lines, as text for a model and as structured data. Searches run in a small thread pool. A client's credentials
+are not passed on. The details of internal errors are written only to the log. Importing this module raises
+:class:`MissingDependencyError` if the MCP SDK is not installed.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ SearchAnswer = Annotated[CallToolResult, Answer]
 
 
 class _Tools:
-    """The tools of a server. MCP clients see the names, signatures and docstrings of these methods."""
+    """The tools that a server offers.
+
+    MCP clients see the names, signatures and docstrings of these methods.
+    """
 
     def __init__(self, service: Service, workers: Workers) -> None:
         self._service = service
@@ -161,7 +164,7 @@ class _Tools:
 
 
 def mcp_server(service: Service, workers: Workers) -> MCPServer:
-    """Return a server with the search tools of a workspace, and a tool for its predictors."""
+    """Return a server with search tools for a workspace, and a tool for its predictors."""
     server = MCPServer(
         "branchrank", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", subscriptions=False
     )
@@ -197,7 +200,7 @@ def mcp_application(server: MCPServer, access: Access) -> Guard:
 async def _run(workers: Workers, work: Callable[[], T]) -> T:
     """Run ``work`` in a thread.
 
-    Errors become a :class:`ToolError` without internal details, such as paths.
+    Errors are converted to a :class:`ToolError` without internal details, such as paths.
     """
     try:
         return await workers.run(work)

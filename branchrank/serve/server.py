@@ -29,7 +29,10 @@ CONNECTIONS = 256
 
 
 class ImpatientProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 protocol, with deadlines for sending headers and for reading answers."""
+    """uvicorn's HTTP/1.1 protocol with two more deadlines.
+
+    Clients must send headers and read answers in time.
+    """
 
     head_deadline_s = 10.0
     unread_deadline_s = 20.0
@@ -43,7 +46,7 @@ class ImpatientProtocol(H11Protocol):
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        """Start or stop the deadline for the headers when a part of a request arrives."""
+        """When a part of a request arrives, start or stop the deadline for the headers."""
         super().data_received(data)
         self._expect_head()
 
@@ -55,12 +58,12 @@ class ImpatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Start the deadline for reading the answer when the client does not read fast enough."""
+        """Start the deadline for reading the answer, because the client does not read fast enough."""
         super().pause_writing()
         self._expect_reading()
 
     def resume_writing(self) -> None:
-        """Stop the deadline for reading the answer when the client reads again."""
+        """Stop the deadline for reading the answer, because the client reads again."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
@@ -114,12 +117,13 @@ def url_of(host: str, listening: socket.socket) -> str:
 def http_server(
     application: Application, *, protocol: type[ImpatientProtocol] = ImpatientProtocol
 ) -> uvicorn.Server:
-    """Return a server. Its method ``run(sockets=[...])`` serves requests until SIGINT or SIGTERM.
+    """Return a server.
 
-    When the running requests have finished, ``run`` raises the signal again.
+    Its method ``run(sockets=[...])`` serves requests until SIGINT or SIGTERM. After the running requests have
+    finished, ``run`` raises the signal again.
     """
 
-    # This replaces uvicorn's own limit of connections, which answers in plain text and without Retry-After.
+    # This replaces uvicorn's own connection limit, which answers in plain text and without Retry-After.
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
         if len(server.server_state.connections) > CONNECTIONS:
             await answer(send, busy("too many clients are connected"))

@@ -1,7 +1,7 @@
-"""The predictors that a server offers, over one open workspace.
+"""The predictors that a server offers for one open workspace.
 
-1. The index, the embedding model and the predictors' branches are opened before the first request.
-2. A predictor that cannot run is listed with the reason, and requests for that predictor are refused.
+1. The index, the embedding model and the predictors' branches are loaded before the first request.
+2. A predictor that can't run is listed with the reason, and requests for it are refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FilterRefused(Exception):
 
 
 class Service:
-    """Answers queries with the chosen predictors of a workspace. Thread-safe."""
+    """Answers queries with chosen predictors on one workspace. Thread-safe."""
 
     def __init__(self, workspace: Workspace, predictors: Sequence[str]) -> None:
         """Check the predictors and their LLM endpoints.
@@ -56,9 +56,9 @@ class Service:
         self.predictors = tuple(ready)
 
     def warm_up(self) -> None:
-        """Open the index, the model and the branches, so that no request waits for this.
+        """Load the index, the model and the branches, so that no request has to wait for them.
 
-        Makes no LLM calls.
+        No LLM is called.
         """
         self.workspace.warm_up(self.predictors)
 
@@ -75,7 +75,7 @@ class Service:
         return name, self.workspace.retrieve(query, name, k, filters=filters)
 
     def tool_search(self, query: str, predictor: str, limit: int, filters: Sequence[str] = ()) -> ToolAnswer:
-        """Run a query with a predictor, and return the result in the form of the search tools."""
+        """Run a query with a predictor, and return the result in the same form as the search tools do."""
         system = self.workspace.system(self._served(predictor))
         return self.workspace.tools.predictor_search(system, query, limit=limit, filters=filters)
 

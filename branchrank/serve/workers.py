@@ -1,4 +1,4 @@
-"""A small pool of threads with a bounded queue. If the queue is full, work is refused immediately."""
+"""A small thread pool with a bounded queue. If the queue is full, work is refused immediately."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ class QueueFullError(Exception):
 
 
 class Workers:
-    """Runs up to ``threads`` functions in parallel and queues up to ``waiting`` more. Must be closed."""
+    """Runs up to ``threads`` functions in parallel and queues up to ``waiting`` more.
+
+    Call :meth:`close` at the end.
+    """
 
     def __init__(self, threads: int, waiting: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="retrieval")
@@ -46,5 +49,5 @@ class Workers:
             self._taken -= 1
 
     def close(self) -> None:
-        """Wait for running functions, and discard those in the queue."""
+        """Wait until the running functions have finished, and discard those in the queue."""
         self._pool.shutdown(wait=True, cancel_futures=True)

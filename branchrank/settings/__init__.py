@@ -6,7 +6,7 @@
 2. :func:`resolve` merges the four layers: flags override environment variables, environment variables
    override TOML, and TOML overrides the defaults. The function checks every value, and reports all problems
    together.
-3. The flags of the commands, the settings page of the docs and ``run.json`` are made from the same records.
+3. The commands' flags, the settings page in the docs and ``run.json`` are all made from these records.
 
 The setting ``vector_top_n`` in the section ``local`` is ``[local] vector_top_n`` in TOML,
 ``BRANCHRANK_LOCAL_VECTOR_TOP_N`` in the environment and ``--local-vector-top-n`` on the command line.

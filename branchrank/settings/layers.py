@@ -29,7 +29,7 @@ class Setting(Record, frozen=True, kw_only=True):
     """The description of one setting, for flags, docs and error messages.
 
     ``reaches`` is the kind of host, model or file outside the workspace that the value refers to, such as
-    ``Qdrant server``, and empty if the value does not refer to anything outside the workspace.
+    ``Qdrant server``. It is empty if the value does not refer to anything outside the workspace.
     """
 
     section: str
@@ -74,7 +74,7 @@ def _number(value: float) -> str:
 
 @cache
 def _hints(part: type[Settings]) -> dict[str, Any]:
-    """Return the annotations of a settings record's fields. They are cached, as evaluation is slow."""
+    """Return the annotations of a settings record's fields. Cached, since evaluating them is slow."""
     return get_type_hints(part, include_extras=True)
 
 

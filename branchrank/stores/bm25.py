@@ -94,14 +94,14 @@ class Bm25Index:
     def weighed(
         cls, ids: Strings, counted: TokenCounts, settings: Bm25Settings, built_from: str = ""
     ) -> Bm25Index:
-        """Build an index from token counts, which must come from the analyzer for ``settings``."""
+        """Build an index from token counts. The analyzer for ``settings`` must have produced the tokens."""
         columns = bm25_weights(counted, settings)
         return cls(ids, Strings.of(counted.vocabulary), columns, settings, built_from)
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """Return the score of every document, in the order of ``ids``.
 
-        The score of a document without any token of the query is 0.
+        A document that contains no token of the query has the score 0.
         """
         scores = np.zeros(len(self.ids), dtype=np.float32)
         weights, documents, offsets = self._columns

@@ -1,11 +1,11 @@
 """Compute how much each token adds to the BM25 score of each text, with the package bm25s.
 
-1. :func:`count_tokens` counts the tokens of each text, and stores the counts in arrays. The parts of a corpus
+1. :func:`count_tokens` counts the tokens in each text, and stores the counts in arrays. The parts of a corpus
    can be counted separately, and :func:`merged` joins the counts. The merged counts do not depend on how the
    corpus is divided into parts.
 2. :func:`bm25_weights` passes the token counts to bm25s, which computes one column of weights per token.
 
-By default, bm25s creates a Python object for every token of the corpus, and computes the weights one text at
+By default, bm25s creates a Python object for every token in the corpus, and computes the weights one text at
 a time. To save time and memory, this module overrides the method ``build_index_from_ids`` of bm25s, and
 applies the formulas of bm25s to the arrays of token counts. The resulting weights are bit-for-bit the same as
 those that bm25s computes by default.
@@ -105,7 +105,7 @@ class Columns(NamedTuple):
 
 
 def count_tokens(texts: Iterable[str], analyze: Analyze) -> TokenCounts:
-    """Count the tokens of each text."""
+    """Count the tokens in each text."""
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     starts, tokens, counts = array("q", [0]), array("i"), array("i")
@@ -180,8 +180,8 @@ def _columns(
 ) -> dict[str, Any]:
     """Compute the columns of weights in blocks of limited size, and return the arrays that bm25s expects.
 
-    If ``relative`` is true, bm25s subtracts from each weight the weight of the token in a text that does not
-    contain the token. The subtracted value is added again here, so that an absent token adds 0 to a score.
+    If ``relative`` is true, bm25s reduces each weight by the weight that the token has in a text that does
+    not contain it. The subtracted value is added again here, so that an absent token adds 0 to a score.
     """
     from scipy.sparse import csr_matrix
 

@@ -30,7 +30,7 @@ _HEARTBEAT_SECONDS = 10.0
 _HEARTBEAT_BYTES = 64 * 1024
 _ANSWER_SECONDS = 120.0
 _ANSWER_BYTES = 256 * 2**20
-#: The values with which Chroma's configuration says that a collection has no embedding function.
+#: If a collection has no embedding function, Chroma's configuration contains one of these values.
 _NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
 
 

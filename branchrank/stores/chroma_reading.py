@@ -37,11 +37,12 @@ class ChromaRecords(NamedTuple):
 
 
 def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRecords:
-    """Return all records of a collection of the Chroma database in ``folder``.
+    """Return all records from one collection in the Chroma database in ``folder``.
 
-    If ``collection`` is empty, the database must have exactly one collection, which is read. Raises
-    :class:`UsageError` if ``collection`` does not exist, or if it is empty and the database does not have
-    exactly one collection. Raises :class:`ArtifactError` with ``remedy`` if the database can't be read.
+    If ``collection`` is an empty string, the database must have exactly one collection, which is read. Raises
+    :class:`UsageError` if the named collection does not exist, or if no name is given and the database does
+    not have exactly one collection. Raises :class:`ArtifactError` with ``remedy`` if the database can't be
+    read.
     """
     with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
         copy = Path(temporary) / "chroma"

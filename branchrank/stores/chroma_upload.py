@@ -2,9 +2,9 @@
 
 1. A collection belongs to one build of an index, and is not changed after the build. BranchRank computes all
    vectors itself, so a collection never has an embedding function.
-2. Chroma's search graph (HNSW) assigns vectors to random levels, so no two builds are the same. With the
-   settings in this module, the graph has many edges, and searches visit many candidates. With ten thousand
-   vectors, searches in every build therefore return the same results as exact search. (The function
+2. Chroma's search graph (HNSW) assigns vectors to random levels, so two builds differ. With the settings in
+   this module, the graph has many edges, and searches visit many candidates. With ten thousand vectors,
+   searches in every build therefore return the same results as exact search. (The function
    ``recall_against_exact`` measures how many results are the same.) If a search can't reach some of the
    vectors in a graph, the graph is built again.
 3. An embedded collection is always built from scratch, on one thread.
@@ -35,7 +35,7 @@ _EF_CONSTRUCTION = 400
 _MAX_NEIGHBORS = 64
 #: The largest number of attempts to build a graph in which all vectors are reachable.
 _BUILDS = 3
-#: With a small threshold, Chroma writes vectors to files (whose digests the manifest stores), not its log.
+#: With a small threshold, Chroma writes vectors to files whose digests are in the manifest, not to a log.
 _SYNC_THRESHOLD = 2
 #: On a server, a small threshold would make Chroma write the whole graph after every batch.
 _SERVER_SYNC_THRESHOLD = 10_000
@@ -56,7 +56,7 @@ def build_collection(
 ) -> None:
     """Create the collection ``name`` with the unit vectors in ``matrix``, of shape ``(len(ids), d)``.
 
-    :class:`~branchrank.stores.vectors_chroma.ChromaVectors` describes ``root`` and ``made_for``. On a server,
+    For ``root`` and ``made_for``, see :class:`~branchrank.stores.vectors_chroma.ChromaVectors`. On a server,
     an incomplete collection of the same index is completed, and a collection of another index is replaced.
 
     The collection is checked after the build. A collection is built again if a search can't reach some

@@ -1,4 +1,4 @@
-"""Functions that return the text of a chunk or node to embed or to index with BM25."""
+"""Functions that return the text that is embedded, or indexed with BM25, for a chunk or node."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from branchrank.records import Chunk, Node
 
 
 def embedded_text(chunk: Chunk) -> str:
-    """Return the text to embed for a chunk, which is its breadcrumb followed by its text."""
+    """Return the text to embed for a chunk: its breadcrumb, followed by its text."""
     return f"{chunk.breadcrumb}\n{chunk.text}"
 
 
 def chunk_terms(chunk: Chunk) -> str:
-    """Return the text that BM25 indexes for a chunk, which contains its path, breadcrumb and text."""
+    """Return the text that BM25 indexes for a chunk: its path, breadcrumb and text."""
     return f"{_path(chunk.source)}\n{chunk.breadcrumb}\n{chunk.text}"
 
 
 def node_terms(node: Node) -> str:
-    """Return the text that BM25 indexes for a node, which contains its path, breadcrumb and text."""
+    """Return the text that BM25 indexes for a node: its path, breadcrumb and text."""
     return f"{_path(node.source)}\n{node.breadcrumb}\n{node.text}"
 
 

@@ -2,7 +2,7 @@
 
 1. The highest score comes first. Entries with the same score are sorted by their id as a string.
 2. The cosines of the best candidates are computed again, one row at a time in float64, because a matrix
-   product may round equal rows differently at different positions of the matrix.
+   product may round equal rows differently at different positions in the matrix.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BLOCK = 4096
 
 
 def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = None) -> IntArray:
-    """Return the indices of the ``n`` highest scores, highest first, or of all scores if there are fewer.
+    """Return the indices of the ``n`` highest scores (or of all scores, if fewer), highest first.
 
     Equal scores are sorted by their entries in ``ties``. The entry for ``scores[i]`` is ``ties[i]`` or, if
     ``rows`` is given, ``ties[rows[i]]``.
@@ -50,7 +50,7 @@ def scored(keys: Iterable[str], scores: Iterable[float]) -> list[Scored]:
 
 
 def cosines(matrix: FloatArray, rows: IntArray, vector: FloatArray) -> NDArray[np.float64]:
-    """Return the dot product of ``vector`` with each of the rows ``rows`` of ``matrix``, in float64."""
+    """Return the dot product of ``vector`` with each row of ``matrix`` listed in ``rows``, in float64."""
     exact = np.empty(len(rows), dtype=np.float64)
     query = vector.astype(np.float64)
     for start in range(0, len(rows), _BLOCK):

@@ -114,7 +114,7 @@ class EmbeddedCollection:
         """Add points, or replace points with the same key, and flush the change to the disk."""
         qdrant = edge()
         with self._failures():
-            # Send one point per operation, because the engine reorders the points of an operation.
+            # Send one point per operation, because the engine reorders the points in an operation.
             # Another order would change the last digits of sparse scores, and therefore the order of ties.
             for point in points:
                 self._shard.update(qdrant.UpdateOperation.upsert_points([self._point(point)]))
@@ -132,14 +132,17 @@ class EmbeddedCollection:
             return int(self._shard.count(edge().CountRequest(exact=True)))
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the largest cosine that pass the filters, with ties sorted by key."""
+        """Return the ``n`` points with the largest cosine, among those that pass the filters.
+
+        Ties are sorted by key.
+        """
         check_query(vector, self.dimension)
         return self._query(vector.tolist(), DENSE, n, filters)
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the best BM25 scores that pass the filters, with ties sorted by key.
+        """Return the ``n`` points with the best BM25 scores, among those that pass the filters.
 
-        Points that contain no term of the query are not returned.
+        Ties are sorted by key. Points that contain no term of the query are not returned.
         """
         if not self.has_sparse or not query.indices:
             return []

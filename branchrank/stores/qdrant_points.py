@@ -109,12 +109,15 @@ class QdrantCollection(Protocol):
         """Return the number of points."""
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the largest cosine that pass the filters, with ties sorted by key."""
+        """Return the ``n`` points with the largest cosine, among those that pass the filters.
+
+        Ties are sorted by key.
+        """
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the best BM25 scores that pass the filters, with ties sorted by key.
+        """Return the ``n`` points with the best BM25 scores, among those that pass the filters.
 
-        Points that contain no term of the query are not returned.
+        Ties are sorted by key. Points that contain no term of the query are not returned.
         """
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
@@ -139,7 +142,7 @@ class Bm25Encoder:
         return edge().Bm25()
 
     def document(self, text: str) -> SparseWeights:
-        """Return the BM25 weight of each term of a text, for a point of a collection."""
+        """Return the BM25 weights of the terms in a text, for the sparse vector of a point."""
         return _weights(self._model.embed_document(encodable(text)))
 
     def query(self, text: str) -> SparseWeights:
@@ -157,7 +160,7 @@ def edge() -> Any:
 
 
 def accepted(value: str | int | Sequence[str] | Sequence[int]) -> list[str] | list[int]:
-    """Return the accepted values for a field, as given in a filter, as a list."""
+    """Return the value or values that a filter accepts for a field, as a list."""
     if isinstance(value, str):
         return [value]
     return [value] if isinstance(value, int) else list(value)  # type: ignore[return-value]

@@ -181,14 +181,17 @@ class ServerCollection:
             return int(self._client.count(self._name, exact=True).count)
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the largest cosine that pass the filters, with ties sorted by key."""
+        """Return the ``n`` points with the largest cosine, among those that pass the filters.
+
+        Ties are sorted by key.
+        """
         check_query(vector, self.dimension)
         return self._query(vector.tolist(), DENSE, n, filters)
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the best BM25 scores that pass the filters, with ties sorted by key.
+        """Return the ``n`` points with the best BM25 scores, among those that pass the filters.
 
-        Points that contain no term of the query are not returned.
+        Ties are sorted by key. Points that contain no term of the query are not returned.
         """
         if not self.has_sparse or not query.indices:
             return []

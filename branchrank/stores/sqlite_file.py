@@ -1,4 +1,4 @@
-"""Write and open a SQLite file that contains the chunks of an index and their FTS5 index.
+"""Write and open search files. A search file is a SQLite file with chunks and their FTS5 index.
 
 1. The file is built in a temporary folder, then copied next to its final path and renamed. The file does not
    change after it has been renamed.

@@ -1,9 +1,10 @@
 """Search the chunks in a SQLite file by keywords with FTS5. Every score is between 0 and 1.
 
 The score of a chunk is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25 score, and ``e`` is 1 if the
-chunk contains one of the query's terms exactly as written, else 0. A chunk also matches if it contains a word
-with the same stem as a term or, if too few chunks match by stem, a word that starts with a term. This formula
-ranks chunks with an exact term first, and makes the scores of different queries comparable.
+chunk contains one of the query's terms exactly as written, and 0 otherwise. A chunk also matches if it
+contains a word with the same stem as a term or, if too few chunks match by stem, a word that starts with a
+term. This formula ranks chunks with an exact term first, and makes the scores of different queries
+comparable.
 
 The terms of a query are quoted as FTS5 strings and passed as a bound value, so a query can't contain FTS5 or
 SQL operators.
@@ -79,7 +80,7 @@ def _literal(terms: Iterable[str]) -> re.Pattern[str]:
 
     The searched text must contain single spaces instead of runs of white space.
     """
-    # A term must not match inside a longer word. Ends of a term that are punctuation can match anywhere.
+    # A term must not match inside a longer word. This does not apply to an end that is punctuation.
     return re.compile(
         "|".join(
             (r"(?<!\w)" if re.match(r"\w", term) else "")

@@ -108,7 +108,7 @@ class Strings(Sequence[str]):
         return found
 
     def take(self, rows: Iterable[int]) -> list[str]:
-        """Return the string in each of the rows ``rows``."""
+        """Return the strings in the rows ``rows``, in the same order."""
         known = self._decoded.get
         return [known(row) or self[row] for row in rows]
 

@@ -66,10 +66,10 @@ class ChromaVectors:
     ) -> None:
         """Open the collection ``name``, and compare it with the ids ``ids`` and the vectors ``matrix``.
 
-        ``made_for`` is the identifier of the index, which must match the metadata of a collection on a
-        server. The path of an embedded database must not contain a symbolic link below the folder ``root``
-        (by default ``location``). Raises :class:`ArtifactError` if the collection does not exist, is damaged,
-        or belongs to another index, or if the server can't be reached.
+        ``made_for`` is the identifier of the index. A collection on a server must have the same identifier in
+        its metadata. The path of an embedded database must not contain a symbolic link below the folder
+        ``root`` (by default ``location``). Raises :class:`ArtifactError` if the collection does not exist, is
+        damaged, or belongs to another index, or if the server can't be reached.
         """
         if isinstance(location, Path) and not (location / "chroma.sqlite3").is_file():
             raise ArtifactError(f"the folder {location} does not contain a Chroma database", remedy=REBUILD)

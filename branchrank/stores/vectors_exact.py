@@ -87,7 +87,7 @@ class ExactVectors:
             return []
         rough = np.vecdot(self.matrix, vector.astype(np.float32))
         threshold = np.partition(rough, len(rough) - count)[len(rough) - count]
-        # The rounding error is at most ``d * eps / 2`` times the lengths of both vectors. Use twice as much.
+        # The rounding error is at most ``d * eps / 2`` times the product of both lengths. Use twice as much.
         length = max(1.0, float(np.linalg.norm(vector)))
         error = np.float32(self.dimension * float(np.finfo(np.float32).eps) * length)
         pool = np.flatnonzero(rough >= threshold - error)
@@ -100,7 +100,7 @@ class ExactVectors:
         return scored(self._ids.take(rows[order].tolist()), scores[order].tolist())
 
     def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
-        """Return the cosine similarity of each row in ``rows`` to a unit vector, as ``(len(rows),)``."""
+        """Return the cosine similarities of ``rows`` to a unit vector, with the shape ``(len(rows),)``."""
         return cosines(self.matrix, rows, vector)
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:

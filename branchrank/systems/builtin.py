@@ -75,7 +75,7 @@ def hybrid(settings: Resolved) -> System:
 
 
 def grep(settings: Resolved) -> System:
-    """Return the system ``grep``, which fuses grep and a vector search with a distance threshold by RRF.
+    """Return the system ``grep``, which fuses grep with a vector search below a distance threshold by RRF.
 
     The index's calibrated threshold replaces the default threshold, but not a threshold that the user set.
     """
@@ -84,7 +84,7 @@ def grep(settings: Resolved) -> System:
 
 
 def qdrant(settings: Resolved) -> System:
-    """Return the system ``qdrant``, which fuses 2k dense and 2k sparse (BM25) results by weighted RRF.
+    """Return the system ``qdrant``. For k hits, it fuses 2k dense and 2k BM25 results by weighted RRF.
 
     If ``qdrant.collection`` is set, the system ranks spans, since the passages of the user's collection are
     not chunks of the index.

@@ -19,7 +19,7 @@ def check_embedder(system: System, embedder: str) -> None:
 
 
 def problems(system: System) -> list[str]:
-    """Return a message for each problem of a system. The list is empty if the system can run."""
+    """Return a message for each problem with a system. The list is empty if the system can run."""
     if not system.branches:
         return [f"system {system.name!r} has no branches"]
     found = [problem for branch in system.branches for problem in _branch_problems(branch)]

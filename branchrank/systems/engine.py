@@ -142,8 +142,7 @@ class Engine:
         """Run one query. Return at most ``k`` hits, best first, with the trace of every stage.
 
         If ``keywords`` is given, the branches ``grep``, ``fts5`` and ``qdrant-sparse`` search for it instead
-        of ``text``. Raises the errors of the branches, such as
-        :class:`~branchrank.errors.MissingDependencyError`.
+        of ``text``. Raises the branches' errors, such as :class:`~branchrank.errors.MissingDependencyError`.
         """
         query = Query(
             text=text,

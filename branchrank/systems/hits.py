@@ -1,7 +1,7 @@
 """Turn candidates into hits. The hit for a node is the node's best chunk or own span.
 
-A hit records its rank in each branch's list. If the branch expands over the tree, a section has the rank and
-the score of its best chunk in the branch's list of chunks. A section that only the expansion over the tree
+A hit records its rank in each branch's list. If the branch expands over the tree, a section's rank and score
+are those of its best chunk in the branch's list of chunks. A section that only the expansion over the tree
 found has no rank, but it has a note with the rank of the best chunk in its file.
 """
 

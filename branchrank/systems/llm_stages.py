@@ -1,8 +1,8 @@
 """The tree search and the reranker, the two stages that can use an LLM.
 
-The tree search can also run lexically, and the reranker with a cross-encoder. Calls, fallbacks and the order
-in which prompts show the candidates are added to the query's trace. The tree search is implemented by the
-branch kind ``tree``.
+Without an LLM, the tree search can use lexical scores, and the reranker can use a cross-encoder. Calls,
+fallbacks and the order in which prompts show the candidates are added to the query's trace. The tree search
+is implemented by the branch kind ``tree``.
 """
 
 from __future__ import annotations

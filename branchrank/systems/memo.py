@@ -1,8 +1,9 @@
 """Memoisation of stage results, so that a stage that several systems share is computed once.
 
 1. The key of a result contains all values that the result depends on.
-2. A memo stores the most recently used results, up to a limit in bytes. A benchmark runs all predictors on
-   one question before the next question, so that the predictors share the results of a question.
+2. A memo stores the most recently used results, up to a limit in bytes. A benchmark run answers a question
+   with all predictors before it starts the next question, so that the predictors share the results for each
+   question.
 3. The size of a result in bytes is estimated. The estimate for a container is based on its first elements.
    Texts are not counted, because almost all texts are ids, which the index stores anyway.
 """

@@ -4,12 +4,12 @@ Each search tool runs a system on the engine, and ranks results in the same way 
 
 1. ``grep_search`` finds the passages that contain words from the query, sorted by BM25 score.
 2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
-   of unit vectors) are dropped, and a notice gives their number.
+   between unit vectors) are dropped, and a notice gives their number.
 3. ``hybrid_search`` runs the predictor ``grep``, which fuses the grep and the vector search by RRF.
 4. After every search, the listeners receive the number of characters returned and the number of files or
    chunks found.
 
-A result is cited by the path of its file and its lines.
+A result is cited by its file's path and its lines.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Listener = Callable[[SearchStatus], None]
 
 
 class Found(Record, frozen=True, kw_only=True):
-    """One result of a search tool.
+    """One result from a search tool.
 
     ``lines`` is the text of the hit's lines, or empty if the hit has no matched lines.
     """

@@ -1,7 +1,7 @@
 """Searches a workspace, using its index, its engine and the LLMs of its systems.
 
 1. Resources are opened on first use, and stay open until the searcher is closed.
-2. A missing or stale index is built if ``rebuild`` is true, and raises an error otherwise.
+2. If the index is missing or stale, it is built if ``rebuild`` is true; otherwise, an error is raised.
 3. The engine stores only the latest stage results, to limit the memory of a long-running process.
 """
 

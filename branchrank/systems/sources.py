@@ -159,7 +159,7 @@ class Sources:
         return self.index.bm25_nodes.ids
 
     def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """Return the cosines of the query with the given chunks, equal to the scores of a vector search."""
+        """Return the cosines between the query and the chunks. They equal the scores in a vector search."""
         scores = self.index.vectors.scores(self.embedding(query), chunks)
         return dict(zip(chunks, scores.tolist(), strict=True))
 
@@ -190,7 +190,7 @@ class Sources:
     ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         table, ends = self.index.tree.table, self.index.tree.rows.ends
         own = np.zeros(len(ends) + 1)
-        # The BM25 index contains the nodes with own lines, in pre-order.
+        # The BM25 index contains the nodes that have lines of their own, in pre-order.
         held = (table.line_starts > 0) & (table.line_ends >= table.line_starts)
         own[:-1][held] = self.index.bm25_nodes.scores(query)
         if filters:

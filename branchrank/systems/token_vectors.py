@@ -46,9 +46,9 @@ class TokenVectorSource:
     def maxsim(
         self, query: str, chunks: Sequence[str], trace: Trace, store: MaxSim | None = None
     ) -> dict[str, float]:
-        """Return the MaxSim of a query with each chunk, computed by ``store`` if given.
+        """Return the MaxSim between a query and each chunk, computed by ``store`` if it is given.
 
-        Raises the error of :meth:`check`.
+        Raises the same error as :meth:`check`.
         """
         if store is not None:
             with trace.timed("embed tokens"):

@@ -1,14 +1,16 @@
 """Beam search of the tree from the root downwards, with nodes picked by an LLM or by lexical scores.
 
-1. The frontier is the list of nodes whose children the next step considers. The first frontier is the root.
-2. Each step picks at most ``beam`` children of the frontier, which become the new frontier. An LLM picks
-   children by titles, summaries and excerpts. Without an LLM, the children are picked by the best lexical
-   score in their subtrees.
+1. The frontier is the list of nodes whose children the next step considers. The first frontier contains only
+   the root.
+2. Each step picks at most ``beam`` children of the nodes in the frontier. The picked children become the new
+   frontier. An LLM picks children by titles, summaries and excerpts. Without an LLM, the children are picked
+   by the best lexical score in their subtrees.
 3. The search ends after ``depth`` steps, at the leaves, or if a step picks no node.
 4. All picked sections are candidates of the final ranking. The candidates are ranked by a final LLM call, or
-   by the lexical score of their own texts. Candidates that the LLM does not rank follow in lexical order.
+   by the lexical score of their own texts. Candidates that the LLM does not rank follow in the order of their
+   lexical scores.
 
-If the LLM call of a step fails, nodes are picked by lexical scores, and the reason is recorded.
+If the LLM call for a step fails, nodes are picked by lexical scores, and the reason is recorded.
 """
 
 from __future__ import annotations

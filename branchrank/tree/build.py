@@ -1,4 +1,4 @@
-"""Build one tree of nodes from the documents of a corpus.
+"""Build one tree of nodes from the documents in a corpus.
 
 1. The root node (id ``/``) represents the corpus. The parent of a document is the first document whose
    toctree lists it. If no toctree lists a document, its parent is its folder (id ``path/``). The parent of a

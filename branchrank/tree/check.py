@@ -3,7 +3,7 @@
 A tree is valid if all of the following are true.
 
 1. The ids of nodes are unique. Exactly one node, the root, has no parent. Every parent and every child of a
-   node is a node of the tree. A node is listed as a child of another node if and only if the other node is
+   node is a node in the tree. A node is listed as a child of another node if and only if the other node is
    its parent.
 2. The depth of a node is one more than the depth of its parent, which excludes cycles.
 3. Files and sections have a source and line numbers. The root and folders have no source and no line numbers.
@@ -31,7 +31,7 @@ class Problem(NamedTuple):
 def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> list[str]:
     """Return a message for every problem, or an empty list if the tree is valid.
 
-    ``line_counts`` maps each source to the number of lines of the file. If ``line_counts`` is given, the node
+    ``line_counts`` maps each source to the number of lines in the file. If ``line_counts`` is given, the node
     of every file must end at the last line of the file.
     """
     if not nodes:

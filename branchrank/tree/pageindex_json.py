@@ -55,8 +55,8 @@ class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
 class PageIndexDocument(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The PageIndex tree of one file.
 
-    ``doc_name`` is the file's name without folder and suffix. ``line_count`` is the number of line breaks in
-    the file plus 1. ``structure`` contains the nodes of the top headings.
+    ``doc_name`` is the file's name without its folder and its suffix. ``line_count`` is the number of line
+    breaks in the file plus 1. ``structure`` contains the nodes of the top headings.
     """
 
     doc_name: str

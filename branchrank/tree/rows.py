@@ -99,7 +99,7 @@ class NodeTable(Protocol):
         """Return the row of a node. Raises ``KeyError`` if the id is unknown."""
 
     def in_source(self, source: str) -> Rows:
-        """Return the rows of the nodes of ``source``."""
+        """Return the rows of all nodes that belong to the file ``source``."""
 
     def stream(self) -> Iterator[Node]:
         """Yield every node in pre-order, without keeping the nodes in memory."""
@@ -131,7 +131,7 @@ class NodeList:
         return self._rows[identifier]
 
     def in_source(self, source: str) -> Rows:
-        """Return the rows of the nodes of ``source``."""
+        """Return the rows of all nodes that belong to the file ``source``."""
         return np.flatnonzero(self.source_rows == self._sources.get(source, -2)).astype(np.int32)
 
     def stream(self) -> Iterator[Node]:

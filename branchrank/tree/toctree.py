@@ -4,10 +4,10 @@
    order in which they are listed.
 2. A toctree entry is a path of a document, with or without a suffix, or ``Title <path>``. A path that starts
    with ``/`` is relative to the root of the documentation, and any other path is relative to the folder of
-   the document with the toctree. The root is the corpus folder or, if the path does not exist there, the
-   outermost folder above the document in which the path exists. An entry with ``*``, ``?``, ``[...]`` or
-   ``**`` is a pattern. A pattern selects the matching documents that have no parent yet, in the order of
-   their paths.
+   the document that contains the toctree. The root is the corpus folder or, if the path does not exist there,
+   the outermost of the document's parent folders in which the path exists. An entry with ``*``, ``?``,
+   ``[...]`` or ``**`` is a pattern. A pattern selects the matching documents that have no parent yet, in the
+   order of their paths.
 3. The parent of a document is the first document whose toctree lists it.
 4. Only the first ``MAX_PATTERNS`` patterns of a corpus are used, because each pattern is compared with every
    document. All further patterns are ignored with a note.
@@ -93,7 +93,7 @@ def _is_pattern(path: str) -> bool:
 
 
 def _resolve(source: str, path: str, names: Mapping[str, str]) -> list[str]:
-    """Return the documents that match the entry ``path`` in a toctree in ``source``.
+    """Return the documents to which ``path``, an entry in a toctree of ``source``, refers.
 
     Only a pattern can match several documents.
     """

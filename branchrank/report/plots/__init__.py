@@ -1,9 +1,9 @@
-"""The plots of a report, made as Vega-Lite specifications with Altair and drawn as SVG by vl-convert.
+"""The plots in a report. Altair makes their Vega-Lite specifications, and vl-convert draws them as SVG.
 
 1. Every plot is drawn twice, for wide and for narrow screens, so that text has a readable size on both.
-2. Each drawn value has a text (``aria-label``) for screen readers. The page's script shows the ``aria-label``
-   as a tooltip.
-3. The same data give the same bytes, so ``verify`` can draw a plot again and compare the drawings.
+2. Each drawn value has a text for screen readers (``aria-label``), which the page's script also shows as a
+   tooltip.
+3. The same data always give the same bytes, so ``verify`` can draw a plot again and compare the drawings.
 """
 
 from branchrank.report.plots.differences import differences

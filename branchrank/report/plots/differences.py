@@ -1,4 +1,4 @@
-"""The forest plot of the differences from the baseline, with intervals and the margin delta."""
+"""The forest plot that shows differences from the baseline, with their intervals and the margin delta."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from branchrank.report.plots.style import (
 )
 from branchrank.runs.words import confidence, gap, gap_between, is_share, margin, plural, score, verdict_words
 
-#: The short name, shape and colour of each verdict; names and shapes make colours unnecessary.
+#: The short name, shape and colour for each verdict. Readers who can't see colours can use names and shapes.
 _LOOKS = {
     "better": ("better", "triangle-right", GOOD),
     "worse": ("worse", "triangle-left", BAD),
@@ -34,7 +34,7 @@ _OWN_LINE_PIXELS = 16
 
 
 def differences(comparisons: Sequence[Comparison]) -> Plot:
-    """Plot the comparisons of a run, with one row for each, sorted by difference (largest first)."""
+    """Plot a run's comparisons, with one row for each, sorted by difference (largest first)."""
     ordered = sorted(comparisons, key=lambda each: (-each.difference, each.candidate, each.baseline))
     first = ordered[0]
     described = "; ".join(_words(each) for each in ordered)
@@ -139,7 +139,7 @@ def _chart(comparisons: Sequence[Comparison], frame: Frame) -> dict[str, Any]:
 
 
 def _texts(base: Any, y: Any, frame: Frame, width: int, *, own_line: bool) -> list[Any]:
-    """Return layers with the numbers and verdict beside each row, or above the row on narrow screens."""
+    """Return layers that show the numbers and verdict beside each row, or above the row on narrow screens."""
     import altair
 
     looks = {"aria": False, "fontSize": frame.font, "baseline": "middle"}

@@ -1,6 +1,6 @@
-"""Drawing plots as SVG with vl-convert, and comparing SVGs that different versions drew.
+"""Draw plots as SVG with vl-convert, and compare SVGs drawn by different versions of it.
 
-Text and lines are drawn in the text colour of the page, so that one SVG works on light and dark pages.
+Text and lines are drawn in the page's text colour, so that the same SVG works on light and dark pages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from branchrank.report.plots.style import INK
 
 
 def draw(spec: dict[str, object]) -> str:
-    """Draw a Vega-Lite specification as SVG, with text in the text colour of the page."""
+    """Draw a Vega-Lite specification as SVG, with text in the page's text colour."""
     import vl_convert
 
     svg: str = vl_convert.vegalite_to_svg(spec)
@@ -22,7 +22,7 @@ def draw(spec: dict[str, object]) -> str:
 
 
 def drawings(plots: Iterable[Plot]) -> dict[str, str]:
-    """Draw every plot for wide and narrow screens, and return the SVG by file name."""
+    """Draw every plot for wide and for narrow screens, and return the SVGs by file name."""
     return {
         name: draw(spec)
         for plot in plots
@@ -31,7 +31,7 @@ def drawings(plots: Iterable[Plot]) -> dict[str, str]:
 
 
 def _rounded(svg: str) -> str:
-    """Round coordinates to a hundredth of a pixel."""
+    """Round the coordinates in an SVG to a hundredth of a pixel."""
     return re.sub(r"(\d\.\d\d)\d+", r"\1", svg)
 
 
@@ -45,13 +45,13 @@ def drawn_by() -> str:
 
 
 def standalone(svg: str) -> str:
-    """Return an SVG as the text of a separate file, with light or dark colours as in the reader's system."""
+    """Return the content of a separate SVG file, whose colours follow the reader's light or dark mode."""
     head, _, rest = svg.partition(">")
     return f"{head}>{_STYLE}{rest}\n{drawn_by()}\n"
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """Return the SVG in a :func:`standalone` file that another version drew, or ``None`` for other files."""
+    """Return the SVG in a :func:`standalone` file if another version drew it, or ``None`` for other files."""
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):
         return None

@@ -1,4 +1,4 @@
-"""The plot of quality against latency, with the frontier over quality, latency and cost."""
+"""The plot of quality against latency, which also shows the frontier over quality, latency and cost."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from branchrank.report.plots.labels import Label, place_labels
 from branchrank.report.plots.style import ACCENT, INK, MUTED, NARROW, WIDE, Frame, finished
 from branchrank.runs.words import is_share, milliseconds, number, score
 
-#: The areas of the smallest and the largest point, in square pixels.
+#: The areas of the smallest and largest points, in square pixels.
 _LEAST_AREA, _MOST_AREA = 70, 420
-#: The distance in pixels between label and point above which a line connects them.
+#: A line connects a label to its point if they are further apart than this number of pixels.
 _FAR_PIXELS = 10
 
 
 def frontier(standings: Sequence[Standing], efficient: set[str], measure: str, unit: str) -> Plot:
-    """Plot quality against p95 latency, with larger points for higher LLM cost and the frontier's points
-    filled.
-    """
+    """Plot quality against p95 latency. Points are larger for higher LLM cost, and filled on the frontier."""
     described = "; ".join(_words(each, efficient, measure, unit) for each in standings)
     paid = any(each.cost for each in standings)
     return Plot(
@@ -91,7 +89,7 @@ def _chart(
 
 
 def _ticks(fastest: float, slowest: float) -> list[float]:
-    """Return axis ticks at 1, 2 and 5 times the powers of ten, or fewer ticks for a large range."""
+    """Return axis ticks at 1, 2 and 5 times each power of ten, or fewer ticks if the range is large."""
     powers = range(int(log10(fastest)) - 2, int(log10(slowest)) + 2)
     steps: tuple[int, ...] = (1, 3) if log10(slowest / fastest) > 1.8 else (1, 2, 5)
     if log10(slowest / fastest) > 4:
@@ -104,7 +102,7 @@ def _ticks(fastest: float, slowest: float) -> list[float]:
 def _rows(
     standings: Sequence[Standing], efficient: set[str], units: tuple[str, str], frame: Frame
 ) -> tuple[list[dict[str, Any]], list[float], list[float]]:
-    """Return the points with their labels, and the axis ranges of p95 latency and quality."""
+    """Return the points with their labels, and the axis ranges for p95 latency and quality."""
     times = [max(0.01, each.p95_ms) for each in standings]
     qualities = [each.quality for each in standings]
     spread = max(4.0, max(times) / min(times))

@@ -1,4 +1,4 @@
-"""Placement of labels that don't cover other labels or points."""
+"""Place labels where they don't cover other labels or points."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ def place_labels(
     radii: Sequence[float],
     frame: Frame,
 ) -> list[Label]:
-    """Place a label beside each point, or above or below the point if there is no space beside it.
+    """Place a label beside each point, or above or below the point if there is no room beside it.
 
-    All labels are within the width of the plot. Labels are placed from the highest point to the lowest.
+    All labels are within the plot's width. Labels are placed one after the other, starting with the highest
+    point.
     """
     taken = [
         _Box(left=x - r, right=x + r, low=y - r, high=y + r) for (x, y), r in zip(points, radii, strict=True)

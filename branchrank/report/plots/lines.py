@@ -1,4 +1,4 @@
-"""The line plots of risk against coverage, and of quality over the values of a swept setting."""
+"""The line plots of risk against coverage, and of quality against the values of a swept setting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Curves = Sequence[tuple[str, Sequence[tuple[float, float]]]]
 
 
 def risks(curves: Curves) -> Plot:
-    """Plot the risk of every predictor (share of wrong answers) against its coverage."""
+    """Plot every predictor's risk (the share of wrong answers) against its coverage."""
     described = "; ".join(
         f"{name} {percent(points[-1][1])} at {percent(points[-1][0])}" for name, points in curves if points
     )
@@ -58,7 +58,7 @@ def _risk_chart(curves: Curves, frame: Frame) -> dict[str, Any]:
         ),
         color=_colour("predictor", names, frame),
     )
-    # Lines also have different dashes, since not all readers can distinguish the colours.
+    # Lines also differ in their dashes, since not all readers can distinguish the colours.
     line = base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=_dash("predictor", names))
     told = base.transform_filter(_told(rows)).mark_point(filled=True, size=36, opacity=1)
     chart = altair.layer(line, told.encode(description="words:N"))
@@ -66,7 +66,7 @@ def _risk_chart(curves: Curves, frame: Frame) -> dict[str, Any]:
 
 
 def _told(rows: Sequence[dict[str, Any]]) -> str:
-    """Return a filter for the marked points (at coverage 25%, 50%, 75% and 100%, and at each curve's end)."""
+    """Return a filter that selects the marked points (at 25%, 50%, 75% and 100%, and at each curve's end)."""
     last = {row["predictor"]: row["coverage"] for row in rows}
     for row in rows:
         row["told"] = row["coverage"] in (0.25, 0.5, 0.75, 1.0, last[row["predictor"]])
@@ -82,7 +82,7 @@ class Swept(Record, frozen=True, kw_only=True):
 
 
 def sweep(title: str, points: Sequence[Swept], axis: str, measure: str, number: int) -> Plot:
-    """Plot quality over the setting ``axis``, with a line for each combination of the other settings."""
+    """Plot quality against the setting ``axis``, with a line for each combination of the other settings."""
     described = "; ".join(f"{each.name} {interval(each.estimate, measure)}" for each in points)
     return Plot(
         name=f"sweep-{number}",

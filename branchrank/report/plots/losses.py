@@ -25,7 +25,7 @@ Counts = Sequence[tuple[str, str, int]]
 
 
 def losses(counts: Counts) -> Plot:
-    """Plot for each predictor the shares of answers whose gold was lost at each stage."""
+    """Plot, for each predictor, the share of answers that lost the gold at each stage."""
     described = "; ".join(f"{name} {outcome} {count}" for name, outcome, count in counts if count)
     return Plot(
         name="losses",
@@ -86,7 +86,7 @@ def _chart(counts: Counts, frame: Frame) -> dict[str, Any]:
 
 
 def _name_axis(frame: Frame) -> Any:
-    """Return the axis with predictor names to the left of the bars, or above the bars on narrow screens."""
+    """Return the axis with predictor names, which are left of the bars, or above them on narrow screens."""
     import altair
 
     looks: dict[str, Any] = {"ticks": False, "domain": False, "labelFontSize": frame.font}

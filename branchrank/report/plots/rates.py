@@ -1,4 +1,4 @@
-"""The plot of hit rates with their intervals, with a panel for each measure."""
+"""The plot of hit rates and their intervals, with a panel for each measure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Estimates = Sequence[tuple[str, str, Estimate | None]]
 
 
 def rates(estimates: Estimates) -> Plot:
-    """Plot ``(predictor, panel, estimate)`` entries in percent, with one panel for each measure."""
+    """Plot ``(predictor, panel, estimate)`` entries in percent, in one panel for each measure."""
     described = "; ".join(
         f"{name} {panel.replace('_', ' ')} {interval(each, 'hit@')}" for name, panel, each in estimates
     )

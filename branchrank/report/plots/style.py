@@ -1,4 +1,4 @@
-"""The style of all plots, which has sizes and colours that work on light and dark pages."""
+"""The style that all plots share, with sizes and colours that work on light and dark pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GOOD = "#23915f"
 BAD = "#d0503f"
 LINE_COLOURS = ["#2f7fb8", "#d9772f", "#23917f", "#d0503f", "#8d6cab", "#9d755d", "#a88717", "#7c8490"]
 LINE_DASHES = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [10, 3], [1, 3], [6, 2, 1, 2, 1, 2]]
-#: The assumed maximum width of a character, as a share of the font size.
+#: The assumed maximum width of a character, as a fraction of the font size.
 _CHARACTER_WIDTH = 0.6
 
 
@@ -31,19 +31,17 @@ class Frame(NamedTuple):
     label_pixels: int
 
     def text_pixels(self, text: str) -> float:
-        """Return the estimated width of ``text`` as a label, at most ``label_pixels`` (longer labels are
-        cut).
-        """
+        """Return the estimated width of the label ``text``; labels are cut to at most ``label_pixels``."""
         return min(self.label_pixels, _CHARACTER_WIDTH * self.font * len(text))
 
 
 WIDE = Frame(width=640, height=340, narrow=False, font=13, label_pixels=240)
-#: A drawing of this size, with its axis, fits a screen of 360 pixels without smaller text.
+#: A drawing of this size, including its axis, fits a screen 360 pixels wide without shrinking its text.
 NARROW = Frame(width=270, height=300, narrow=True, font=12, label_pixels=120)
 
 
 def finished(chart: TopLevelMixin, frame: Frame) -> dict[str, Any]:
-    """Return a chart's Vega-Lite specification, with the style of all plots and only printable characters."""
+    """Return a chart's Vega-Lite specification in the shared style, with only printable characters."""
     quiet = {"labelColor": INK, "titleColor": INK, "domainColor": MUTED, "tickColor": MUTED}
     fonts = {"labelFontSize": frame.font, "titleFontSize": frame.font, "titleFontWeight": "normal"}
     spec: dict[str, Any] = _printable(chart.to_dict())

@@ -1,9 +1,9 @@
-"""The checks of ``branchrank verify``, which recompute all results of a run and find contradictions.
+"""The checks for ``branchrank verify``, which recompute all results in a run and look for contradictions.
 
 1. The measurement files and ``run.json`` are compared with the digests recorded in ``run.json``.
 2. ``run.json``, the rows and the timings are compared with the plan and with each other. Each answer must be
-   one that its system can give.
-3. Tables, reports and plots are recomputed and compared with the files of the run.
+   one that the system could have given.
+3. Tables, reports and plots are recomputed and compared with the run's files.
 4. If the corpus is available, then gold, hits and quoted passages are compared with the documents.
 5. If ``rerun`` is given, some questions are answered again (:mod:`branchrank.report.verify.rerun`).
 """
@@ -38,7 +38,7 @@ __all__ = ["Finding", "Rerun", "Verification", "verify_run"]
 
 
 class Verification(Record, frozen=True, kw_only=True):
-    """The findings, ``notes`` on files that could not be compared, and the result of a rerun."""
+    """The findings, ``notes`` about files that could not be compared, and the result of a rerun."""
 
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
@@ -55,16 +55,16 @@ def verify_run(
     notify: Notify = no_notice,
     progress: Progress = no_progress,
 ) -> Verification:
-    """Check a run's directory for contradictions between its files, its plan and the documents.
+    """Check a run's directory for contradictions between the files, the plan and the documents.
 
     ``rerun`` is the number of questions to answer again, with the options in ``named``. ``corpus`` is the
-    folder of the corpus (by default the folder that is recorded in ``run.json``). ``seal`` is a copy of the
-    plan's seal. Raises :class:`RunError` if the directory does not have a run, and the errors of
+    folder that contains the corpus (by default the folder recorded in ``run.json``). ``seal`` is a copy of
+    the plan's seal. Raises :class:`RunError` if the directory does not contain a run, and the same errors as
     :func:`~branchrank.bench.rerun.open_rerun`.
     """
     record = read_run(directory)
     found = _verified(directory, record, rerun, corpus, seal, named, notify, progress)
-    # Findings about rows have the name of the uncompressed file, even if the run's rows are compressed.
+    # Findings about rows name the uncompressed file, even if the run's rows are compressed.
     findings = [
         replace(each, file=record.rows_file) if each.file == names.ROWS else each for each in found.findings
     ]
@@ -111,9 +111,9 @@ def _verified(
 
 
 def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[str]]:
-    """Recompute the reports, and return the findings, the passages in ``report.html``, and notes.
+    """Recompute the reports; return findings, the passages in ``report.html``, and notes.
 
-    The notes name the plots that another version drew and that look the same as now.
+    The notes name the plots that were drawn by another version but look the same as the recomputed ones.
     """
     report = report_content(run)
     drawn, notes = drawings(report.plots), []

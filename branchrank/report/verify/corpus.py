@@ -1,10 +1,10 @@
 """Checks of a run against its corpus, if the corpus is available.
 
-1. The corpus is read from the given folder, or else from the folder recorded in ``run.json``. The corpus has
-   changed if its digest is not the recorded digest.
+1. The corpus is read from the given folder or, if none is given, from the folder recorded in ``run.json``. If
+   its digest differs from the recorded digest, the corpus has changed.
 2. The lines of gold and hits must exist in the documents, and quotes must be in the gold lines. The facts
    about the gold in ``gold.jsonl`` are recomputed and compared.
-3. The passages in ``report.html`` must have the text of the documents.
+3. The passages in ``report.html`` must match the text of the documents.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from branchrank.safe_open import read_beneath
 
 
 class SearchedCorpus:
-    """The corpus that a run searched."""
+    """The corpus that a run searched, and checks of the run against it."""
 
     def __init__(self, run: RunData, root: Path) -> None:
         self.run = run
@@ -43,7 +43,7 @@ class SearchedCorpus:
             return None
 
     def check(self, page: Passages | None) -> list[Finding]:
-        """Check the gold, the facts about it, the hits and the passages in ``report.html``."""
+        """Check the gold, the facts about the gold, the hits and the passages in ``report.html``."""
         findings = some(names.QUESTIONS, list(self._gold()))
         facts = gold_facts(self.run.asked, self.root)
         findings += some(
@@ -81,7 +81,7 @@ class SearchedCorpus:
                 )
 
     def _hits(self) -> Iterator[Finding]:
-        """Find hits whose lines are not in the document that they name."""
+        """Find hits whose lines don't exist in the hit's document."""
         systems = {each.name for each in self.run.record.predictors if each.system is not None}
         for row in self.run.rows:
             for hit in row.hits if row.predictor in systems else ():
@@ -107,7 +107,7 @@ class SearchedCorpus:
 
 
 def searched_corpus(run: RunData, corpus: Path | None) -> tuple[SearchedCorpus | None, str]:
-    """Return the corpus in ``corpus`` or in the recorded folder, or ``None`` and why it can't be used."""
+    """Read the corpus from ``corpus`` or the recorded folder, or return ``None`` and why it can't be used."""
     record = run.record
     if corpus is None and not record.corpus:
         return None, ""

@@ -1,4 +1,4 @@
-"""The findings of a verification, and the comparison of texts and tables."""
+"""The findings from a verification, and functions that compare texts and tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 5
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """A problem in ``file``, at ``place`` (such as a row or a line)."""
+    """A problem in ``file`` at ``place``, which is for example a row or a line."""
 
     file: str
     place: str
@@ -29,8 +29,8 @@ class Finding(Record, frozen=True, kw_only=True):
 def read_text(path: Path) -> str | None:
     """Read a file's text, or return ``None`` if the file is missing; invalid bytes are replaced.
 
-    A symbolic link, a pipe or a folder counts as a missing file. A run can come from another person, and a
-    finding that quotes a linked file could disclose its content.
+    A symbolic link, a pipe or a folder counts as a missing file. The reason is that a run can come from
+    another person, and a finding that quotes a linked file could disclose that file's content.
     """
     try:
         return read_beneath(path.parent, path.name).decode("utf-8", errors="replace")
@@ -39,7 +39,7 @@ def read_text(path: Path) -> str | None:
 
 
 def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
-    """Return a finding with the row and column of every cell that differs."""
+    """Return a finding for every cell that differs, which states the cell's row and column."""
     if found is None:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:
@@ -78,7 +78,7 @@ def _other_columns(header: list[list[str]], ours: list[str]) -> str:
 
 
 def compare_lines(name: str, found: str | None, expected: str) -> list[Finding]:
-    """Return a finding for each line that differs, which shows the first difference in the line."""
+    """Return a finding for each line that differs. The finding shows the first difference in the line."""
     if found is None:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:
@@ -112,7 +112,7 @@ def _line_finding(name: str, number: int, their: str, our: str) -> Finding:
 
 
 def some(name: str, findings: Sequence[Finding]) -> list[Finding]:
-    """Return the first findings about a file, and a last finding with the number of further ones."""
+    """Return the first findings about a file, and a final one that states how many more there are."""
     more = len(findings) - SHOWN
     if more <= 0:
         return list(findings)

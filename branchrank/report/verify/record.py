@@ -1,10 +1,10 @@
 """Checks of ``run.json``, ``timings.csv`` and ``gold.jsonl`` against the plan in ``run.json``.
 
-1. Values that ``run.json`` has twice must be equal, and the counts in ``run.json`` must be correct.
+1. Values that occur twice in ``run.json`` must be equal, and the counts in ``run.json`` must be correct.
 2. The counts of shared work must add up to the number of answers.
-3. The latency pass must have timed exactly the questions that are sampled with the seed, and a stage can't
-   take longer than its query.
-4. The facts in ``gold.jsonl`` must be about exactly the questions with gold.
+3. The latency pass must have timed exactly the questions that sampling with the run's seed selects, and no
+   stage can take longer than its query.
+4. The facts in ``gold.jsonl`` must cover exactly the questions that have gold.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_record(run: RunData) -> list[Finding]:
 
 
 def check_seal_copy(run: RunData, path: Path) -> list[Finding]:
-    """Compare the run with a copy of a seal; raises :class:`InputError` if the file is not a seal."""
+    """Compare the run with a copy of its seal. Raises :class:`InputError` if the file is not a seal."""
     found = differences(read_seal(path), seal_of(run.record))
     return [Finding(file=names.RUN_JSON, place="seal", message=text) for text in found]
 
@@ -82,7 +82,7 @@ def _predictor_faults(predictor: PredictorRecord, indexes: set[str]) -> Iterator
 
 
 def _counter_faults(run: RunData) -> Iterator[str]:
-    """Check the counts of gold keys (ids of gold chunks and nodes), computed once per question and index."""
+    """Check how often gold keys (ids of gold chunks and nodes) were computed and how often reused."""
     record = run.record
     index_of = {each.name: each.index for each in record.predictors if each.system is not None}
     answers = [row for row in run.rows if row.predictor in index_of and row.status == "ok"]
@@ -99,7 +99,7 @@ def _counter_faults(run: RunData) -> Iterator[str]:
 
 
 def check_timings(run: RunData) -> list[Finding]:
-    """Check that ``timings.csv`` has every query of the latency pass, with times that are possible."""
+    """Check that ``timings.csv`` contains every query in the latency pass, with plausible times."""
     timed = defaultdict(list)
     for timing in run.timed:
         timed[timing.predictor, timing.question_id, timing.phase].append(timing)
@@ -122,7 +122,7 @@ def check_timings(run: RunData) -> list[Finding]:
 
 
 def _wanted(run: RunData) -> set[tuple[str, str, str]]:
-    """Return (predictor, question, phase) of every query in the latency pass."""
+    """Return ``(predictor, question, phase)`` for every query that belongs to the latency pass."""
     size = min(run.settings.latency_sample, len(run.asked))
     if not size:
         return set()
@@ -158,7 +158,7 @@ def _time_faults(timings: list[Timing], system: System | None) -> Iterator[str]:
 
 
 def check_gold_facts(run: RunData) -> list[Finding]:
-    """Check that ``gold.jsonl`` has exactly the questions with gold, if the run searched a corpus."""
+    """If the run searched a corpus, check that ``gold.jsonl`` contains exactly the questions with gold."""
     about = [facts.question_id for facts in run.gold_facts]
     golden = [question.id for question in run.asked if question.gold]
     if about == (golden if run.record.corpus else []):

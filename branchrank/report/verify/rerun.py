@@ -1,4 +1,4 @@
-"""Answers some questions of a run again, and looks up every hit of the run in its index.
+"""Answer some of a run's questions again, and look up each of the run's hits in its index.
 
 Scores can differ by 0.0001, since different processors compute slightly different scores. Times are not
 compared, and everything else must be the same.
@@ -31,7 +31,7 @@ class Rerun(Record, frozen=True, kw_only=True):
     """The result of answering some questions again.
 
     ``questions`` and ``rows`` count the questions and rows that were answered again, and ``identical`` counts
-    the rows whose new answer is the same. ``left_out`` has the predictors that were not run again, with the
+    the rows whose new answer is the same. ``left_out`` lists the predictors that were not run again, with the
     reason for each.
     """
 
@@ -49,7 +49,7 @@ class Rerun(Record, frozen=True, kw_only=True):
 def ask_again(
     run: RunData, count: int, named: Named, *, progress: Progress, notify: Notify
 ) -> tuple[Rerun, list[Finding]]:
-    """Answer ``count`` questions again; errors are those of :func:`~branchrank.bench.rerun.open_rerun`."""
+    """Answer ``count`` questions again; raises the errors of :func:`~branchrank.bench.rerun.open_rerun`."""
     directory = run.directory
     with open_rerun(directory, run.record, count, named, progress=progress, notify=notify) as opened:
         again = _answers(run, opened, progress)
@@ -65,7 +65,7 @@ def ask_again(
 
 
 def _answers(run: RunData, opened: OpenRerun, progress: Progress) -> list[tuple[tuple[str, str, int], str]]:
-    """Return the key of each row that was answered again, with its difference ("" if there is none)."""
+    """Return the key of each row that was answered again, and how its answer differs ("" if it doesn't)."""
     rows = {row.key: row for row in run.rows}
     wanted = [
         (question, each, repeat)
@@ -143,7 +143,7 @@ def _shown(hit: RowHit | None) -> str:
 
 
 def _foreign_hits(run: RunData, indexes: Mapping[str, Index]) -> Iterator[Finding]:
-    """Find hits of systems that are not passages in their index."""
+    """Find hits that are not passages in the index of the system that returned them."""
     count = token_counter()
     index_of = {
         each.name: indexes[each.index]

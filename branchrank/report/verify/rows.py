@@ -1,6 +1,6 @@
-"""Checks that the rows are complete, consistent, and correctly judged by their spans and the gold.
+"""Checks that the rows are complete and consistent, and that spans and gold lead to the stored judgements.
 
-The module :mod:`branchrank.report.verify.systems` has more checks, for the rows of predictors that are
+The module :mod:`branchrank.report.verify.systems` contains further checks for the rows of predictors that are
 systems (not classes or endpoints).
 """
 
@@ -95,9 +95,10 @@ def _status_faults(row: Row) -> Iterator[str]:
 
 
 def _judgement_faults(row: Row, question: Question) -> Iterator[str]:
-    """Find judgements that do not follow from the spans of the hits and the gold.
+    """Find judgements that do not follow from the hits' spans and the gold.
 
-    Gold credited because of its quote is accepted without a check, which would need the text of the hit.
+    If gold was credited because of its quote, the judgement is accepted unchecked, since a check would need
+    the text of the hit.
     """
     pages, weak = gold_pages(question)
     covered: set[int] = set()

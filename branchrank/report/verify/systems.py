@@ -1,14 +1,14 @@
-"""Checks that each row of a system is one that the system can give (:mod:`branchrank.systems.stages`).
+"""Checks that each of a system's rows is one that it could have given (:mod:`branchrank.systems.stages`).
 
-1. The row must have the stages of the system, with traces of the length that the settings define.
-2. A hit's node and lines must be the same in every row that has a hit with this id. Each row has a hit only
-   once, and scores don't increase with the rank.
-3. The ranks in the branches must be within their limits, and the scores of a rank fusion must follow from the
-   ranks.
-4. The gold's ranks must agree with the hits and with each other.
-5. Rows of a system with an LLM must have LLM calls, and other rows must not have any.
+1. The row must have the system's stages, with traces whose lengths follow from the settings.
+2. Hits with the same id must have the same node and the same lines in all rows. A row must not contain a hit
+   twice, and scores must not increase from one rank to the next.
+3. The ranks in each branch must be within the branch's limit, and scores from a rank fusion must follow from
+   the ranks.
+4. The ranks of the gold must agree with the hits and with each other.
+5. Rows from a system that uses an LLM must have LLM calls, and other rows must not have any.
 
-The rows of predictors that are a class or an endpoint are not checked, since their stages are unknown.
+The rows of a predictor that is a class or an endpoint are not checked, since its stages are unknown.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from branchrank.systems.branches import branch_kind, label
 from branchrank.systems.stages import depth_of, fits, fused_score, last_ranking, least_calls, least_hits
 
 _PASSAGES = "passages"
-#: Tolerances for scores in traces (nine decimals), and for distances (single precision).
+#: Tolerances for scores in traces (stored with nine decimals), and for distances (in single precision).
 _TRACED, _SINGLE = 1e-8, 1e-5
 
 
 def check_systems(run: RunData) -> list[Finding]:
-    """Check every successful row of every predictor that is a system."""
+    """Check every successful row from every predictor that is a system."""
     findings: list[Finding] = []
     places: dict[tuple[str, str], tuple[object, ...]] = {}
     indexes = {index.name: index for index in run.record.indexes}
@@ -54,7 +54,7 @@ def check_systems(run: RunData) -> list[Finding]:
 
 
 def _is_known(system: System) -> bool:
-    """Return whether all branch kinds of the system are installed; without them, it can't be checked."""
+    """Return whether all of the system's branch kinds are installed; if not, it can't be checked."""
     try:
         return all(branch_kind(branch.kind) for branch in system.branches) and bool(system.searched)
     except UsageError:
@@ -62,7 +62,7 @@ def _is_known(system: System) -> bool:
 
 
 def _moved(row: Row, index: str, places: dict[tuple[str, str], tuple[object, ...]]) -> Iterator[str]:
-    """Find hits that have different lines or another node in another row of the same index."""
+    """Find hits whose lines or node differ from those of the same hit in another row for the same index."""
     for hit in row.hits:
         place = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters, hit.tokens)
         if places.setdefault((index, hit.id), place) != place:
@@ -70,7 +70,7 @@ def _moved(row: Row, index: str, places: dict[tuple[str, str], tuple[object, ...
 
 
 class _Checks:
-    """The checks of one system's rows."""
+    """The checks for one system's rows."""
 
     def __init__(
         self, run: RunData, predictor: PredictorRecord, system: System, index: IndexFacts | None
@@ -86,7 +86,7 @@ class _Checks:
         self.grows = system.passages.lines > 0
 
     def faults(self, row: Row) -> Iterator[str]:
-        """Find everything in a successful row that the system can't give."""
+        """Find everything in a successful row that the system could not have given."""
         if not fits(self.system, row.stages):
             yield f"has the stages {', '.join(row.stages) or 'none'}, unlike the system {self.system.name!r}"
             return
@@ -157,7 +157,7 @@ class _Checks:
     def _gold_faults(self, row: Row) -> Iterator[str]:
         ranks, kept = row.gold_ranks, len(row.hits)
         first = next((rank for rank, hit in enumerate(row.hits, start=1) if hit.gold is not None), None)
-        # The gold can be in lines that were added around the ranked chunk, even if it is not in the chunk.
+        # Even if the gold is not in the ranked chunk, it can be in lines that were added around the chunk.
         if self.system.unit != "span" and not self.grows and ranks.get(_PASSAGES) != first:
             yield f"has the gold at rank {ranks.get(_PASSAGES)} of the passages, but at {first} of the hits"
         cap = self.system.fuse.cap

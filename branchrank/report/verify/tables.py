@@ -1,7 +1,7 @@
-"""Checks of a run's digests, and of the tables that are computed from its files.
+"""Checks of a run's digests, and of the tables that are computed from the run's files.
 
-Digests detect damage and accidental edits, but not a person who changes the digests too. A file that was
-changed and given a new digest must still pass all checks of the content
+Digests reveal damage and accidental edits, but not deliberate changes by a person who also changes the
+digests. A file that was changed and given a new digest must still pass all checks of the content
 (:mod:`branchrank.report.verify.rows`, :mod:`branchrank.report.verify.systems`,
 :mod:`branchrank.report.verify.record`).
 """
@@ -53,7 +53,7 @@ def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
 
 
 def check_other_rows(directory: Path, run: RunRecord) -> list[Finding]:
-    """Report a file with rows whose format (plain or compressed) is not that of the run."""
+    """Report a second file with rows, in the format (plain or compressed) that the run does not use."""
     [other] = {names.ROWS, names.COMPACT_ROWS} - {run.rows_file}
     if not (directory / other).exists():
         return []
@@ -65,7 +65,7 @@ def check_other_rows(directory: Path, run: RunRecord) -> list[Finding]:
 
 
 def check_tables(run: RunData) -> list[Finding]:
-    """Recompute the CSV files and the hard set, and compare them with the files of the run."""
+    """Recompute the CSV files and the hard set, and compare them with the run's files."""
     findings = []
     for name, content in (
         (names.SUMMARY_CSV, summary_csv(run)),
@@ -80,5 +80,5 @@ def check_tables(run: RunData) -> list[Finding]:
 
 
 def jsonl_line(question: Question) -> str:
-    """Return a question as a line of a question file."""
+    """Return a question as a line for a question file."""
     return msgspec.json.encode(question_line(question)).decode() + "\n"

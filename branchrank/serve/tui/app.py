@@ -1,7 +1,8 @@
-"""The app of the terminal UI, which shows a query box, a keyword box, the results, a source file and a log.
+"""The Textual app, which shows a query box, a keyword box, the results, a source file and a log.
 
-1. A search runs in a thread. A newer query replaces a running search.
-2. Every search writes lines to the log, with the number of characters, files or chunks, and the time taken.
+1. Each search runs in a thread. A new query replaces the running search.
+2. Every search writes lines to the log. They contain the number of characters, files or chunks, and the time
+   taken.
 3. Text from documents is made printable and is never interpreted as markup.
 """
 
@@ -34,7 +35,7 @@ QUERY_CHARACTERS = 10_240
 
 
 class Heard(Message):
-    """A message with the status of a finished search, sent from the thread of the search."""
+    """A message that contains a search's status, sent from the search's thread."""
 
     def __init__(self, status: SearchStatus) -> None:
         super().__init__()
@@ -49,7 +50,10 @@ class Choice(Record, frozen=True, kw_only=True):
 
 
 class SearchApp(App[Choice]):
-    """Searches one workspace. With ``choosing``, F4 ends the app and returns the highlighted result."""
+    """An app that searches one workspace.
+
+    With ``choosing``, F4 ends the app and returns the highlighted result.
+    """
 
     ENABLE_COMMAND_PALETTE = False
     TITLE = "BranchRank"
@@ -124,7 +128,7 @@ class SearchApp(App[Choice]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Subscribe to the status of searches, and run the query that was given at the start, if any."""
+        """Subscribe to the status of searches. If a query was given at the start, run it."""
         self._searches.listen(self._tell)
         self.query_one("#query", Input).focus()
         if self._first_query:
@@ -241,7 +245,7 @@ class SearchApp(App[Choice]):
 
 
 def _shown(rank: int, found: Found) -> Content:
-    """Format a result for the list, with its location, its ranks and a few of its lines."""
+    """Format a result for the list of results. It shows the location, the ranks and a few lines."""
     hit = found.hit
     parts: list[Content | str | tuple[str, str]] = [
         (f"{rank:>2} ", "dim"),

@@ -14,7 +14,10 @@ SHOWN_LINES = 3
 
 
 class Mode(Record, frozen=True, kw_only=True):
-    """A search mode. ``search`` is a function from a query and exact keywords to results, best first."""
+    """A search mode.
+
+    ``search`` is a function that takes a query and exact keywords and returns results, best first.
+    """
 
     name: str
     label: str
@@ -58,8 +61,9 @@ class Searches:
     def best(self) -> str:
         """The name of the best available search mode, in which the app starts.
 
-        The best mode is late-interaction if the index has token vectors, or else hybrid if its LLM is
-        configured, or else local, or else the last mode. Without token vectors, late-interaction is slow.
+        This is the first available of late-interaction (if the index has token vectors, since it is slow
+        without them), hybrid (if its LLM is configured) and local. If none of them is available, it is the
+        last mode.
         """
         wanted = ["predictor-local"]
         if self._workspace.system("hybrid").asks_llm:
@@ -75,11 +79,14 @@ class Searches:
         return chosen
 
     def listen(self, listener: Listener) -> None:
-        """Call ``listener`` with the status of every later search."""
+        """Call ``listener`` with the status of every search from now on."""
         self._tools.listen(listener)
 
     def search(self, mode: str, query: str, keywords: str = "") -> Sequence[Found]:
-        """Return the results of a query in a search mode. Modes without a keyword box ignore ``keywords``."""
+        """Run a query in a search mode and return the results.
+
+        Modes without a keyword box ignore ``keywords``.
+        """
         with self._lock:
             return self.mode(mode).search(query, keywords).results
 
@@ -93,7 +100,7 @@ class Searches:
 
 
 def why(found: Found) -> str:
-    """Describe a result's rank in each branch, its score and its distance."""
+    """Return a text with a result's rank in each branch, its score and its distance."""
     distance = [] if found.hit.distance is None else [f"distance {found.hit.distance:.3f}"]
     return "  ".join([*found.hit.reasons, f"score {found.hit.score:.4f}", *distance])
 
@@ -101,7 +108,7 @@ def why(found: Found) -> str:
 def preview(found: Found) -> list[tuple[int | None, str]]:
     """Return a few lines of a result.
 
-    These are its matched lines with numbers or, if it has none, its first lines.
+    They are the matched lines (with numbers) or, if there are none, the first lines.
     """
     matched = found.hit.matched
     if matched:

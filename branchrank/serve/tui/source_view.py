@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from branchrank.printable import safe
 
-#: The number of lines shown before a result (fewer if its first match would be below the middle).
+#: The number of lines shown above a result. Fewer are shown if its first match would be below the middle.
 LEAD = 3
 TAB = 4
 

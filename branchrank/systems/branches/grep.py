@@ -1,6 +1,6 @@
 """The branch kind ``grep``, which finds the lines that contain words from the query.
 
-The results are passages of the files (unit ``span``) or the chunks that overlap these passages (unit
+The results are passages in the files (unit ``span``) or the chunks that overlap these passages (unit
 ``chunk``).
 """
 

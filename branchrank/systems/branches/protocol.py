@@ -1,11 +1,11 @@
 """The interface of a branch kind, with the records that it receives and returns.
 
 1. The engine opens a branch kind once, the first time that it runs a system with this kind.
-   :meth:`BranchKind.open` receives the index, the folder of the corpus and the settings, and returns a search
+   :meth:`BranchKind.open` receives the index, the corpus folder and the settings, and returns a search
    function. Resources that the kind opens are closed with the engine.
 2. The engine calls the search function with a :class:`Lookup` for each query. The function returns a
    :class:`BranchResult`, sorted by score, with ties sorted by key. The result may have more than ``n``
-   entries, or entries that the query excludes. The engine removes superfluous and excluded entries.
+   entries, or entries that the query excludes. The engine removes surplus and excluded entries.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class BranchResult(NamedTuple):
 
     ``matched`` maps keys to the line numbers that matched. ``notes`` maps keys to explanations of the score.
     ``found`` is the number of matches before the list was cut, or ``None`` if the list was not cut.
-    ``notices`` are messages for the user. ``incomplete`` is the reason why a part of the corpus was not
-    searched, or empty.
+    ``notices`` are messages for the user. If a part of the corpus was not searched, ``incomplete`` is the
+    reason; otherwise it is empty.
     """
 
     ranking: Sequence[Scored]
@@ -96,8 +96,8 @@ class BranchKind:
     - ``own_depth`` is true if the length of the list is limited by the kind's settings instead of ``top_n``.
     - ``fills`` is true if the list always has the requested length, unless the index has fewer entries.
     - ``scale`` says how score fusion treats the scores. ``fixed`` scores, such as a cosine, are not scaled.
-      ``open`` scores have no maximum, and are divided by the best score of the query. Kinds with ``none``
-      can't be fused by score.
+      ``open`` scores have no maximum, and are divided by the query's best score. Kinds with ``none`` can't be
+      fused by score.
     - ``keeps_tokens`` is true if the kind's store can contain token vectors (:meth:`open_maxsim`).
     - ``shows_unit`` is true if the label includes the unit, as in ``dense(chunks)``.
     - ``options`` are the names of the kind's options.

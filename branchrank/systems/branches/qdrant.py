@@ -61,7 +61,7 @@ class QdrantDenseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score by cosine with the vectors of the index or of the user's collection."""
+        """Score by cosine, using the vectors in the index or in the user's collection."""
         if opening.settings.part(QdrantSettings).is_existing:
             return placed_collection(opening).dense_scores
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)

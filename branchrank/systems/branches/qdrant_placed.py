@@ -1,4 +1,4 @@
-"""Search of a user's Qdrant collection, whose points are passages of the index's documents.
+"""Searches a user's Qdrant collection, whose points are passages from the indexed documents.
 
 1. The lines of a point are found with its payload, which has line numbers or a text
    (:mod:`branchrank.corpus.placing`). Points whose passage is in no document are ignored, and a notice gives
@@ -148,7 +148,7 @@ def check_unit(lookup: Lookup, unit: Unit) -> None:
 def placed_collection(opening: Opening) -> PlacedCollection:
     """Return the collection that is named in the settings, opened on first use.
 
-    Raises :class:`ArtifactError` if the collection does not exist or does not fit the index.
+    Raises :class:`ArtifactError` if the collection does not exist or does not match the index.
     """
     return opening.shared("existing qdrant collection", lambda: _opened(opening))
 

@@ -48,13 +48,13 @@ class DenseKind(BranchKind):
 
 
 def _calibrated(index: Index) -> tuple[str, ...]:
-    """Return the notice about the index's calibrated threshold; empty if the index uses the default."""
+    """Return the notice about the index's calibrated threshold, or ``()`` if the index uses the default."""
     words = index.manifest.distance.words
     return (words,) if words else ()
 
 
 def _dropped(found: Sequence[Scored], near: Sequence[Scored], threshold: float) -> tuple[str, ...]:
-    """Return a notice with the number of chunks that the threshold dropped; empty if there are none."""
+    """Return a notice with the number of chunks that the threshold dropped, or ``()`` if there are none."""
     dropped = len(found) - len(near)
     if not dropped:
         return ()

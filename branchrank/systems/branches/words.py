@@ -27,7 +27,7 @@ class Bm25Kind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score any chunk or section by BM25. Texts without a word of the query score 0."""
+        """Score any chunk or section by BM25. Texts that contain no word from the query score 0."""
 
         def scores(lookup: Lookup, keys: Sequence[str]) -> Mapping[str, float]:
             text = lookup.query.text
