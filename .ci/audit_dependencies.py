@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare the pinned versions of ``constraints.txt`` with known vulnerabilities from a file, offline.
+"""Check the versions pinned in ``constraints.txt`` against a file of known vulnerabilities, offline.
 
     curl -LO https://osv-vulnerabilities.storage.googleapis.com/PyPI/all.zip
     python .ci/audit_dependencies.py --advisories all.zip
@@ -61,7 +61,7 @@ def affects(affected: dict[str, Any], version: str) -> bool:
 
 
 def _within(events: list[dict[str, str]], version: Version) -> bool:
-    """Return whether a version is affected, according to the OSV events of a range in ascending order."""
+    """Return whether a version is affected, according to an OSV range's events in ascending order."""
     inside = False
     for event in events:
         try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the software bill of materials (CycloneDX 1.6, JSON) of the wheel and its pinned dependencies.
+"""Write the software bill of materials (CycloneDX 1.6, JSON) for the wheel and its pinned dependencies.
 
     python .ci/sbom.py build/sbom.json [--extra all]
 
@@ -59,7 +59,7 @@ def bill(extras: frozenset[str]) -> dict[str, object]:
     pins = pinned(ROOT / "constraints.txt")
     own = importlib.metadata.version("branchrank")
     graph = closure(extras)
-    # `make setup` does not install requirements without a pin, such as those of other platforms.
+    # `make setup` does not install requirements without a pin, such as those for other platforms.
     kept = sorted(name for name in graph if name in pins)
     links = {
         name: f"pkg:pypi/{name}@{own if name == 'branchrank' else pins[name]}"

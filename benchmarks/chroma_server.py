@@ -6,7 +6,7 @@
    vectors.
 2. A server (`chroma run`) is started on this machine and stopped at the end.
 3. A collection is built in this process, on the server with one upload at a time, and on the server with four
-   concurrent uploads. The table has the seconds of the build (including the checks of `branchrank index`),
+   concurrent uploads. The table has the build time in seconds (including the checks of `branchrank index`),
    the p50 and p95 in milliseconds of 200 queries for the 40 nearest vectors, and the recall@40.
 """
 

@@ -4,8 +4,8 @@
     python benchmarks/dependencies.py --markdown  # prints the table of docs/installation.md
 
 1. The main packages share one row, with the size of their files and of all their dependencies.
-2. The row of any other dependency has the size of the packages that are installed only because of it, in MB
-   (10^6 bytes).
+2. The row of any other dependency has the size in MB (10^6 bytes) of the packages that are installed only
+   because of it.
 3. The import time is the minimum CPU time of five new processes that import the module, minus the minimum of
    five processes without an import.
 """
@@ -91,7 +91,7 @@ def closure(names: Iterable[str]) -> set[str]:
 
 
 def megabytes(names: Iterable[str]) -> float:
-    """Return the size of the files of the distributions in ``names``, in MB."""
+    """Return the total file size in MB of the distributions in ``names``."""
     total = 0
     for name in names:
         known = installed(name)

@@ -4,10 +4,10 @@
     python benchmarks/distributed.py --no-ray
 
 1. Each row is one command in a new process. One process, ``--jobs`` and Ray each use a new workspace.
-2. Times are wall times of the commands in seconds. The quality pass has 161 questions for three predictors;
+2. Times are the commands' wall times in seconds. The quality pass has 161 questions for three predictors;
    there is no latency pass.
 3. The files that several processes write are compared with the files that one process writes.
-4. The load of the machine before each command is printed, because the times depend on the load.
+4. The machine's load before each command is printed, because the times depend on it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def digest(folder: Path, names: tuple[str, ...]) -> str:
 
 
 def measure(folder: Path, flags: tuple[str, ...], embedder: str) -> tuple[float, float, str]:
-    """Return the seconds of the commands ``index`` and ``benchmark``, and the digest of their files."""
+    """Time the commands ``index`` and ``benchmark``; return the times, and a digest of the files written."""
     data, reports = str(folder / "data"), str(folder / "reports")
     index = run("index", str(SAMPLE / "corpus"), "--data-dir", data, "--embedder", embedder, *flags)
     words = ("benchmark", "--data-dir", data, "--questions", str(SAMPLE / "questions.jsonl"))

@@ -1,8 +1,8 @@
 """Compare the speed of several libraries that compute all-MiniLM-L6-v2's vectors.
 
 1. The corpus is cut into chunks as for an index, and every library embeds the same sample of the chunks.
-2. The libraries are timed alternately, so that other load affects all of them. The fastest round of each
-   library is used.
+2. The libraries are timed alternately, so that other load affects all of them. Each library's fastest round
+   is used.
 3. The first table has chunks per second of wall time and of CPU time, the CPU time of a query, and the
    largest difference between a vector's coordinate and the same coordinate from sentence-transformers. The
    second table has the time of the first query in a new process, including the imports.
@@ -88,7 +88,7 @@ def routes() -> list[Route]:
 
 
 def sample(corpus: Path, number: int) -> list[str]:
-    """Return ``number`` chunks of the corpus, sampled with a fixed seed."""
+    """Return ``number`` chunks from the corpus, sampled with a fixed seed."""
     count = token_counter()
     chunks = [
         f"{chunk.breadcrumb}\n{chunk.text}"

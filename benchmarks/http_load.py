@@ -1,6 +1,6 @@
 """Measure `branchrank serve` with many concurrent clients (answers, refusals, latency, memory, recovery).
 
-1. A small workspace is indexed, and the expected hits of each query are computed with the engine.
+1. A small workspace is indexed, and the expected hits for each query are computed with the engine.
 2. For each load, `branchrank serve` runs in a separate process on a free port on the loopback interface.
 3. Each client reuses one connection and posts one query after the other until the end of the load. Every
    answer is compared with the expected hits. A refused client (503 with `Retry-After`) waits only 20 ms and
@@ -64,8 +64,8 @@ class Case(NamedTuple):
 class Load(NamedTuple):
     """The results of one load, with latencies in ms, memory in MiB and recovery in seconds.
 
-    ``refused`` counts the answers with status 503, a header ``Retry-After`` and the code ``busy``.
-    ``afterwards`` is the number of correct answers to ``LONE`` single requests after the load.
+    ``refused`` counts the answers with status 503, a header ``Retry-After`` and the code ``busy``. After the
+    load, ``LONE`` single requests are sent; ``afterwards`` is the number of correct answers to them.
     """
 
     clients: int
@@ -144,7 +144,7 @@ class Server:
 
 
 class Client:
-    """One client, which reuses its connection."""
+    """A client that reuses its connection."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -278,7 +278,7 @@ def run(loads: Sequence[tuple[int, int]], seconds: float) -> list[tuple[Load, in
 
 
 def table(loads: Sequence[Load]) -> str:
-    """Return the results of the loads as a Markdown table."""
+    """Return the loads' results as a Markdown table."""
     columns = ("clients", "`--queue`", "answered/s", "503/s", "errors", "wrong")
     columns += ("p50", "p99", "p99/p50", "memory", "recovery")
     lines = [f"| {' | '.join(columns)} |", "|" + " ---: |" * len(columns)]

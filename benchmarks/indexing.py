@@ -1,4 +1,4 @@
-"""Measure the time of a whole index build, divided by the time of its embedding stage.
+"""Measure the time of a whole index build as a multiple of the time of its embedding stage.
 
     python benchmarks/indexing.py [CORPUS] [--embedder all-MiniLM-L6-v2] [--bar 1.15]
 

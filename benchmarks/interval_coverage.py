@@ -9,21 +9,21 @@
 2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages, in two
    ways. With "own rates", each page has a different rate (sampled from a Dirichlet distribution, which for
    hits is a beta distribution). With "shared", all questions of a page have the same outcome with a
-   probability equal to the ICC, and independent outcomes otherwise, which is harder for the intervals. The
-   probability p of a hit at rank 1 is equal for both systems of a pair. On half of the questions, both
-   systems of a pair have the same outcome. A cell is one combination of page sizes, n, ICC and p.
+   probability equal to the ICC, and otherwise independent outcomes. This makes correct coverage harder to
+   reach. The probability p of a hit at rank 1 is equal for both systems of a pair. On half of the questions,
+   both systems of a pair have the same outcome. A cell is one combination of page sizes, n, ICC and p.
 3. For each sample, the intervals of BranchRank ("now") are compared with earlier methods. The earlier methods
    are Wilson's interval with every question counted as independent, the bootstrap interval BCa over resampled
-   pages, and for differences an interval after adding z**2 questions, half of them with a difference of -1
-   and half with 1 ("padded"; z is the normal quantile of the confidence level).
+   pages, and, for differences, an interval computed after adding z**2 questions, half of them with a
+   difference of -1 and half with 1 ("padded"; z is the normal quantile of the confidence level).
 4. The interval of a difference is adjusted as in a report, so that it contains 0 if and only if the test does
    not reject.
 5. The tables show the coverage (how often the interval contains the true value; should be at least .93), the
    type I error (how often the test at 5% rejects although the systems are equal; should be at most .05), a
    false "equivalent" (the interval is within 5 points of 0 although the true difference is 5 points; should
    be at most .025), and the power for the difference that `branchrank power` calls detectable with 80% power.
-   With 2,000 samples, the standard deviation of a share of .95 is .005. If a test rejects in more than 5% of
-   the samples of a cell, the cell is simulated again with ten times the number of samples.
+   With 2,000 samples, the standard error of a share of .95 is .005. If a test rejects in more than 5% of the
+   samples of a cell, the cell is simulated again with ten times as many samples.
 6. The last table has the intervals (padded and now) for samples in which only a few questions have different
    outcomes, each on a different page.
 
@@ -70,7 +70,7 @@ AGREEMENT = 0.5
 DELTA = 0.05
 FEW = ((0, 0), (0, 1), (1, 1), (0, 2), (0, 3), (8, 5))
 RESAMPLES = 1_000
-#: The title of each table, and its field of :class:`Shares`.
+#: The title of each table, and the field of :class:`Shares` that it shows.
 TABLES = (
     ("Coverage of a hit rate's interval (Wilson → now)", "rate"),
     ("Coverage of a mean reciprocal rank's interval (BCa → now)", "mean"),
@@ -111,7 +111,7 @@ class Cell(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """The results of one cell for each method (shares of the samples, and mean widths in points)."""
+    """The results for one cell with each method (shares of the samples, and mean widths in points)."""
 
     rate: tuple[float, ...]
     mean: tuple[float, ...]
@@ -135,12 +135,12 @@ def page_sizes(structure: str, n: int) -> NDArray[np.int64]:
 
 
 def hits(p: float) -> Outcomes:
-    """Return the distribution of a hit, which is 1 with probability p and 0 otherwise."""
+    """Return the distribution of a question's score for a hit rate: 1 with probability p, and otherwise 0."""
     return Outcomes(np.array([1.0, 0.0]), np.array([p, 1 - p]))
 
 
 def reciprocal_ranks(p: float) -> Outcomes:
-    """Return the distribution of a reciprocal rank, which is 1 with probability p and lower otherwise."""
+    """Return the distribution of a reciprocal rank: 1 with probability p, and otherwise a lower value."""
     return Outcomes(RANKS, np.array([p, *(1 - p) * SPREAD]))
 
 
@@ -165,7 +165,7 @@ def samples(
     count: int,
     random: np.random.Generator,
 ) -> PageTotals:
-    """Return the page totals of ``count`` samples."""
+    """Return the page totals for ``count`` samples."""
     page = np.repeat(np.arange(len(sizes)), sizes)
     edges = np.cumsum(outcomes.chances)[:-1]
     own = random.random((count, len(page)))
@@ -192,7 +192,7 @@ def samples(
 
 
 def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0.95) -> Bounds:
-    """Return the bounds of an earlier method (BCa over pages, with an allowance if all pages are equal)."""
+    """Return the bounds from an earlier method (BCa over pages, with an allowance if all pages are equal)."""
     from scipy.special import ndtr, ndtri
 
     sums, sizes = totals.sums, totals.sizes
@@ -220,7 +220,7 @@ def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0
 
 
 def random_of(cell: Cell, *more: int) -> np.random.Generator:
-    """Return the random generator of one cell."""
+    """Return the random generator for one cell."""
     seeds = [cell.n, int(100 * cell.icc), int(100 * cell.p), len(cell.model), *more]
     return np.random.default_rng(seeds)
 
@@ -289,7 +289,7 @@ def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[st
 
 
 def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, ...]:
-    """Return the detectable differences (earlier method, present method), each with its simulated power."""
+    """Return the detectable differences (earlier method, current method), each with its simulated power."""
     sizes = np.array(STRUCTURES[structure])
     n = int(sizes.sum())
     planned = SharedPages(page_size=pages_alone(len(sizes)), icc=icc)
@@ -309,7 +309,7 @@ def delivered(structure: str, icc: float, model: str, disagreement: float, count
 
 
 def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> None:
-    """Print the table of one field of :class:`Shares`, with a row for each way of sampling."""
+    """Print the table for one field of :class:`Shares`, with a row for each way of sampling."""
     join = ", " if name == "type_one" else " → "
     table(
         ("pages of", "n", "pages", "ICC", *(f"p = {p:g}".replace("0.", ".") for p in RATES)),
@@ -327,7 +327,7 @@ def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> 
 
 
 def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> None:
-    """Print the worst results, and those of a second simulation of the tests that rejected too often."""
+    """Print the worst results and, for tests that rejected too often, the results of a second simulation."""
     now = [shares for cells in found.values() for shares in cells]
     coverage = [each[-1] for s in now for each in (s.rate, s.mean, s.difference, s.mean_difference)]
     models = {name: (icc, model) for icc, model, name in CLUSTERINGS}

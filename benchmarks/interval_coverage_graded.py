@@ -6,9 +6,9 @@
 1. Both systems' scores are beta-distributed and correlated (a Gaussian copula). A share of the scores is 0,
    and a share of the queries are ties. Each query is on a different page. Every simulation is run for two
    equal systems, and for a candidate with a higher mean than the baseline.
-2. For each sample, the interval of BranchRank ("now") is compared with an earlier interval ("padded"), which
-   added z**2 questions, half of them with a difference of -1 and half with 1 (z is the normal quantile of the
-   confidence level).
+2. For each sample, the interval of BranchRank ("now") is compared with an earlier interval ("padded"), for
+   which z**2 questions were added, half of them with a difference of -1 and half with 1 (z is the normal
+   quantile of the confidence level).
 3. The table has the coverage of the interval after its adjustment to the test (at least .93), the mean
    widths, the shares of samples in which the unadjusted interval contains 0 although the test rejects a
    difference of 0 (or the reverse), and the shares in which the test rejects at 5%.
@@ -29,7 +29,7 @@ QUERIES = (20, 50, 300)
 
 
 class Kind(NamedTuple):
-    """The distribution of scores (shares of ties and of zeros, two beta distributions, their correlation)."""
+    """The distribution of scores (shares of ties and zeros, two beta distributions and their correlation)."""
 
     ties: float
     zeros: float
@@ -76,7 +76,7 @@ def true_difference(kind: Kind) -> float:
 
 
 class Shares(NamedTuple):
-    """The results of one combination of parameters, for the earlier interval and for the present one."""
+    """The results for one combination of parameters, with the earlier interval and with the current one."""
 
     held: tuple[float, ...]
     width: tuple[float, ...]

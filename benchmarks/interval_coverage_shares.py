@@ -1,4 +1,4 @@
-"""Compute and print the results of the simulations in ``interval_coverage*.py``."""
+"""Compute and print the results for the simulations in ``interval_coverage*.py``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Bounds = tuple[Floats, Floats]
 
 ALPHA = 0.05
-#: Number of sampled sign patterns, if there are too many patterns to count all.
+#: The number of sign patterns to sample if there are too many to enumerate.
 DRAWS = 1_999
 
 
@@ -44,7 +44,7 @@ def rejected(totals: PageTotals) -> NDArray[np.bool_]:
 
 
 def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
-    """Return the bounds of an earlier method, which adds questions with differences of -1 and 1."""
+    """Return the bounds from an earlier method that adds questions with differences of -1 and 1."""
     questions = mean_padding(level).questions
     n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))
     if n is None:

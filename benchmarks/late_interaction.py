@@ -4,10 +4,10 @@
 
 1. The corpus (by default this project's docs) is indexed without token vectors, then with them as int8 and as
    fp16. Sizes and times are scaled to 10,000 chunks.
-2. The headings of the corpus are the queries of `late-interaction`. Queries run one at a time in one process,
-   without a memo. "Beside the embedding" is the time to read the candidates' token vectors and to compute
-   MaxSim. If the index has no token vectors, the candidates are embedded for each query (cold) or read from
-   the workspace's cache (warm).
+2. The system `late-interaction` answers the headings of the corpus as queries. Queries run one at a time in
+   one process, without a memo. "Beside the embedding" is the time to read the candidates' token vectors and
+   to compute MaxSim. If the index has no token vectors, the candidates are embedded for each query (cold) or
+   read from the workspace's cache (warm).
 """
 
 from __future__ import annotations

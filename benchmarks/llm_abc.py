@@ -1,7 +1,7 @@
 """Benchmark `local`, `pageindex` and `hybrid` with scripted LLMs of known accuracy and with a real LLM.
 
 1. ``record`` runs local, pageindex and hybrid without an LLM, and pageindex and hybrid with four scripted
-   LLMs, which read the gold in the question file:
+   LLMs. The scripted LLMs read the gold in the question file:
 
    - ``perfect`` names the entries with the gold or their ancestors; if the prompt shows no such entry, it
      names the entries in a random order
@@ -17,8 +17,8 @@
    result with ``figures.json``. A replay needs the corpus and the questions, because the key of a call is the
    digest of its prompt.
 4. ``record`` writes ``calls.jsonl``, ``figures.json``, the plots and the page. Without ``--base-url``, or
-   with ``--only scripted``, the recorded calls of the real model are replayed. With ``--only model``, the
-   recorded calls of the scripted LLMs are replayed.
+   with ``--only scripted``, the recorded calls to the real model are replayed. With ``--only model``, the
+   recorded calls to the scripted LLMs are replayed.
 
     python benchmarks/llm_abc.py record DATA_DIR QUESTIONS [--base-url URL] [--only scripted|model]
         [--cassettes FOLDER]
@@ -152,7 +152,7 @@ def kept_calls(cassette: Path) -> list[KeptCall]:
 
 
 def bare(call: KeptCall) -> Recorded:
-    """Return a call's outcome with only the labels of its reply, which give the same result as the reply.
+    """Return a call's outcome with its reply reduced to the labels. These give the same result as the reply.
 
     Only the times of the real model are stored, because the times of a scripted LLM are meaningless.
     """
@@ -170,7 +170,7 @@ def bare(call: KeptCall) -> Recorded:
 
 
 def line(call: KeptCall) -> bytes:
-    """Return a call as a line of ``calls.jsonl``, with the fields that :func:`read_call` reads."""
+    """Return a call as a line for ``calls.jsonl``, with the fields that :func:`read_call` reads."""
     reply = call.recorded.reply
     labels = " ".join(json.loads(reply.text).get("ids", [])) if reply.text else ""
     spent = [reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_tokens]
@@ -179,7 +179,7 @@ def line(call: KeptCall) -> bytes:
 
 
 def read_call(text: bytes) -> KeptCall:
-    """Return the call in a line of ``calls.jsonl``."""
+    """Return the call in a line from ``calls.jsonl``."""
     key, model, question, stage, outcome, labels, prompt, completion, cached, ms, attempt = json.loads(text)
     usage = Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, reported=True)
     said = json.dumps({"ids": labels.split()}) if outcome == "ok" else ""
@@ -198,7 +198,7 @@ def restored(folder: Path, *, model: bool) -> Path:
 
 
 def figures(made: Run) -> dict[str, Any]:
-    """Return the results of a run that the page shows, and the digest of the run's rows."""
+    """Return a run's results as the page shows them, and the digest of its rows."""
     columns = ("strict_hit@1", "strict_hit@5", "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
     rows = [
         {
@@ -222,7 +222,7 @@ def figures(made: Run) -> dict[str, Any]:
 
 
 def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
-    """Replay the run of the scripted LLMs and the run of the real model from the recorded calls."""
+    """Replay the run with scripted LLMs and the run with the real model from the recorded calls."""
     models = {read_call(text).model for text in CALLS.read_bytes().splitlines()}
     made = {}
     for name in ("scripted", "model") if MODEL in models else ("scripted",):
@@ -234,14 +234,14 @@ def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
 
 
 def recorded_model(data_dir: Path, questions: Path, folder: Path, base_url: str) -> list[KeptCall]:
-    """Return the calls of the real model. Calls that are already in the model's cassette are not repeated."""
+    """Return the calls to the real model. Calls that are already in the model's cassette are not repeated."""
     cassette = folder / "model.sqlite"
     run(data_dir, questions, folder / "recorded", cassette, url=base_url, how="record", model=True)
     return kept_calls(cassette)
 
 
 def recorded_scripts(data_dir: Path, questions: Path, folder: Path) -> list[KeptCall]:
-    """Return the calls of the scripted LLMs. Raises ``RuntimeError`` if a call failed."""
+    """Return the calls to the scripted LLMs. Raises ``RuntimeError`` if a call failed."""
     cassette = folder / "scripted.sqlite"
     cassette.unlink(missing_ok=True)
     with Workspace.open(data_dir) as workspace, ScriptedLLM(script(workspace, questions)) as server:
@@ -254,7 +254,7 @@ def recorded_scripts(data_dir: Path, questions: Path, folder: Path) -> list[Kept
 
 
 def write_calls(calls: Sequence[KeptCall]) -> None:
-    """Replace the calls of the same models in ``calls.jsonl``. Calls of other models are kept."""
+    """Replace the calls to the same models in ``calls.jsonl``. Calls to other models are kept."""
     models = {call.model for call in calls}
     before = [read_call(text) for text in CALLS.read_bytes().splitlines()] if CALLS.exists() else []
     kept = [*calls, *(call for call in before if call.model not in models)]
@@ -276,7 +276,7 @@ def write_page(data_dir: Path, questions: Path) -> None:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the predictors of a run as a Markdown table."""
+    """Return a Markdown table with a run's predictors."""
     lines = [
         "| predictor | LLM | strict @1 / @5 | relaxed @1 / @5 | strict MRR@5 | calls | tokens | fallbacks |",
         "| --- | --- | --- | --- | --- | ---: | ---: | ---: |",
@@ -308,7 +308,7 @@ def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
 
 
 def differences(data_dir: Path, questions: Path) -> list[str]:
-    """Describe each result of a replay that differs from ``figures.json``."""
+    """Describe each result in a replay that differs from ``figures.json``."""
     known = json.loads(FIGURES.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as scratch:
         found = {name: figures(each) for name, each in replayed(data_dir, questions, Path(scratch)).items()}

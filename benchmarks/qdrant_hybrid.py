@@ -6,7 +6,7 @@
    description promises 500 ms).
 3. An artificial delay is then added to each branch. The query takes about one delay longer and not two,
    because the branches run concurrently.
-4. With ``--compare N`` the first N points are also searched by qdrant-client's local mode (slow).
+4. With ``--compare N``, the first N points are also searched by qdrant-client's local mode (slow).
 
     python benchmarks/qdrant_hybrid.py [--points 9999] [--dimension 768] [--compare 2000]
 """
@@ -39,7 +39,7 @@ SEED = 42
 class Hybrid:
     """Run both searches of a collection concurrently and fuse them by RRF, like the predictor ``qdrant``.
 
-    The vectors of the queries are computed in advance, so that no embedding is timed.
+    The queries' vectors are computed in advance, so that no embedding is timed.
     """
 
     def __init__(self, collection: EmbeddedCollection, vectors: dict[str, Vectors]) -> None:
@@ -197,7 +197,7 @@ def client_local(points: list[Point], queries: list[tuple[str, Vectors]]) -> Non
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Return the milliseconds of one call."""
+    """Return the time of one call in milliseconds."""
     started = time.perf_counter()
     call()
     return (time.perf_counter() - started) * 1000

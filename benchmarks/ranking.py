@@ -10,8 +10,8 @@
    each set. A set whose digest differs from the one in `ranking_sets.toml` is refused.
 3. `run` runs `examples/ranking.toml` on each set, into `WORK/reports/SET`.
 4. `tables` prints rates per set, and the comparisons on the mined questions of several corpora together. Each
-   step is the comparison of a system with a baseline. The p-values (Holm) and intervals (Bonferroni) are
-   adjusted for all steps together, and the questions about a page form a cluster.
+   step compares a system with a baseline. The p-values (Holm) and intervals (Bonferroni) are adjusted for all
+   steps together, and the questions about a page form a cluster.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from branchrank.runs.estimates import estimate
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENT = ROOT / "examples" / "ranking.toml"
-#: The candidate and the baseline of each comparison.
+#: The candidate and the baseline in each comparison.
 STEPS = (
     ("late-interaction", "local"),
     ("score", "local"),
@@ -60,8 +60,8 @@ MEASURES = (*STRICT, "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
 class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
     """A set of ``sample`` questions (0 means all) about a corpus, sampled with ``seed``.
 
-    Sets with the same ``pool`` are also compared together. ``rest_of`` is the name of a set whose questions
-    are excluded.
+    Sets with the same ``pool`` are also compared together. ``rest_of`` names another set, whose questions are
+    excluded.
     """
 
     name: str
@@ -83,7 +83,7 @@ def read_sets(names: Sequence[str] = ()) -> list[QuestionSet]:
 
 
 def drawn(work: Path, each: QuestionSet) -> list[Question]:
-    """Return the questions of a set."""
+    """Return the questions in a set."""
     path = work / "questions" / f"{each.questions or each.corpus}.jsonl"
     loaded = [
         question
@@ -106,7 +106,7 @@ def run_set(work: Path, each: QuestionSet) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     asked = folder / "questions.jsonl"
     write_questions(asked, questions)
-    # Two top-level keys are inserted before the tables of the file.
+    # Two top-level keys are inserted before the file's tables.
     experiment = folder / "ranking.toml"
     keys = f'data_dir = "{work / each.corpus}"\nquestions = "{asked}"\n'
     experiment.write_text(keys + EXPERIMENT.read_text(encoding="utf-8"), encoding="utf-8")
@@ -182,7 +182,7 @@ def compare(
 
 
 def comparison_row(each: Comparison) -> list[str]:
-    """Return a row of the steps' table."""
+    """Return a row for the table of the steps."""
     return [
         f"{each.candidate} vs {each.baseline}",
         f"{100 * each.mean_a:.1f}",
@@ -202,7 +202,7 @@ def interval(each: Comparison) -> str:
 
 
 def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str, str]) -> str:
-    """Return the one-sided 95% lower bound of the difference ``hybrid`` - ``local``, in percent."""
+    """Return the one-sided 95% lower bound for the difference ``hybrid`` - ``local``, in percent."""
     ids = sorted(clusters)
     candidate, baseline = MARGIN
     differences = [scores[candidate][key] - scores[baseline][key] for key in ids]

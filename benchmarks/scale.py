@@ -3,13 +3,15 @@
     python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --output results.json --write
 
 1. Documents and vectors are synthetic and seeded (:mod:`scale_corpus`), so no model runs. The time that
-   embedding would take is projected from the texts per second of the bundled model in the same run.
-2. Every step (:mod:`scale_steps`) runs in a new process. The memory of a build is measured twice, as the peak
-   of its process tree (sum of PSS, sampled every half second) and as ``VmHWM`` of its process.
+   embedding would take is projected from the number of texts per second that the bundled model embeds in the
+   same run.
+2. Every step (:mod:`scale_steps`) runs in a new process. The memory of a build is measured in two ways: as
+   the peak over its process tree (the sum of PSS, sampled every half second), and as its own process's
+   ``VmHWM``.
 3. Queries run one at a time, without a memo. With at most ``--chroma-up-to`` chunks, the index also has a
    Chroma collection, whose recall@10 is measured against exact search.
-4. Lower bounds of the times are computed from the number of bytes and the bandwidth of memory and disk,
-   measured in the same run.
+4. Lower bounds for the times are computed from the number of bytes, and from the bandwidths of memory and
+   disk that were measured in the same run.
 5. A step whose result is in ``--output`` is not run again, so the same command resumes an interrupted run.
    The vectors that an interrupted build computed are read from the embedding cache. With ``--steps``, the
    given steps are measured again.
@@ -205,7 +207,7 @@ def _best(work: Callable[[], object]) -> float:
 
 
 def _model() -> Result:
-    """Measure the texts per second of the bundled model on synthetic chunks, for the projection."""
+    """Measure how many synthetic chunks the bundled model embeds per second, for the projection."""
     from branchrank.embedders.minilm import MiniLMEmbedder
 
     words = Words()

@@ -99,7 +99,7 @@ def _document(words: Words, number: int) -> Iterator[str]:
 
 
 def topic_name(topic: int) -> str:
-    """Return the word that is the name of a topic."""
+    """Return the word that names a topic."""
     return f"Xq{_LETTERS[topic // 26]}{_LETTERS[topic % 26]}"
 
 

@@ -209,7 +209,7 @@ def _without_chroma(found: Result) -> Iterable[float]:
 
 
 def _projected(sizes: dict[int, Result], model: Result) -> list[str]:
-    """Return the table of the model's time, which is calculated and not measured."""
+    """Return the table of the embedding model's time. This time is projected and not measured."""
     rate = model["texts_per_second"]
     rows = [
         [

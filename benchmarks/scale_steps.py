@@ -175,7 +175,7 @@ def _chroma(data_dir: Path) -> Result:
 
 
 def _profile(data_dir: Path) -> Result:
-    """Profile a build (without Chroma), the opening of an index, and queries."""
+    """Profile building an index (without Chroma), opening it, and queries."""
     from branchrank.index import build_index
 
     asked = queries(QUESTIONS)
@@ -229,7 +229,7 @@ def _jobs(data_dir: Path) -> Result:
 
 
 def _benchmark(data_dir: Path) -> Result:
-    """Run a benchmark of 500 questions and three predictors without an LLM."""
+    """Run a benchmark with 500 questions and three predictors without an LLM."""
     import branchrank
 
     _workspace(data_dir, "exact")
@@ -269,7 +269,7 @@ def _load() -> float:
 
 
 def _status(name: str) -> int:
-    """Return the value in a line of ``/proc/self/status``, in bytes."""
+    """Return a value from ``/proc/self/status`` in bytes."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) * 1024
 

@@ -36,7 +36,7 @@ MEASURES = (
     "P@10",
     "R@100",
 )
-#: Measure -> the measure of ranx with the same definition (ranx's "ndcg" has linear gains).
+#: Measure -> ranx's measure with the same definition (ranx's "ndcg" has linear gains).
 RANX = {
     "Success@1": "hit_rate@1",
     "Success@5": "hit_rate@5",
@@ -98,7 +98,7 @@ def ranx(run: Run, qrels: Qrels) -> dict[str, float]:
 
 
 def timed(work: Callable[[Run, Qrels], dict[str, float]], run: Run, qrels: Qrels) -> float:
-    """Return the minimum time of the rounds in seconds."""
+    """Return the time of the fastest round in seconds."""
     seconds = []
     for _ in range(ROUNDS):
         started = time.perf_counter()

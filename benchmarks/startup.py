@@ -2,10 +2,10 @@
 
     python benchmarks/startup.py
 
-Each case is a new process with a workspace of the bundled sample, which is built before the first case. The
-cases are timed alternately. The minimum of each case is printed, because other load can only increase a time.
-CPU time includes all threads, and varies less than wall time on a busy machine. The time of a warm query is
-measured for each vector store with the sample's questions in one process.
+Each case is a new process. All cases use a workspace of the bundled sample that is built before the first
+case. The cases are timed alternately. The minimum of each case is printed, because other load can only
+increase a time. CPU time includes all threads, and varies less than wall time on a busy machine. The time of
+a warm query is measured for each vector store with the sample's questions in one process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYT
 
 
 def cases(data: Path) -> dict[str, list[str]]:
-    """Return the arguments of the interpreter for each case."""
+    """Return the interpreter's arguments for each case."""
     search = f"import branchrank; branchrank.Workspace.open({str(data)!r}).search({QUERY!r}, system="
     exact = search.replace(").search", ", settings={'index.vector_store': 'exact'}).search")
     return {
@@ -47,7 +47,7 @@ def cases(data: Path) -> dict[str, list[str]]:
 
 
 def times(arguments: list[str]) -> tuple[float, float]:
-    """Return the CPU and wall milliseconds of one process, including its ended child processes."""
+    """Return the CPU and wall milliseconds of one process, including its child processes that have ended."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT, env=ENVIRONMENT)

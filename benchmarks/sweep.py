@@ -1,4 +1,4 @@
-"""Measure the CPU time per question of each additional setting in a sweep.
+"""Measure the CPU time per question that each additional setting in a sweep takes.
 
     python benchmarks/sweep.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
@@ -34,7 +34,7 @@ ROUNDS = 5
 
 
 def variants(system: System) -> list[System]:
-    """Return variants of a system with another RRF constant or another expansion."""
+    """Return variants of a system, each with another RRF constant or another expansion."""
     dense, *others = system.branches
     if dense.expand is None:
         return [msgspec.structs.replace(system, name=f"k{k}", fuse=Fuse(k=k)) for k in range(1, 21)]
@@ -55,7 +55,7 @@ def variants(system: System) -> list[System]:
 def costs(
     workspace: WorkspaceFolder, index: Index, system: System, questions: Sequence[Question]
 ) -> list[float]:
-    """Return the CPU milliseconds per question of every additional setting."""
+    """Return the CPU milliseconds per question that each additional setting takes."""
     engine = Engine(index, workspace.corpus_root, workspace.settings, memo=Memo())
     for question in questions:
         answer(SystemPredictor(system, engine), question, TOP_K)

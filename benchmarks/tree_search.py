@@ -1,12 +1,11 @@
 """Measure quality, calls, tokens and CPU time of the tree search on corpora of several sizes.
 
 1. Questions are sampled with a seed, until their gold files fill the smallest part of the corpus. Every part
-   contains the gold files and other files, which are sampled with the seed. A larger part contains all
-   smaller parts.
+   contains the gold files, and other files sampled with the seed. A larger part contains all smaller parts.
 2. Each part is indexed (with the hash embedder, since the tree search needs no vectors) and searched for the
    same questions. At each step, a chooser selects the sections to follow. The choosers are the lexical score,
-   two oracles, which select the gold or its ancestors (alone, or with other entries up to the width of the
-   beam), and a random chooser. With ``--base-url``, the chooser is a model.
+   two oracles and a random chooser. One oracle selects only the gold or its ancestors, and the other also
+   selects other entries up to the width of the beam. With ``--base-url``, the chooser is an LLM on a server.
 3. A hit is a section's own span, so that the tree search is measured and not the choice of a passage.
 4. For a scripted chooser, one token is estimated for every three bytes, as for the size of a prompt. For a
    model, its server reports the number of tokens. CPU time is measured in this process without the chooser,
@@ -64,7 +63,7 @@ ROUNDS = 3
 PAGE_SIZES = (6, 12, 24, 48, 96)
 COST_COLUMNS = ("hit@1", "hit@5", "LLM calls", "prompt tokens", "largest prompt", "CPU ms", "fallbacks")
 
-#: A rule that orders the labels of a prompt by their headings and the headings of the gold.
+#: A rule that orders the labels in a prompt by their headings and the gold's headings.
 Rule = Callable[[dict[str, str], "Gold"], list[str]]
 
 
@@ -76,7 +75,7 @@ class Gold(NamedTuple):
 
 
 class Scripted:
-    """An LLM that chooses by a rule. ``cpu`` is the CPU time of the rule in seconds."""
+    """An LLM that chooses by a rule. ``cpu`` is the rule's CPU time in seconds."""
 
     model = "scripted"
 
@@ -124,7 +123,7 @@ RULES: dict[str, Rule] = {"oracle": oracle, FULL: full_oracle, "random": chance}
 
 
 class Chooser(NamedTuple):
-    """A chooser, which is a scripted LLM, a real LLM or (without a gateway) the lexical score."""
+    """A chooser: a scripted LLM, a real LLM or (without a gateway) the lexical score."""
 
     name: str
     gateway: Gateway | None = None
@@ -132,14 +131,14 @@ class Chooser(NamedTuple):
 
     @property
     def cpu(self) -> float:
-        """The CPU time of the chooser in seconds."""
+        """The chooser's CPU time in seconds."""
         return self.scripted.cpu if self.scripted is not None else 0.0
 
 
 class Outcome(NamedTuple):
-    """The results of a chooser on one part of the corpus.
+    """A chooser's results on one part of the corpus.
 
-    All fields are means per question, except the largest prompt, the fallbacks and the totals of stages.
+    All fields are means per question, except the largest prompt, the fallbacks and the stage totals.
     """
 
     hit_1: float
@@ -154,7 +153,7 @@ class Outcome(NamedTuple):
 
 
 def sources(question: Question) -> set[str]:
-    """Return the files of a question's gold."""
+    """Return the files that contain a question's gold."""
     return {item.source_file for item in question.gold}
 
 
@@ -173,7 +172,7 @@ def draw(questions: Sequence[Question], count: int, files: int) -> list[Question
 
 @contextmanager
 def part(corpus: Path, keep: set[str], size: int) -> Iterator[Index]:
-    """Build an index of ``size`` documents (0 means all), which include the documents in ``keep``."""
+    """Build an index of ``size`` documents (0 means all) that include the documents in ``keep``."""
     others = [file.source for file in discover(corpus).files if file.source not in keep]
     random.Random(SEED).shuffle(others)
     chosen = [*sorted(keep), *(others if size == 0 else others[: max(0, size - len(keep))])]
@@ -204,7 +203,7 @@ def known_gold(tree: Tree, question: Question) -> Gold:
 
 
 def pageindex(walk: TreeSearch, by: Literal["llm", "lexical"]) -> System:
-    """Return the system ``pageindex`` with the tree search ``walk``, by the lexical score or by an LLM."""
+    """Return ``pageindex`` with the tree search ``walk``, guided by the lexical score or by an LLM."""
     workspace = WorkspaceFolder.open(Path("none"), flags={"pageindex.no_llm": True}, environment={})
     (system,) = builtin_systems(("pageindex",), workspace.settings)
     (branch,) = system.branches
@@ -274,7 +273,7 @@ def header(*names: str) -> None:
 
 
 def cells(outcome: Outcome) -> str:
-    """Return the quality and the cost as cells of a table."""
+    """Return the quality and the cost as table cells."""
     reasons = ", ".join(f"{reason} ({n})" for reason, n in sorted(outcome.fallbacks.items()))
     return (
         f"{outcome.hit_1:.2f} | {outcome.hit_5:.2f} | {outcome.calls:.1f} | {outcome.prompt:,.0f} "
@@ -310,7 +309,7 @@ def by_stage(outcomes: dict[str, Outcome], count: int) -> None:
 
 
 def by_page_size(index: Index, questions: Sequence[Question]) -> None:
-    """Print the table of several values of ``step_candidates``."""
+    """Print the table for several values of ``step_candidates``."""
     header("step candidates", "chooser", *COST_COLUMNS)
     for size in PAGE_SIZES:
         for chooser in choosers(index, questions)[1:3]:
@@ -319,7 +318,7 @@ def by_page_size(index: Index, questions: Sequence[Question]) -> None:
 
 
 def by_model(corpus: Path, questions: Sequence[Question], arguments: argparse.Namespace) -> None:
-    """Print the table of an LLM on a server."""
+    """Print the table for an LLM on a server."""
     keep = set().union(*map(sources, questions))
     asked = questions[: arguments.model_count]
     header("documents", "nodes", "depth", "widest", "s per question", *COST_COLUMNS)

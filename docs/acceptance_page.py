@@ -157,7 +157,7 @@ def doors(test: ast.FunctionDef) -> list[str]:
 
 
 def _tests(path: Path) -> Iterator[tuple[str, list[ast.FunctionDef]]]:
-    """Yield the name and the tests of each test class, after an empty name with the tests outside classes."""
+    """Yield each test class's name with its tests. Tests outside classes come first, with an empty name."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     alone = _functions(body)
     if alone:

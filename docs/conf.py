@@ -1,4 +1,4 @@
-"""Configure Sphinx, with which `make docs` builds these pages into build/docs."""
+"""Configure Sphinx. `make docs` uses it to build these pages into build/docs."""
 
 import branchrank
 
@@ -13,7 +13,7 @@ html_theme = "furo"
 html_title = f"BranchRank {version}"
 html_show_sourcelink = False
 
-# Heading anchors make links such as [Ties](systems.md#ties) work both in the site and on a code host.
+# With heading anchors, links such as [Ties](systems.md#ties) work both on the site and on a code host.
 myst_heading_anchors = 4
 
 # Users import the public classes from `branchrank`, not from the modules that define them.

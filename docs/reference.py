@@ -77,7 +77,7 @@ def settings_page() -> str:
 
 
 def _command(name: str, context: click.Context) -> Iterator[str]:
-    """Yield the text of the section about a top-level command, then those of its subcommands."""
+    """Yield the section about a top-level command, then a section about each of its subcommands."""
     assert isinstance(context.command, click.Group)
     command = context.command.get_command(context, name)
     assert command is not None
@@ -112,7 +112,7 @@ def _options(command: click.Command) -> list[click.Option]:
 
 
 def _sets_a_setting(option: click.Option) -> bool:
-    """Return whether an option only sets a setting, so that no value is passed to the command's function."""
+    """Return whether an option only changes a setting. Its value isn't passed to the command's function."""
     return not option.expose_value and any(flag in option.opts for flag in _sections_by_flag())
 
 

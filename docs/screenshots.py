@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation (needs ``chromium``).
+"""Make the pictures for the documentation (needs ``chromium``).
 
     python docs/screenshots.py
 

@@ -1,4 +1,4 @@
-"""Make the page ``transcript.md`` (in a few minutes, with 2 GB in a temporary folder).
+"""Make the page ``transcript.md``. This takes a few minutes, and 2 GB of disk space for a temporary folder.
 
     python docs/transcript.py
 
@@ -99,7 +99,7 @@ class Recorder:
 
 
 def megabytes(folder: Path) -> float:
-    """Return the total size of the files in a folder in MB, without symbolic links."""
+    """Return the total size in MB of the files in a folder, excluding symbolic links."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return sum(path.stat().st_size for path in files) / 1e6
 
@@ -114,7 +114,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def lines_of(path: Path, beginning: str) -> str:
-    """Return the lines of the paragraph or table row that starts with ``beginning``, such as ``5-8``."""
+    """Return the lines (such as ``5-8``) of the paragraph or table row that starts with ``beginning``."""
     lines = path.read_text(encoding="utf-8").splitlines()
     [start] = [number for number, line in enumerate(lines, 1) if line.startswith(beginning)]
     end = start

@@ -1,4 +1,4 @@
-"""Write ``verification.md`` from the list of changes to a run (tamperings) that the tests try.
+"""Write ``verification.md`` from the list of tamperings (changes to a correct run) that the tests try.
 
 Run ``python docs/verification_page.py`` after you change ``tests/support/tamperings.py``. A test checks that
 the page is up to date.

@@ -1,1 +1,1 @@
-"""Compare the speed of BranchRank with that of other libraries (see ``__main__``)."""
+"""Compare BranchRank's speed with other libraries' speed (see ``__main__``)."""

@@ -1,4 +1,4 @@
-"""Compare the speed of BranchRank with that of other libraries, as ratios of times in one run.
+"""Compare BranchRank's speed with other libraries' speed, as ratios of times measured in one run.
 
     python -m benchmarks.against run [--write] [--only GROUP] [--data-dir DIR] [--questions FILE]
     python -m benchmarks.against check [--measured FILE]

@@ -3,7 +3,7 @@
 1. All three systems fuse BM25 and vectors by reciprocal ranks with k = 60, from 40 candidates per search
    (``local`` uses 80 BM25 candidates), over the same chunks and vectors. All other settings are the
    frameworks' defaults.
-2. The vectors of the questions are computed in advance and looked up, so the model is not timed.
+2. The questions' vectors are computed in advance and looked up, so the model is not timed.
 3. The hit rates come from one run of BranchRank's benchmark with the three systems.
 """
 
@@ -67,7 +67,7 @@ class Retriever:
         self._retrieve = retrieve
 
     def retrieve(self, query: str, k: int) -> list[Hit]:
-        """Return at most ``k`` hits of the framework's retriever."""
+        """Return at most ``k`` hits from the framework's retriever."""
         return [self._hit(key, rank) for rank, key in enumerate(self._retrieve(query)[:k], start=1)]
 
     def _hit(self, key: str, rank: int) -> Hit:

@@ -1,8 +1,8 @@
 """Compare BM25 with bm25s, tantivy, rank_bm25 and SQLite FTS5.
 
 All programs count the same tokens, because each program gets the tokens of BranchRank's analyzer. A program
-that splits texts itself gets a made-up word (``t12``) for each token, which no stemmer or stop list changes.
-The time of a query includes the analysis of its text in both programs.
+that splits texts itself gets a made-up word such as ``t12`` for each token, because no stemmer or stop list
+changes such words. The time of a query includes the analysis of its text in both programs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from branchrank.stores.bm25 import Bm25Index
 DEPTH = 40
 GROUP = "lexical query"
 WHAT = f"BM25, first {DEPTH}"
-#: Number of questions per timed call of rank_bm25, which needs tens of milliseconds per question.
+#: The number of questions per timed call of rank_bm25, which is slow (tens of milliseconds per question).
 SLOW = 10
 
 Found = list[tuple[int, float]]

@@ -21,7 +21,7 @@ Clock = Callable[[Callable[[], object]], float]
 class Pair(NamedTuple):
     """Two programs that do the same work, ``ours`` and ``theirs``, with ``number`` units of work per call.
 
-    ``unit`` is the name of the unit, ``answers`` describes how the answers of the programs differ, and
+    ``unit`` is the name of the unit, ``answers`` describes how the two programs' answers differ, and
     ``clock`` returns the time of one call in seconds.
     """
 
@@ -41,7 +41,7 @@ Source = Iterator[Pair | Skipped]
 
 
 def wall(call: Callable[[], object]) -> float:
-    """Return the wall time of one call in seconds."""
+    """Return the wall time that one call takes, in seconds."""
     started = time.perf_counter()
     call()
     return time.perf_counter() - started

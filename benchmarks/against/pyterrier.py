@@ -13,7 +13,7 @@ from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 from branchrank.stores.bm25 import Bm25Index
 
-#: The folder of the jars that PyTerrier downloaded.
+#: The folder with the jars that PyTerrier downloaded.
 JARS = Path.home() / ".pyterrier"
 
 

@@ -1,4 +1,4 @@
-"""Compare the computation of measures with ir-measures and ranx, on data from ``benchmarks/scoring.py``."""
+"""Compare the speed of scoring with ir-measures and ranx, on data from ``benchmarks/scoring.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read and write the table of a run as JSON and Markdown, and compare it with an earlier table."""
+"""Read and write a run's table as JSON and Markdown, and compare it with an earlier table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The row's group, task and other program (without its version), which identify the row."""
+        """The row's identity (its group, its task and the name of the other program without the version)."""
         return self.group, self.what, self.against.split(" ")[0]
 
 
@@ -54,7 +54,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """Hit rates of a system on the questions, from 0 to 1."""
+    """A system's hit rates on the questions, from 0 to 1."""
 
     system: str
     questions: int
@@ -81,7 +81,7 @@ class Corpus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """All results of one run of this benchmark."""
+    """All results from one run of this benchmark."""
 
     machine: Machine
     corpus: Corpus

@@ -31,7 +31,7 @@ from branchrank.records import Question, Record
 from branchrank.runs.rows import Row
 from branchrank.systems.memo import Memo
 
-#: Number of questions in a shard.
+#: The number of questions in a shard.
 SHARD = 4
 
 
@@ -74,7 +74,7 @@ class AnsweringTask:
 
     @property
     def needs(self) -> tuple[Path, ...]:
-        """The paths that a worker reads (the workspace, the documents and the cassette of the plan)."""
+        """The paths that a worker reads (the plan's workspace, documents and cassette)."""
         return () if self._plan is None else tuple(_paths(self._plan))
 
     def __getstate__(self) -> dict[str, object]:

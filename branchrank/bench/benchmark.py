@@ -122,7 +122,7 @@ def no_row(row: Row) -> None:
 
 
 def _count_calls(opened: OpenPlan, row: Row) -> None:
-    """Count the LLM calls of a row that was computed by a worker."""
+    """Count the LLM calls in a row that a worker computed."""
     for call in row.calls:
         opened.meter.add(call)
 
@@ -148,7 +148,7 @@ def run_predictors(
     plan: Plan | None = None,
     indexes: Mapping[str, Index] | None = None,
 ) -> RunData:
-    """Run open predictors, as a new run under ``reports`` or as the rest of an interrupted run.
+    """Run open predictors, either as a new run under ``reports`` or to complete an interrupted run.
 
     ``resume`` is the directory of the run to resume. Without ``resume``, the newest interrupted run under
     ``reports`` with the same plan is resumed, unless ``fresh`` is set. ``keep_failures`` is called with the
@@ -260,7 +260,7 @@ def _measured(
 
 
 def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:
-    """Return the questions as the run's directory stores them, with their text or with digests of it."""
+    """Return the questions as the run's directory stores them, with their text or its digests."""
     if settings.question_text == "keep":
         return list(questions)
     return [hashed(question) for question in questions]
@@ -274,7 +274,7 @@ def _timings(
     settings: BenchmarkSettings,
     progress: Progress,
 ) -> list[Timing]:
-    """Return the timings of the latency pass; a resumed run reuses timings that were already written."""
+    """Return the timings from the latency pass; a resumed run reuses timings that were already written."""
     path = directory / names.TIMINGS_CSV
     if path.exists():
         return read_timings(path)

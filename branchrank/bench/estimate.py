@@ -1,4 +1,4 @@
-"""Estimate the queries and the LLM cost of a plan before it is run (``--dry-run``)."""
+"""Estimate how many queries a plan needs and what its LLM calls cost, before it is run (``--dry-run``)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PlanEstimate(Record, frozen=True, kw_only=True):
 
 
 def estimate_plan(plan: Plan) -> PlanEstimate:
-    """Check a plan and estimate its queries and LLM cost. Nothing is built, and no server is contacted.
+    """Check a plan, and estimate its queries and its LLM cost. Nothing is built, and no server is contacted.
 
     Raises the errors of :func:`~branchrank.bench.plan.check_plan`.
     """

@@ -85,7 +85,7 @@ class _Header(Record, frozen=True, kw_only=True):
 
 
 def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Experiment:
-    """Read an experiment file. Raises one :class:`UsageError` that lists every problem of the file."""
+    """Read an experiment file. Raises one :class:`UsageError` that lists every problem in the file."""
     if not path.is_file():
         raise UsageError(
             f"there is no experiment file {path}{nearest_path(path)}", remedy="branchrank run EXPERIMENT.toml"
@@ -212,7 +212,7 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
                 found.append(f"{key}: {error.message}; {error.remedy}")
     declared = (part.baseline,) if isinstance(part.baseline, str) else part.baseline
     for baseline in declared if names or failed else ():
-        # The systems of an invalid sweep are unknown, so only the name before "[" is compared.
+        # The systems in an invalid sweep are unknown, so only the name before "[" is compared.
         there = baseline in ("", ALL_PAIRS, *names) or baseline.partition("[")[0] in failed
         if not there:
             found.append(

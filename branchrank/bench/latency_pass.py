@@ -1,4 +1,4 @@
-"""The latency pass, which times one query at a time, without memoised results, in a seeded random order.
+"""The latency pass times one query at a time, without memoised results, in a seeded random order.
 
 1. Each predictor first answers one question that is timed separately, because the first query of a predictor
    can include one-time work. The index and the models are already open, so the first query is not a cold
@@ -72,7 +72,7 @@ def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
 
 
 def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: str) -> list[Timing]:
-    """Answer one question, and return the time of each stage and of the whole query."""
+    """Answer one question, and return the time for each stage and for the whole query."""
     wall, cpu = time.perf_counter(), _cpu_seconds()
     try:
         retrieval = predictor.predict(question, top_k)

@@ -39,7 +39,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
 
     ``predictors`` are in the plan's order, and ``indexes`` and ``engines`` are keyed by index name.
     ``keep_failures`` is called with the LLM calls in existing rows before an interrupted run is resumed;
-    ``meter`` counts the LLM calls of workers.
+    ``meter`` counts the LLM calls that workers make.
     """
 
     predictors: tuple[OpenPredictor, ...]
@@ -50,11 +50,11 @@ class OpenPlan(Record, frozen=True, kw_only=True):
 
     @property
     def memos(self) -> tuple[Memo, ...]:
-        """The memo of each engine, in which the engine stores the results of stages."""
+        """The memo of each engine, which stores stage results."""
         return tuple(engine.memo for engine in self.engines.values())
 
     def load_models(self) -> None:
-        """Load the models of vector searches now, so that workers use the same number of PyTorch threads."""
+        """Load the models for vector search now, so that workers use the same number of PyTorch threads."""
         for name, index in self.indexes.items():
             asked = [each.record for each in self.predictors if each.record.index == name]
             if searches_vectors([record.system for record in asked if record.system]):
@@ -162,7 +162,7 @@ def _opened(
 
 
 def predictor_record(plan: Plan, each: PlannedSystem | BenchmarkPredictor) -> PredictorRecord:
-    """Return the record of a predictor for ``run.json``."""
+    """Return a predictor's record for ``run.json``."""
     if not isinstance(each, PlannedSystem):
         return PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
     return PredictorRecord(

@@ -47,8 +47,8 @@ class Plan(Record, frozen=True, kw_only=True):
     a baseline. ``indexes`` has the settings of each index that a system uses. ``questions`` is the question
     file (``None`` means the workspace's question file), and ``reports`` is the folder in which the run's
     directory is created. ``repeats`` is the number of times that a system with an LLM answers each question.
-    ``filters``, each ``KEY=VALUE``, restrict every search to some documents. ``command`` is the typed
-    command, which is stored in ``run.json``.
+    ``filters``, each ``KEY=VALUE``, restrict every search to some documents. ``command`` is the command as
+    typed; it is stored in ``run.json``.
     """
 
     data_dir: Path
@@ -86,7 +86,7 @@ class Plan(Record, frozen=True, kw_only=True):
         return self.questions or WorkspaceFolder(self.data_dir, self.settings).questions_path
 
     def repeats_of(self, system: System) -> int:
-        """Return the number of times that a system answers each question."""
+        """Return how many times a system answers each question."""
         return self.repeats if system.asks_llm else 1
 
     def problems(self) -> list[str]:
@@ -97,8 +97,8 @@ class Plan(Record, frozen=True, kw_only=True):
 def check_plan(plan: Plan) -> list[Question]:
     """Check a plan and return its questions. Nothing is built and no server is contacted.
 
-    Raises one error that lists every problem of the plan. The error is an :class:`InputError` if all problems
-    are in files, and otherwise a :class:`UsageError`.
+    Raises one error that lists every problem with the plan. The error is an :class:`InputError` if all
+    problems are in files, and otherwise a :class:`UsageError`.
     """
     found = list(_errors(plan))
     if found:
@@ -119,7 +119,7 @@ def asked_questions(plan: Plan) -> list[Question]:
 
 
 def _errors(plan: Plan) -> Iterator[BranchRankError]:
-    """Return every problem of a plan, each as a separate error."""
+    """Return every problem with a plan, each as a separate error."""
     if not plan.predictors:
         yield UsageError("no predictor is named", remedy="--predictor local")
     names = plan.names
@@ -249,13 +249,13 @@ def plan_from_names(
     api_predictor: str = "",
     **fields: Any,
 ) -> Plan:
-    """Make a plan from predictors, which all use the workspace's default index.
+    """Make a plan from predictors that all use the workspace's default index.
 
     A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or an object
     that :func:`~branchrank.bench.predictors.predictor_of` accepts. A built-in system that several names
     include (such as ``local`` and ``all``) is run only once. ``api_endpoint`` is the URL of the predictor
-    ``api``, and ``api_predictor`` is the name of a predictor on that server. ``fields`` are the other fields
-    of the plan. Raises one :class:`UsageError` that lists every problem of the predictors and of the plan.
+    ``api``, and ``api_predictor`` is the name of a predictor on that server. ``fields`` are the plan's other
+    fields. Raises one :class:`UsageError` that lists every problem with the predictors and the plan.
     """
     found: list[BranchRankError] = []
     made: dict[object, PlannedSystem | BenchmarkPredictor] = {}
@@ -292,7 +292,7 @@ def _made(
 
 
 def endpoint_predictor(url: str, target: str) -> ApiPredictor:
-    """Return the predictor ``api``, which sends the token in BRANCHRANK_API_TOKEN to ``url``.
+    """Return the predictor ``api``, which queries ``url`` and sends it the token in BRANCHRANK_API_TOKEN.
 
     Raises :class:`UsageError` if ``url`` is empty or is not an HTTP URL.
     """
@@ -309,7 +309,7 @@ def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **f
     ``flags`` maps ``"section.name"`` to settings that override the file's settings; ``fields`` are additional
     fields of :class:`Plan`, such as ``reports``.
 
-    Raises one :class:`UsageError` with every problem of the file.
+    Raises one :class:`UsageError` that lists every problem in the file.
     """
     experiment = load_experiment(path, flags)
     used = {planned.index for planned in experiment.systems}

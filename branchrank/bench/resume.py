@@ -132,8 +132,8 @@ def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
 class Names:
     """Compares a run's hosts, models, files and classes with those that were passed to the command.
 
-    ``command`` is the beginning of the command in the error message. ``unused`` are the roles whose values
-    the command ignores.
+    ``command`` is the beginning of the command that the error message shows. ``unused`` are the roles whose
+    values the command ignores.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ def predictor_maker(
 
 
 def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
-    """Return the question file, which is the run's copy unless the copy contains only digests."""
+    """Return the question file in ``named`` or else the run's copy, or ``None`` if it has only digests."""
     if named.questions is not None:
         return named.questions
     keeps = settings.part(BenchmarkSettings).question_text == "keep"
@@ -315,8 +315,8 @@ def recorded_repeats(directory: Path, run: RunRecord) -> int:
 def with_reached(record: R, change: Change) -> R:
     """Replace each value that refers to something outside the workspace with ``change(role, value)``.
 
-    Values in nested records are replaced too. In the options of a branch kind and other free tables, every
-    text that looks like a URL or a path is replaced.
+    Values in nested records are replaced too. In tables with arbitrary keys, such as the options of a branch
+    kind, every text that looks like a URL or a path is replaced.
     """
     changed = {
         field.name: _changed(getattr(record, field.name), _role(field.type), change)

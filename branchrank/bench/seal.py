@@ -3,7 +3,7 @@
 1. ``seal_plan`` writes every part of the plan that can change a row or a verdict (such as the questions, the
    corpus, the predictors, the settings, the primary measure, the baseline and alpha). Short values are stored
    unchanged, long values as their SHA-256.
-2. It is an error to run a plan with a seal if a part of the plan differs from the seal. The ``run.json`` of a
+2. Running a plan with a seal is an error if any part of the plan differs from the seal. The ``run.json`` of a
    sealed run contains the digest of the seal.
 3. ``branchrank verify`` computes the parts of the plan from ``run.json`` again, and compares them with the
    seal.
@@ -61,7 +61,7 @@ def _part(value: object) -> Part:
 
 
 def seal_plan(plan: Plan, path: Path) -> Seal:
-    """Write the seal of a plan to a new file.
+    """Write a plan's seal to a new file.
 
     Raises the errors of :func:`~branchrank.bench.plan.check_plan`, and :class:`UsageError` if the file exists
     or if the plan contains a Python object, whose state is not recorded.

@@ -17,7 +17,7 @@ from branchrank.systems.engine import Engine
 
 
 def searches_vectors(systems: Iterable[System]) -> int:
-    """Return the largest number of hits that any system requests from a vector search (0 for no search).
+    """Return the largest number of hits that any system requests from a vector search, or 0.
 
     >>> from branchrank.settings.systems import LOCAL
     >>> searches_vectors([LOCAL])
@@ -35,9 +35,9 @@ def searches_vectors(systems: Iterable[System]) -> int:
 def with_recall(
     facts: IndexFacts, engine: Engine, systems: Iterable[System], questions: Sequence[Question]
 ) -> IndexFacts:
-    """Return the facts of an index with the recall of its vector store added, unless the search is exact.
+    """Return an index's facts, to which its vector store's recall is added unless the search is exact.
 
-    The vectors of the questions are read from the engine's memo and cache. If a vector is missing because its
+    The questions' vectors are read from the engine's memo and cache. If a vector is missing because its
     question failed, the recall is ``None``.
     """
     depth = searches_vectors(systems)

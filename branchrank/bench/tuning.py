@@ -6,7 +6,7 @@
 2. The same number of combinations is tried for every system. The first combination has the system's own
    values, and the others are sampled with the seed. All combinations are tried on the same questions, so the
    results of branches, vectors and MaxSim are computed once.
-3. The questions are split into folds by the source of their gold. The questions of each fold are answered
+3. The questions are split into folds by the source of their gold. The questions in each fold are answered
    with the settings that scored best on the other folds. The gain is the mean score of all these answers
    minus the mean score with the system's own settings. The gain estimates the effect of tuning on questions
    about other pages. The interval of the gain allows for correlation between questions with gold in the same
@@ -54,7 +54,7 @@ WEIGHTS = {
     "bm25_weight": ("branches.bm25.weight", (0.6, 0.8, 1.2, 1.5)),
     "maxsim_weight": ("rescore.weight", (0.5, 1.5, 2.0)),
 }
-#: Tuned setting of BM25 -> the values to try.
+#: Tuned BM25 setting -> the values to try.
 BM25_VALUES = {"k1": (0.6, 0.9, 1.2), "b": (0.2, 0.4, 0.75)}
 TUNED = "tuned"
 
@@ -88,7 +88,7 @@ class TunedSystem(Record, frozen=True, kw_only=True):
 
     @property
     def interval_words(self) -> str:
-        """The interval of the gain as text."""
+        """The gain's interval as text."""
         if self.interval is None:
             return "(few documents)"
         return f"[{self.interval.low:+.3f}, {self.interval.high:+.3f}]"
@@ -100,7 +100,7 @@ class TunedSystem(Record, frozen=True, kw_only=True):
 
 
 class Tuning(Record, frozen=True, kw_only=True):
-    """The results of tuning all systems of an experiment. ``toml`` is text for the experiment file."""
+    """The results of tuning all systems in an experiment. ``toml`` is text for the experiment file."""
 
     measure: str
     questions: int
@@ -122,7 +122,7 @@ def tune(
     notify: Notify = no_notice,
     progress: Progress = no_progress,
 ) -> Tuning:
-    """Tune every system of an experiment file on a question file; the file is not changed.
+    """Tune every system in an experiment file on a question file. Neither file is changed.
 
     ``flags`` maps ``"section.name"`` to the value of a setting. Raises :class:`UsageError` for a system that
     can't be tuned, and :class:`QuestionError` if the gold is in fewer sources than there are folds.
@@ -159,7 +159,7 @@ def tune(
 
 
 def write_tuned(path: Path, tuning: Tuning) -> None:
-    """Add the tuned systems to the experiment file, and replace the systems of an earlier tuning.
+    """Add the tuned systems to the experiment file, and replace the systems from an earlier tuning.
 
     Comments, order and other tables are not changed. Raises :class:`~branchrank.errors.StorageError` if the
     file can't be written.

@@ -1,11 +1,11 @@
-"""Find the rank of the gold after every stage of a query, and the stage that lost the gold.
+"""Find the gold's rank after every stage of a query, and the stage that lost the gold.
 
 1. The gold's keys are the ids of the chunks and nodes that would count as strict hits. If the gold has lines,
    a chunk or node must overlap them. If it has only a quote, the chunk or node must contain the quote. For
    file-level gold, the ids of all chunks and nodes in the file are gold keys.
 2. The gold's rank after a stage is the best rank of any of its keys. If a stage's list contains none of the
    keys, the gold has no rank after this stage.
-3. The stage that lost the gold is the first stage of this list whose condition is true:
+3. The stage that lost the gold is the first stage in this list whose condition is true:
 
    - ``retrieval`` if no branch found the gold
    - ``mapping`` if a chunk of the gold was found, but no node of the tree covers its lines

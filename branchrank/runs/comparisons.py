@@ -24,7 +24,7 @@ ALL_PAIRS = "all-pairs"
 
 
 class Judgement(Record, frozen=True, kw_only=True):
-    """The comparisons of a run on one measure, and the winner if there is one.
+    """A run's comparisons on one measure, and the winner if there is one.
 
     ``baselines`` are the declared baselines; with ``all_pairs`` every predictor is a baseline. ``winner`` is
     the candidate with the highest mean if its verdict against every baseline is ``better``. If there is no
@@ -128,7 +128,7 @@ def check_kept(measure: NamedMeasure, kept: int) -> None:
 
 
 def clusters_of(scores: Scores) -> dict[str, str]:
-    """Map the id of each answerable question to the source file of its gold, which is its cluster."""
+    """Map the id of each answerable question to its cluster, which is the source file of its gold."""
     return {key: source_cluster(scores.questions[key]) for key in scores.answerable}
 
 

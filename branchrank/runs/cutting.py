@@ -1,4 +1,4 @@
-"""Restrict a run to the questions of a slice, so that every score is computed from these questions only.
+"""Restrict a run to the questions in a slice, so that every score is computed from these questions only.
 
 A run that is restricted in this way is called a cut. Verdicts on a cut are exploratory, since the run
 declared its comparisons for all of its questions.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SystemOverDatasets(Record, frozen=True, kw_only=True):
-    """A system's mean on each dataset, in the order of the datasets, and the mean of these means."""
+    """A system's mean on each dataset (in the order of the datasets), and the average of these means."""
 
     system: str
     estimates: tuple[Estimate, ...]

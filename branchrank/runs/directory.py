@@ -64,7 +64,7 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
 
 
 class IndexFacts(Record, frozen=True, kw_only=True):
-    """The properties of an index that a report shows.
+    """The index properties that a report shows.
 
     ``recall`` is the share (0 to 1) of the ``recall_depth`` nearest chunks that an approximate vector store
     found, averaged over the run's questions. ``recall`` is ``None`` for exact search, and if there was no
@@ -103,10 +103,10 @@ class _Schema(Record, frozen=True, kw_only=True):
 
 
 class RunRecord(Record, frozen=True, kw_only=True):
-    """The content of ``run.json``, which is everything needed to repeat and describe a run.
+    """The content of ``run.json``: everything needed to repeat and describe a run.
 
-    ``digests`` has the digest of each file in :attr:`truth`, and the digest of this record, which is computed
-    without the record's own digest.
+    ``digests`` has the digest of each file in :attr:`truth`, and a digest of this record. The record's digest
+    does not cover itself.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -154,7 +154,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
     @property
     def truth(self) -> tuple[str, ...]:
-        """The files from which all other files of the run are computed."""
+        """The files from which all other files in the run's directory are computed."""
         return (self.rows_file, *MEASURED)
 
     @property

@@ -1,4 +1,4 @@
-"""Means with confidence intervals, latency percentiles, LLM costs and the Pareto frontier of a run.
+"""A run's means with confidence intervals, latency percentiles, LLM costs and Pareto frontier.
 
 1. The interval of a mean allows for correlation between questions about the same page
    (:mod:`branchrank.measures.intervals`). Every table, plot and file uses the interval computed here.
@@ -36,7 +36,7 @@ class Estimate(Record, frozen=True, kw_only=True):
 def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estimate | None:
     """Return the mean of a predictor's scores with its interval, or ``None`` if there are no questions.
 
-    ``clusters`` maps the ids of the questions to the sources of their gold.
+    ``clusters`` maps each question's id to the source of its gold.
     """
     if not values:
         return None
@@ -87,7 +87,7 @@ def cost_per_query(run: RunData, predictor: str) -> float | None:
 
 
 def standings(run: RunData) -> list[Standing]:
-    """Return each predictor's mean of the primary measure, its p95 latency and its LLM cost per query.
+    """Return each predictor's mean on the primary measure, its p95 latency and its LLM cost per query.
 
     The cost is an amount of money if all calls have a price, and otherwise a number of tokens. Predictors
     without a measured latency are omitted.

@@ -1,4 +1,4 @@
-"""Explain one question of a run, with the gold's rank after each stage and the stage that lost the gold."""
+"""Explain one question from a run, with the gold's rank after each stage and the stage that lost the gold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Explanation(Record, frozen=True, kw_only=True):
 
 
 def explain(run: RunData, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
-    """Explain one question of a run; raises :class:`UsageError` for an unknown question or predictor."""
+    """Explain one question from a run; raises :class:`UsageError` for an unknown question or predictor."""
     scores = run.scores
     question = scores.questions.get(question_id)
     if question is None:

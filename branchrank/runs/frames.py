@@ -82,7 +82,7 @@ def calls_frame(run: RunData) -> pd.DataFrame:
 
 
 def timings_frame(run: RunData) -> pd.DataFrame:
-    """Return the table in ``timings.csv``, with the milliseconds of each timed query and stage."""
+    """Return the table in ``timings.csv``, with the time in ms of each stage in each timed query."""
     return _frame(timings_csv(run.timed))
 
 

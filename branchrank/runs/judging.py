@@ -45,7 +45,7 @@ def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
 
 @lru_cache(maxsize=4096)
 def _tokens(text: str) -> int:
-    """Count the tokens of a passage (cached, because predictors often return the same passages)."""
+    """Count the tokens in a passage (cached, because predictors often return the same passages)."""
     return token_counter()(text)
 
 

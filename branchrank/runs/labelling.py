@@ -98,7 +98,7 @@ class Labelling:
         proposed: Choice | None = None,
         accept: bool = False,
     ) -> None:
-        """Add the label of a passage to the question file.
+        """Add a passage's label to the question file.
 
         The arguments are explained under :func:`~branchrank.questions.labels.with_label`. Raises
         :class:`UsageError` if ``answer`` is not inside the passage.
@@ -144,7 +144,7 @@ class Labelling:
 
     def _passage(self, key: str, span: Span) -> Passage:
         text = "\n".join(self.lines[span.source][span.line_start - 1 : span.line_end])
-        # The id of a node is its file, "#" and the path of its headings.
+        # A node's id is its file, "#" and the path of its headings.
         heading = (
             (self._pool[key][span] or span.source).partition("#")[2].replace("/", " > ").replace("-", " ")
         )

@@ -1,4 +1,4 @@
-"""The list of runs in a folder of reports, including unreadable runs."""
+"""List the runs in a folder of reports, including unreadable runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from branchrank.runs.directory import RUN_JSON, read_run
 
 
 class ListedRun(Record, frozen=True, kw_only=True):
-    """A run's directory with its status, its number of questions and its predictors.
+    """A run's directory, status, number of questions and predictors.
 
     If the run can't be read, ``problem`` is the reason and the other fields are empty. ``str()`` returns one
     line of text.

@@ -1,4 +1,4 @@
-"""The assumptions of a power analysis, estimated from a finished run (the pilot)."""
+"""Estimate the assumptions for a power analysis from a finished run (the pilot)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from branchrank.runs.run import RunData
 
 
 class Pilot(Record, frozen=True, kw_only=True):
-    """The assumptions of a power analysis for a hit rate, estimated from a pilot run.
+    """The assumptions for a power analysis of a hit rate, estimated from a pilot run.
 
     ``rate`` is the baseline's hit rate. ``disagreement`` is the share of questions on which a candidate and
     the baseline have different scores. ``icc`` is the intraclass correlation (0 to 1) of the score

@@ -47,7 +47,7 @@ def compare_all(
     measure: str = "",
     delta: float | None = None,
 ) -> PredictorComparisons:
-    """Compare every predictor of a run with one or several baselines, or all with each other (``all-pairs``).
+    """Compare every predictor in a run with one or several baselines, or all with each other (``all-pairs``).
 
     The defaults of ``baseline``, ``measure`` and ``delta`` are the values that the run declared. Holm's
     correction adjusts the p-values of all comparisons together. Raises :class:`UsageError` if a predictor or
@@ -74,7 +74,7 @@ def compare_all(
 def compare_within(
     run: RunData, candidate: str, baseline: str = "", *, measure: str = "", delta: float | None = None
 ) -> Comparison:
-    """Compare two predictors of a run.
+    """Compare two predictors in a run.
 
     The defaults of ``baseline``, ``measure`` and ``delta`` are the values that the run declared. If the run
     declared this comparison, the result is the same as in the report, with a p-value adjusted for all

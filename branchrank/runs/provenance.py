@@ -48,7 +48,7 @@ class Provenance(Record, frozen=True, kw_only=True):
 
 
 def gather() -> Provenance:
-    """Read the versions and the hardware of this process."""
+    """Record this process's versions and hardware."""
     commit = _git("rev-parse", "HEAD")
     status = _git("status", "--porcelain") if commit else ""
     return Provenance(

@@ -7,7 +7,7 @@ qrels     ``qid``, ``docno``, ``label``
 ========  =====================================================
 
 Ids are text. Ranks start at 0, as in PyTerrier, and scores strictly decrease. To read a results frame, only
-its columns ``qid``, ``docno`` and ``score`` are needed. The documents of a results frame are ranked by score,
+its columns ``qid``, ``docno`` and ``score`` are needed. The documents in a results frame are ranked by score,
 and ties are ordered as in trec_eval.
 """
 
@@ -36,7 +36,7 @@ QRELS = ("qid", "docno", "label")
 
 
 def topics_frame(run: RunData) -> pd.DataFrame:
-    """Return the questions of a run that have gold, one row each."""
+    """Return a run's questions that have gold, one row each."""
     rows = [(each.id, each.question) for each in run.asked if each.gold]
     return _frame(TOPICS, rows)
 
@@ -72,7 +72,7 @@ def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
 
 
 def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
-    """Return the scored documents of each query in a results frame.
+    """Return the scored documents for each query in a results frame.
 
     Raises :class:`RunError` if a column is missing, a score is not a number, or a query has a document twice.
     """
@@ -87,7 +87,7 @@ def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
 
 
 def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
-    """Return the judged documents of each query in a qrels frame.
+    """Return the judged documents for each query in a qrels frame.
 
     Raises :class:`RunError` if a column is missing, a label is not a whole number, a document is judged
     twice, or there are no rows.

@@ -152,7 +152,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
 
 def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return the comparisons on one measure as the lines of a table."""
+    """Return the comparisons on one measure as table lines."""
     baselines = {each.baseline for each in comparisons}
     against = f" vs {comparisons[0].baseline}" if len(baselines) == 1 else ""
     size = "odds" if any(each.odds_ratio is not None for each in comparisons) else "d_z"
@@ -184,7 +184,7 @@ def results_table(
     alpha: float = ALPHA,
     seed: int = 0,
 ) -> ResultsTable:
-    """Return the table of systems that answered the same questions.
+    """Return the table for systems that answered the same questions.
 
     ``clusters`` maps question -> cluster; by default every question is its own cluster. Every system is
     compared with ``baseline`` (by default the first system), or, with ``all_pairs``, with every other system.
@@ -248,7 +248,7 @@ def _compared(
 
 
 def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
-    """Return the table of a run, with the declared comparisons on each of ``measures``.
+    """Return a run's table, with the declared comparisons on each of ``measures``.
 
     By default, ``measures`` are the measures that were requested by name. If fewer than two were requested,
     the default is the measures that the report shows. Raises :class:`UsageError` if the run has no answerable
@@ -284,7 +284,7 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
 
 
 def comparison_table(compared: RunComparison) -> ResultsTable:
-    """Return the table of two compared runs, with the predictors of the baseline run and the candidate run.
+    """Return the table for two compared runs, with the predictors from both runs.
 
     Significance tests use the first measure.
     """
@@ -333,7 +333,7 @@ def _signed(value: float | None) -> str:
 
 
 def _letter(place: int) -> str:
-    """Return the letter of the system with index ``place`` (a to z, then aa, ab, and so on)."""
+    """Return the letter for the system with index ``place`` (a to z, then aa, ab, and so on)."""
     first, last = divmod(place, len(ascii_lowercase))
     return (_letter(first - 1) if first else "") + ascii_lowercase[last]
 
@@ -343,7 +343,7 @@ def _raised(marks: str) -> str:
 
 
 def _test_words(test: str) -> str:
-    """Return the name of a test in the form that papers use."""
+    """Return a test's name in the form that papers use."""
     if "McNemar" in test:
         return "exact McNemar test"
     by = " by cluster" if test.startswith("cluster ") else ""

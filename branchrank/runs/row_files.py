@@ -15,12 +15,12 @@ from pathlib import Path
 from branchrank.artifacts import atomic_writer
 from branchrank.errors import RunError
 
-#: The limit of the decompressed size, in bytes.
+#: The limit for the decompressed size, in bytes.
 MOST_BYTES = 64 << 20
-#: The limit of the decompressed size as a multiple of the file's size; the larger of the two limits applies.
+#: A second limit, as a multiple of the file's size. The larger of the two limits applies.
 MOST_TIMES = 200
 _COMPRESSED = ".zst"
-#: The logarithm (base 2) of the compression window, which is 8 MiB or several hundred rows.
+#: The base-2 logarithm of the size of the compression window (8 MiB, or several hundred rows).
 _WINDOW = 23
 _LARGEST_WINDOW = 1 << 27
 _ROW_LEVEL = 3
@@ -97,7 +97,7 @@ def _unpacked(path: Path) -> tuple[list[bytes], int]:
 
 
 def _frames(path: Path) -> Iterator[tuple[bytes, int]]:
-    """Yield the content of each complete frame, and the position of its end in the file."""
+    """Yield each complete frame's content, and the position in the file at which the frame ends."""
     import zstandard
 
     content = path.read_bytes()

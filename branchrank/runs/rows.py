@@ -3,7 +3,7 @@
 1. A row is appended and fsynced when its question is finished, so a killed run loses at most one row.
 2. A resumed run reads the existing rows. An incomplete last row is removed, and the run reports this.
 3. The file is locked while a run writes it, so that a second process can't resume a run in progress.
-4. Every CSV file, table and plot of a report is computed from the rows.
+4. Every CSV file, table and plot in a report is computed from the rows.
 5. The file's suffix shows whether it is plain or compressed (:mod:`branchrank.runs.row_files`).
 """
 
@@ -23,7 +23,7 @@ from branchrank.errors import RunError
 from branchrank.records import Count, Grade, LineNumber, LLMCall, Placement, Rank, Record, StageTrace
 from branchrank.runs.row_files import packed, read_lines, whole_lines, write_lines
 
-#: The maximum number of repeats of an LLM predictor.
+#: The maximum number of repeats for an LLM predictor.
 MAX_REPEATS = 1_000
 RowKey = tuple[str, str, int]
 Repeat = Annotated[int, msgspec.Meta(ge=0, lt=MAX_REPEATS)]
@@ -56,7 +56,7 @@ class RowHit(Record, frozen=True, kw_only=True):
 class Row(Record, frozen=True, kw_only=True):
     """One question answered by one predictor; a failed query has an ``error`` and no hits.
 
-    ``trace`` has the first entries of each stage's list, and ``stages`` the names of all stages in order.
+    ``trace`` has the first entries of each stage's list, and ``stages`` has the names of all stages in order.
     ``gold_ranks`` are the gold's ranks in the complete lists (:mod:`branchrank.runs.attribution`), and
     ``lost`` is the stage that lost the gold.
     """
@@ -114,7 +114,7 @@ def is_under_way(path: Path) -> bool:
 
 
 class RowLog:
-    """The rows of a run in progress, in a file that this process locks until it is closed.
+    """The rows of a run in progress. Their file is locked by this process until it is closed.
 
     ``torn`` is true if an incomplete last row was removed. Raises :class:`RunError` if another process is
     writing the file or a line is not a row, and :class:`~branchrank.errors.StorageError` if writing fails.

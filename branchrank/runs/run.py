@@ -73,7 +73,7 @@ class RunData:
 
     @cached_property
     def scores(self) -> Scores:
-        """The values of every measure for every row."""
+        """The value of every measure for every row."""
         return Scores(self.rows, self.asked)
 
     @property
@@ -98,10 +98,10 @@ class RunData:
 
     @cached_property
     def shown(self) -> tuple[NamedMeasure, ...]:
-        """The measures in printed tables.
+        """The measures that printed tables show.
 
-        The standard measures come first, followed by the requested measures. If the primary measure uses the
-        grades of qrels, only the requested measures are shown.
+        The standard measures come first, followed by the requested measures. If the primary measure uses
+        grades from qrels, only the requested measures are shown.
         """
         return self.extra if self.primary.mode == "graded" else with_others(self.standard, self.extra)
 
@@ -112,7 +112,7 @@ class RunData:
 
     @cached_property
     def clusters(self) -> dict[str, str]:
-        """The id of each answerable question -> the source file of its gold, which is its cluster."""
+        """The id of each answerable question -> its cluster, which is the source file of its gold."""
         return clusters_of(self.scores)
 
     @cached_property
@@ -203,7 +203,7 @@ class RunData:
         return timings_frame(self)
 
     def where(self, *conditions: str) -> Self:
-        """Return the run restricted to the questions of a slice.
+        """Return the run restricted to the questions in a slice.
 
         >>> from branchrank import Run, library
         >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -250,7 +250,7 @@ def with_others(
 
 
 def load_run(directory: Path) -> RunData:
-    """Read a run, with its copy of the questions, from its directory.
+    """Read a run from its directory, including its copy of the questions.
 
     Raises :class:`RunError` if the run is not finished, a file is missing or damaged, or the questions have
     changed since the run.

@@ -69,7 +69,7 @@ class Change(Record, frozen=True, kw_only=True):
 
 
 class Pair(Record, frozen=True, kw_only=True):
-    """The comparison of a predictor of the candidate run with a predictor of the baseline run.
+    """The comparison of a predictor in the candidate run with a predictor in the baseline run.
 
     ``baseline`` and ``candidate`` are the summary rows of the two predictors. ``comparison`` tests the
     primary measure, and ``others`` has the differences in the other chosen measures. ``by_gold`` has the
@@ -129,7 +129,7 @@ class RunGate(Record, frozen=True, kw_only=True):
     """The outcome of a regression check, for each predictor and for the run.
 
     If a predictor fails, the run fails; otherwise, if a predictor is undecided, the run is undecided. The
-    outcome depends only on the primary measure. ``compared`` has the comparison of the runs, with the
+    outcome depends only on the primary measure. ``compared`` is the comparison of the runs, with the
     differences in all chosen measures.
     """
 
@@ -232,7 +232,7 @@ def _by_gold(
 
 
 def _others(run: RunData, primary: NamedMeasure, names: Iterable[str]) -> list[NamedMeasure]:
-    """Return the measures of the run and the measures in ``names``, without the tested measure."""
+    """Return the run's measures and the measures in ``names``, without the tested measure."""
     found = named_once(*run.extra, *named_measures(name for text in names for name in measure_names(text)))
     return [each for each in found if not each.same(primary)]
 

@@ -1,4 +1,4 @@
-"""The values of measures by question and predictor, computed from the rows of a run.
+"""Compute the values of measures for each question and predictor from a run's rows.
 
 The score of an LLM predictor on a question is the mean over the repeats, so that each question counts once. A
 question whose query failed scores 0. Questions without gold are not included in means; for these questions,
@@ -45,7 +45,7 @@ def standard_measures(mode: str) -> tuple[NamedMeasure, ...]:
 
 
 class Scores:
-    """The scores of a run's rows."""
+    """The values of measures for a run's rows."""
 
     def __init__(self, rows: Iterable[Row], questions: Sequence[Question]) -> None:
         self.questions = {question.id: question for question in questions}
@@ -61,7 +61,7 @@ class Scores:
         return list(self._rows)
 
     def rows(self, predictor: str) -> list[Row]:
-        """Return all rows of a predictor."""
+        """Return all of a predictor's rows."""
         return [row for rows in self._rows[predictor].values() for row in rows]
 
     def rows_of(self, predictor: str, question_id: str) -> list[Row]:

@@ -23,8 +23,8 @@ from branchrank.safe_open import read_beneath
 class GoldFacts(Record, frozen=True, kw_only=True):
     """The document and section of a question's first gold item; an unknown value is ``None`` or empty.
 
-    ``content`` is the kind of block that contains the most lines of the gold (``prose``, ``code`` or
-    ``table``). ``depth`` is the level of the gold's section, from 0 for the document itself.
+    ``content`` is the kind of block that contains the most gold lines (``prose``, ``code`` or ``table``).
+    ``depth`` is the level of the gold's section, from 0 for the document itself.
     """
 
     question_id: str
@@ -118,7 +118,7 @@ LABELS = {
 
 
 def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
-    """Map each slice in ``LABELS`` to the question's value, which is "" if it is unknown."""
+    """Map each slice in ``LABELS`` to the question's value, or to "" if the value is unknown."""
     found = facts or GoldFacts(question_id=question.id)
     return {
         "gold": gold_level(question) if question.gold else "",

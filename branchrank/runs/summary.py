@@ -1,4 +1,4 @@
-"""The summary of a run, with one row of scores, sizes, times and costs per predictor."""
+"""A run's summary, which has one row per predictor with scores, sizes, times and costs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class SummaryRow(Record, frozen=True, kw_only=True):
 
     ``estimates`` has every standard measure and then the measures that were requested by name, each with its
     interval. ``questions`` counts all questions. The rates are means over the ``answerable_questions``. Span
-    precision and gold coverage are means over the ``span_questions``, whose gold has lines.
+    precision and gold coverage are means over the ``span_questions``, which are the questions whose gold has
+    lines.
     """
 
     predictor: str

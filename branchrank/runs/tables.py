@@ -101,7 +101,7 @@ def _bounds(found: Estimate | None) -> tuple[float | None, float | None]:
 
 
 def comparisons_csv(comparisons: Sequence[Comparison]) -> str:
-    """Return the text of ``comparisons.csv``, with the fields of one :class:`Comparison` per row."""
+    """Return the text of ``comparisons.csv``, with one :class:`Comparison` per row."""
     header = Comparison.__struct_fields__
     return table_csv(header, ([getattr(each, name) for name in header] for each in comparisons))
 

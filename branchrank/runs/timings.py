@@ -21,7 +21,7 @@ FIRST, WARM = "first", "warm"
 
 
 class Timing(Record, frozen=True, kw_only=True):
-    """The time of one stage of one query; ``phase`` is ``first`` or ``warm``."""
+    """The time of one stage in one query; ``phase`` is ``first`` or ``warm``."""
 
     predictor: str
     question_id: str

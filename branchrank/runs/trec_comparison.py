@@ -2,7 +2,7 @@
 
 1. A run is scored as in trec_eval. Documents are sorted by score and then by id, both descending, and the
    rank column is ignored (:func:`~branchrank.measures.trec.run_ranking`). Means are over all judged queries.
-2. Each query is a cluster of its own in the significance tests.
+2. In the significance tests, each query is its own cluster.
 3. It is an error if a run lacks a judged query, because the run file may be truncated. With
    ``missing_is_zero``, a judged query that a run lacks scores 0, as in ``trec_eval -c``.
 """
@@ -20,7 +20,7 @@ from branchrank.questions.qrels import Qrels
 from branchrank.runs.results_table import ResultsTable, results_table
 from branchrank.runs.trec_files import TrecRun, run_scores
 
-#: The default seed of the tests, the same as for a benchmark.
+#: The default seed for the tests, which is also the default for a benchmark.
 SEED = 42
 
 
@@ -37,7 +37,7 @@ def compare_rankings(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """Score runs with qrels, and compare each run with the baseline or all runs with each other.
+    """Score runs with qrels, and compare each run with the baseline, or all runs with each other.
 
     Raises :class:`RunError` if a run lacks a judged query. Raises :class:`UsageError` if there are fewer than
     two runs, a measure or the baseline is unknown, or the values of a measure can be outside 0..1.

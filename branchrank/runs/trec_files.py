@@ -4,7 +4,7 @@
    (:mod:`branchrank.measures.trec`). The qrels have grade 2 for the gold itself and grade 1 for a page with
    gold.
 2. In an export by document, a document id is the hit's source, and only the first hit of a document counts.
-   The qrels have grade 1, or the ``relevance`` in the question file, for gold documents.
+   In the qrels, a gold document has the grade given by ``relevance`` in the question file, or else 1.
 3. The scores in an exported run are n, n-1, ..., 1.
 4. A failed query has no lines in the run. A failed query scores 0, since the qrels include every question
    with gold. Questions without gold are not in the qrels and not in the means.
@@ -88,12 +88,12 @@ def run_lists(run: RunData, predictor: str, ids: DocumentIds) -> TrecRun:
 
 
 def run_qrels(run: RunData, ids: DocumentIds) -> Qrels:
-    """Return the judgements of a run by question id, for the questions with gold."""
+    """Return a run's judgements by question id, for the questions with gold."""
     return {question.id: _qrels(question, ids) for question in run.asked if question.gold}
 
 
 def _ranked(row: Row, question: Question, ids: DocumentIds) -> list[Scored]:
-    """Return the document ids of a row, best first, with the scores n, n-1, ..., 1."""
+    """Return a row's document ids, best first, with the scores n, n-1, ..., 1."""
     if ids == "gold":
         return question_run(hits_of(row), judged_row(row, question), question)
     sources = list(dict.fromkeys(_document(resolve_source(hit.source, question)) for hit in row.hits))
@@ -118,7 +118,7 @@ def _token(text: str) -> str:
 
 
 def read_trec(path: Path) -> TrecRun:
-    """Read the scored documents of each query from a TREC run file.
+    """Read the scored documents for each query from a TREC run file.
 
     Raises :class:`RunError` with the line number if a line is invalid or repeats a document.
     """

@@ -18,7 +18,7 @@ DEEPEST = 5
 
 
 def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Question]) -> tuple[str, ...]:
-    """Return all warnings about the scores of a run on ``questions``."""
+    """Return all warnings about a run's scores on ``questions``."""
     return (
         *examples(questions),
         *labelled_by_llm(questions),
@@ -32,7 +32,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
 def total_failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
     """Find predictors whose queries or LLM calls all failed, with the most common reason.
 
-    The scores of a predictor whose queries or LLM calls all failed are meaningless.
+    If all of a predictor's queries or LLM calls failed, its scores are meaningless.
     """
     found = []
     for predictor in predictors:
@@ -54,7 +54,7 @@ def _commonest(reasons: Iterable[str]) -> str:
 
 
 def examples(questions: Sequence[Question]) -> list[str]:
-    """Find the example questions that ``branchrank init`` writes, which are not evidence about a system."""
+    """Find the example questions from ``branchrank init``. They are not evidence about a system."""
     count = sum(EXAMPLE in question.extra for question in questions)
     if not count:
         return []

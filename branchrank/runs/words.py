@@ -141,7 +141,7 @@ def effect_size(comparison: Comparison) -> str:
 
 
 def effect(comparison: Comparison) -> str:
-    """Format the effect size with its name (the odds ratio with its interval for hits, d_z for others)."""
+    """Format the effect size with its name (for hits the odds ratio and its interval, otherwise d_z)."""
     if comparison.d_z is not None:
         return f"d_z {comparison.d_z:.2f}"
     if comparison.odds_ratio is None:
