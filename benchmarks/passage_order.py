@@ -5,7 +5,7 @@
 1. The rows are `local` with RRF and with score fusion, and `hybrid` with one passage per section or with all
    passages of the pool (the candidates of a query).
 2. A scripted reranker moves a section with gold to position ``p`` in the pool. The order of the other
-   sections is not changed. With p = 1 the reranker is perfect. The ceiling is the percentage of questions
+   sections is not changed. With p = 1, the reranker is perfect. The ceiling is the percentage of questions
    whose gold is in the pool.
 
 The columns are strict hit@1, @5 and @10, in percent of the questions with gold, and the lines per hit of the

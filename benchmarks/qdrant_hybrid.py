@@ -6,7 +6,7 @@
    description promises 500 ms).
 3. An artificial delay is then added to each branch. The query takes about one delay longer and not two,
    because the branches run concurrently.
-4. With ``--compare N`` the first N points are also searched by qdrant-client's local mode (slow).
+4. With ``--compare N``, the first N points are also searched by qdrant-client's local mode (slow).
 
     python benchmarks/qdrant_hybrid.py [--points 9999] [--dimension 768] [--compare 2000]
 """

@@ -5,7 +5,7 @@
 2. Each part is indexed (with the hash embedder, since the tree search needs no vectors) and searched for the
    same questions. At each step, a chooser selects the sections to follow. The choosers are the lexical score,
    two oracles and a random chooser. One oracle selects only the gold or its ancestors, and the other also
-   selects other entries up to the width of the beam. With ``--base-url``, the chooser is a model.
+   selects other entries up to the width of the beam. With ``--base-url``, the chooser is an LLM on a server.
 3. A hit is a section's own span, so that the tree search is measured and not the choice of a passage.
 4. For a scripted chooser, one token is estimated for every three bytes, as for the size of a prompt. For a
    model, its server reports the number of tokens. CPU time is measured in this process without the chooser,
@@ -203,7 +203,7 @@ def known_gold(tree: Tree, question: Question) -> Gold:
 
 
 def pageindex(walk: TreeSearch, by: Literal["llm", "lexical"]) -> System:
-    """Return the system ``pageindex`` with the tree search ``walk``, by the lexical score or by an LLM."""
+    """Return ``pageindex`` with the tree search ``walk``, guided by the lexical score or by an LLM."""
     workspace = WorkspaceFolder.open(Path("none"), flags={"pageindex.no_llm": True}, environment={})
     (system,) = builtin_systems(("pageindex",), workspace.settings)
     (branch,) = system.branches

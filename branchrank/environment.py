@@ -1,4 +1,4 @@
-"""Keep other libraries from permanently changing the state of the process when they are imported or used.
+"""Prevent other libraries from permanently changing the process's state when they are imported or used.
 
 1. BranchRank does not change ``os.environ`` permanently. If a library reads an option only from an
    environment variable, the variable is set only during the call that reads it.
@@ -55,7 +55,7 @@ def preserved_random_state() -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserved_start_method() -> Iterator[None]:
-    """If multiprocessing's start method is not set, unset it again at the end of a ``with`` block."""
+    """If multiprocessing's start method is unset before a ``with`` block, unset it again at the end."""
     loaded = sys.modules.get("multiprocessing")
     was_open = loaded is None or loaded.get_start_method(allow_none=True) is None
     try:
@@ -67,7 +67,7 @@ def preserved_start_method() -> Iterator[None]:
 
 
 def set_up_worker(variables: Mapping[str, str], path: Iterable[str] = ()) -> None:
-    """Set environment variables and extend the import path in a worker process."""
+    """Set environment variables in a worker process, and extend its import path."""
     os.environ.update(variables)
     sys.path.extend(place for place in path if place not in sys.path)
 

@@ -60,7 +60,7 @@ class UsageError(BranchRankError):
 
 
 class InputError(BranchRankError):
-    """Error for a file from the user that is missing or invalid."""
+    """Error for a file that the user named and that is missing or invalid."""
 
     exit_code = 3
 
@@ -129,13 +129,13 @@ class StorageError(BranchRankError):
 
 
 class FailedRunError(BranchRankError):
-    """Error for a run that was written although all queries or all LLM calls of a predictor failed."""
+    """Error raised after a run was written, because all of a predictor's queries or LLM calls failed."""
 
     exit_code = 9
 
 
 class WorkerError(BranchRankError):
-    """Error for a Ray cluster that can't be reached, or workers that don't start or exit repeatedly."""
+    """Error for a Ray cluster that can't be reached, or for workers that can't be started or keep ending."""
 
     exit_code = 11
 
@@ -187,7 +187,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def nearest_path(path: Path) -> str:
     """Return text such as ``; did you mean `docs/questions.jsonl`?``, or an empty string if none is similar.
 
-    Each part of the path that does not exist is replaced by the nearest existing name.
+    Each part of the path that does not exist is replaced with the most similar existing name.
     """
     found = Path(path.anchor)
     for part in path.relative_to(path.anchor).parts:

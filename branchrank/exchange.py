@@ -50,7 +50,7 @@ def import_beir(
 ) -> BeirQuestions:
     """Convert the queries and relevance judgements in a BEIR folder to a question file.
 
-    With ``remove_query``, a document that has the same id as a query is removed from the query's hits. Raises
+    With ``remove_query``, a query's hits do not include the document that has the query's id. Raises
     :class:`~branchrank.errors.QuestionError` for a folder without queries or judgements, and
     :class:`~branchrank.errors.InputError` for a file that can't be read.
     """
@@ -78,7 +78,7 @@ def run_beir(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Run:
-    """Index a BEIR folder, run predictors on the queries of a split, and write the report.
+    """Index a BEIR folder, run predictors on the queries in a split, and write the report.
 
     ``folder`` may also be ``ir:ID``, the name of a dataset that the package ir-datasets has downloaded
     before.
@@ -133,8 +133,8 @@ def compare_trec(
 ) -> ResultsTable:
     """Compare TREC run files with the file ``baseline`` or, if ``all_pairs`` is true, with each other.
 
-    The default baseline is the first file. The significance tests are those of a BranchRank run, except that
-    all queries are treated as independent. Holm's correction covers all comparisons on the same measure.
+    The default baseline is the first file. The significance tests are the same as in a BranchRank run, except
+    that all queries are treated as independent. Holm's correction covers all comparisons on the same measure.
     Documents with equal scores are ordered as in trec_eval. If a judged query is missing from a run, an error
     is raised. With ``missing_is_zero``, the query scores 0 instead. Printing the result shows the table and
     the comparisons.
@@ -272,8 +272,8 @@ def beir_from_frames(
 def latex(table: ResultsTable) -> str:
     """Return the table of results as LaTeX for ``\\\\input`` in a paper that loads the package booktabs.
 
-    The highest mean of each column is bold. Symbols show the results of the tests, and the caption explains
-    the symbols.
+    The highest mean of each column is bold. Symbols mark the results of significance tests, and the caption
+    explains the symbols.
     """
     from branchrank.report import latex
 

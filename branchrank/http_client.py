@@ -284,14 +284,14 @@ def _trusted() -> ssl.SSLContext:
 
 
 class _Network(httpcore.NetworkBackend):
-    """A network backend whose sockets time out at the deadline of the current thread's request."""
+    """A network backend whose sockets time out at the current thread's deadline."""
 
     def __init__(self) -> None:
         self._request = threading.local()
         self._sockets = httpcore.SyncBackend()
 
     def begin(self, deadline_s: float) -> None:
-        """Set the deadline of this thread's request."""
+        """Set the deadline for this thread's request."""
         self._request.deadline = time.monotonic() + deadline_s
 
     def connect_tcp(

@@ -389,7 +389,7 @@ def write_gate(
 def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
     """Download the corpus with the given name, check its digest, and return the folder with its documents.
 
-    The name ``ir:ID`` fetches a dataset of the package ir-datasets as a BEIR folder. Downloaded code is not
+    The name ``ir:ID`` fetches a dataset from the package ir-datasets as a BEIR folder. Downloaded code is not
     executed. Raises :class:`~branchrank.errors.CorpusError` if the name is unknown or the download fails.
     """
     from branchrank.corpus import named

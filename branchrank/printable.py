@@ -9,7 +9,7 @@ _LINE = str.maketrans({"\n": "\N{REPLACEMENT CHARACTER}", "\t": " "})
 
 
 def safe(text: str) -> str:
-    """Replace every character that is not printable, except newline and tab, by U+FFFD.
+    """Replace every character that is not printable, except newline and tab, with U+FFFD.
 
     The replaced characters include control characters, escape sequences, bidirectional overrides and
     private-use characters.
@@ -31,5 +31,5 @@ def safe_line(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """Replace each lone surrogate (from an undecodable command-line argument) by ``?``."""
+    """Replace each lone surrogate (from an undecodable command-line argument) with ``?``."""
     return text.encode("utf-8", "replace").decode("utf-8")

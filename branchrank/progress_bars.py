@@ -29,10 +29,10 @@ class Quiet:
     """Shows nothing."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def status(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Announcements:
@@ -43,7 +43,7 @@ class Announcements:
         self.last = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Print a stage the first time that it is reported."""
+        """Print the name of a stage when it is reported for the first time."""
         if stage not in self.seen:
             self.seen.add(stage)
             _print_line(f"{stage} ({total})" if total else stage)
@@ -112,7 +112,7 @@ class Called:
         self.callback(stage, done, total)
 
     def status(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @contextlib.contextmanager

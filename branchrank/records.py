@@ -171,14 +171,15 @@ class Placement(Record, frozen=True, kw_only=True):
 
 
 class Hit(Record, frozen=True, kw_only=True):
-    """One returned passage. ``text`` contains exactly the lines ``line_start`` to ``line_end`` of ``source``.
+    """A passage that a system returned.
 
-    ``branches`` maps the name of a branch to the hit's rank and score in the branch's list. If the branch
-    adds neighbouring sections from the tree, these are the rank and score of the best chunk that the branch
-    found in the section. ``notes`` maps the name of a branch to an explanation of the score or, for a section
-    that was added from the tree, to the step that added it. If a dense branch found the passage, ``distance``
-    is the squared L2 distance (0 to 4) between the vectors of the query and the passage. ``matched`` contains
-    the numbers of the lines in which a branch found words from the query. If the system groups by document,
+    ``text`` contains exactly the lines ``line_start`` to ``line_end`` of ``source``. ``branches`` maps the
+    name of a branch to the hit's rank and score in the branch's list. If the branch adds neighbouring
+    sections from the tree, these are the rank and score of the best chunk that the branch found in the
+    section. ``notes`` maps the name of a branch to an explanation of the score or, for a section that was
+    added from the tree, to the step that added it. If a dense branch found the passage, ``distance`` is the
+    squared L2 distance (0 to 4) between the vectors of the query and the passage. ``matched`` contains the
+    numbers of the lines in which a branch found words from the query. If the system groups by document,
     ``members`` contains the best passages in the hit's document. ``fallback`` is the reason why a fallback
     ranked this hit, or ``None`` if no fallback did.
     """
@@ -251,10 +252,10 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
 class Retrieval(Record, frozen=True, kw_only=True):
     """The result of one query. It contains the hits, best first, and the trace and time in ms of each stage.
 
-    ``fallbacks`` contains the stage and the reason of each fallback, and ``calls`` contains the LLM calls.
-    ``found`` maps each branch to the number of entries that it found before its list was cut. ``notices`` are
-    messages for the user about the hits. ``incomplete`` is the reason why a part of the corpus was not
-    searched. It is empty if the whole corpus was searched.
+    ``fallbacks`` contains the stage of each fallback and the reason for it, and ``calls`` contains the LLM
+    calls. ``found`` maps each branch to the number of entries that it found before its list was cut.
+    ``notices`` are messages for the user about the hits. ``incomplete`` is the reason why a part of the
+    corpus was not searched. It is empty if the whole corpus was searched.
     """
 
     hits: tuple[Hit, ...]

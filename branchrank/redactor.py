@@ -31,7 +31,7 @@ _KEY_VARIABLES = (
 
 
 def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values of all environment variables that can contain API keys or tokens."""
+    """Return the values of all environment variables that may contain API keys or tokens."""
     return tuple(environment.get(name, "") for name in _KEY_VARIABLES)
 
 
@@ -83,7 +83,9 @@ def is_url(text: str) -> bool:
 
 
 def means_url(name: str) -> bool:
-    """Return whether a setting or flag with this name (such as ``index.chroma_url``) is for a URL."""
+    """Return whether the value of the setting or flag ``name`` (such as ``index.chroma_url``) should be a
+    URL.
+    """
     return _URL_NAME.fullmatch(name) is not None
 
 

@@ -74,9 +74,9 @@ class Run(RunData):
         """Compare two predictors of this run, question by question.
 
         A positive ``difference`` means that the candidate is better. ``baseline``, ``measure`` and ``delta``
-        default to the values that the run declared. If the run declared the comparison, its p-value and
-        interval are adjusted for all candidates, as in the run's report. Otherwise they are not adjusted for
-        multiple testing.
+        default to the values that the run declared. If the run declared this comparison, the p-value and the
+        interval are adjusted for the number of candidates, as in the run's report. Otherwise, they are not
+        adjusted for multiple testing.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
         """
@@ -89,7 +89,7 @@ class Run(RunData):
     ) -> PredictorComparisons:
         """Compare every predictor with one or several baselines, or with all others (``"all-pairs"``).
 
-        All comparisons are one family, for which p-values are adjusted with Holm's method and intervals with
+        All comparisons form one family. Its p-values are adjusted with Holm's method, and its intervals with
         Bonferroni's. The arguments default to the values that the run declared. The result contains the
         comparisons as records (``comparisons``) and as a DataFrame (``frame``). Printing the result shows one
         sentence per comparison.

@@ -190,7 +190,7 @@ def remove_beneath(root: Path, relative: str) -> None:
 def remove_temporary(root: Path, relative: str) -> None:
     """Remove the temporary files of killed processes from the folder ``relative`` below ``root``.
 
-    Call this only when no process writes to the folder. A file that can't be removed is ignored.
+    Call this only while no process is writing to the folder. Files that can't be removed are ignored.
     """
     with contextlib.suppress(OSError), _folder_of(root, f"{relative}/-") as (folder, _):
         _remove_temporary(folder)

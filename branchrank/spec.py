@@ -1,8 +1,8 @@
 """Retrieval systems as records, which can be read from TOML files.
 
 A system has the stages branches, expand, fuse, cap, rescore, group, rerank, passages and top k. Every part of
-a system is an immutable record, so it can be compared and hashed. Systems whose parts are equal up to some
-stage share the results of that stage.
+a system is an immutable record, so it can be compared and hashed. Systems that are equal up to and including
+a stage share the results of this stage.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def fused_unit(self) -> Unit:
-        """The unit (chunk, node or span) of the keys that the branch passes to the fusion."""
+        """What the keys that the branch passes to the fusion stand for (chunks, nodes or spans)."""
         return "node" if self.expand is not None else self.unit
 
 
@@ -250,7 +250,7 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def unit(self) -> Unit:
-        """The unit (chunk, node or span) of the keys in the fused list."""
+        """What the keys in the fused list stand for (chunks, nodes or spans)."""
         return self.branches[0].fused_unit
 
     @property

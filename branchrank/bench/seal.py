@@ -3,8 +3,8 @@
 1. ``seal_plan`` writes every part of the plan that can change a row or a verdict (such as the questions, the
    corpus, the predictors, the settings, the primary measure, the baseline and alpha). Short values are stored
    unchanged, long values as their SHA-256.
-2. If a plan is run with a seal, it is an error if a part of the plan differs from the seal. The ``run.json``
-   of a sealed run contains the digest of the seal.
+2. Running a plan with a seal is an error if any part of the plan differs from the seal. The ``run.json`` of a
+   sealed run contains the digest of the seal.
 3. ``branchrank verify`` computes the parts of the plan from ``run.json`` again, and compares them with the
    seal.
 

@@ -1,4 +1,4 @@
-"""``branchrank datasets``: compare systems over several datasets in one table."""
+"""``branchrank datasets``: compare systems on several datasets in one table."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def label(
 
 
 def _ask(labelling: Labelling, proposals: Proposals | None, *, quiet: bool) -> None:
-    """Show each passage and read its label from the input, until the input ends."""
+    """Show the passages one by one, and read a label for each, until the input ends."""
     passages = labelling.waiting()
     answers = _answers()
     if not quiet and passages:

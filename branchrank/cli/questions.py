@@ -1,4 +1,4 @@
-"""``branchrank questions``: add, label, check, re-anchor, mine, split or generate questions."""
+"""``branchrank questions``: add, label, check, re-anchor, mine, split and generate questions."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _show(rank: int, hit: Hit, explain: bool) -> None:
 
 
 def _explanation(chunk: Hit) -> str:
-    """Describe how a chunk's score was computed."""
+    """Return a text that explains how a chunk's score was computed."""
     parts = [f"score {chunk.score:.4f}"]
     for name, word, measured in (
         ("fts5", "keyword", "score"),

@@ -84,7 +84,7 @@ def _end_without_reader(ctx: click.Context) -> NoReturn:
 
 
 class Terminated(SystemExit):
-    """The exception that is raised when the process receives SIGTERM."""
+    """Exception that is raised when the process receives SIGTERM."""
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
@@ -200,7 +200,10 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command. The error for an unknown command suggests the nearest known command."""
+        """Return the subcommand in ``args``.
+
+        The error for an unknown command suggests the nearest known command.
+        """
         if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             near = _nearest(args[0], self.list_commands(ctx))
             raise click.UsageError(f"No such command {args[0]!r}.{near}", ctx)

@@ -14,7 +14,7 @@ If a file can't be read, the error message begins with one of these codes.
 2. In other folders that the user allows, every file that is not hidden can be read.
 3. A path is absolute or relative to one of the allowed folders. A relative path is tried in each folder in
    order. ``..`` in a path is resolved without looking at the disk. A resolved path outside the allowed
-   folders is denied, whether it exists or not. Symbolic links are never followed.
+   folders is denied, whether it exists or not. Symbolic links in a path are never followed.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class FileReader:
         raise FileRefused("NOT_FOUND", f"there is no file {path!r}")
 
     def _places(self, path: str) -> list[tuple[Path, str]]:
-        """Return each allowed folder that may contain ``path``, with the path relative to the folder."""
+        """Return each allowed folder that may contain ``path``, and the path relative to this folder."""
         places: dict[tuple[Path, str], None] = {}
         for spelling, root in self._spellings:
             for start in (spelling, root):

@@ -1,4 +1,4 @@
-"""Read the corpus in shards, and combine their results into the chunks, nodes and tokens of an index.
+"""Read the corpus in shards, and combine the results into the chunks, nodes and tokens of an index.
 
 To save memory, all data that grow with the corpus are bytes or arrays. Chunks or nodes that the user supplies
 replace those that a build would make (:mod:`branchrank.index.user_files`).
@@ -35,7 +35,7 @@ from branchrank.stores.indexed_text import chunk_terms, node_terms
 from branchrank.tree.build import Outline, Page
 from branchrank.tree.navigate import Tree
 
-#: The number of nodes to encode at once.
+#: The number of nodes that are encoded at once.
 _BATCH = 4096
 
 

@@ -4,7 +4,7 @@
 2. When all files of the new directory are on the disk, one rename replaces the symbolic link ``current`` with
    a link to the new directory. Readers don't see the new directory before this step. If a build is killed,
    its directory has a higher number than ``current``, and the next build deletes it.
-3. A reader follows ``current`` once and then locks the generation with a shared lock.
+3. A reader follows ``current`` once, and then takes a shared lock on the generation.
 4. A build deletes generations older than the previous one, except generations that a reader has locked.
 5. Each workspace has a lock that prevents two builds at the same time. The lock is released when the process
    that holds it ends.
@@ -73,7 +73,7 @@ class Pin:
 
 
 class Generations:
-    """The generations of an index. ``name`` is the index's folder, relative to the workspace."""
+    """The generations of one index. ``name`` is the path of the index's folder, relative to the workspace."""
 
     def __init__(self, data_dir: Path, name: str) -> None:
         self.directory = data_dir / name

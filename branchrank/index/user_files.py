@@ -20,7 +20,7 @@ from branchrank.tree.store import load_nodes
 
 
 class _GivenChunk(Record, frozen=True, kw_only=True):
-    """A chunk in the user's file. Keys other than these fields are ignored."""
+    """A chunk in the user's file. Keys that are not fields of this class are ignored."""
 
     id: str
     source: str

@@ -163,7 +163,7 @@ class WorkspaceFolder:
         return "" if self.data_dir.exists() else nearest_path(self.data_dir)
 
     def adopting(self, corpus: Path | None = None) -> str:
-        """Return the command that adopts the files in this folder into a new workspace next to it.
+        """Return a command that adopts the files in this folder into a new workspace next to the folder.
 
         ``corpus`` is the folder that contains the documents, if it is known.
         """

@@ -105,8 +105,8 @@ class _Schema(Record, frozen=True, kw_only=True):
 class RunRecord(Record, frozen=True, kw_only=True):
     """The content of ``run.json``: everything needed to repeat and describe a run.
 
-    ``digests`` has the digest of each file in :attr:`truth`, and a digest of this record. The latter is
-    computed without itself.
+    ``digests`` has the digest of each file in :attr:`truth`, and a digest of this record. The record's digest
+    does not cover itself.
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -98,7 +98,7 @@ class RunData:
 
     @cached_property
     def shown(self) -> tuple[NamedMeasure, ...]:
-        """The measures in printed tables.
+        """The measures that printed tables show.
 
         The standard measures come first, followed by the requested measures. If the primary measure uses
         grades from qrels, only the requested measures are shown.

@@ -37,7 +37,7 @@ def compare_rankings(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """Score runs with qrels, and compare each run with the baseline or all runs with each other.
+    """Score runs with qrels, and compare each run with the baseline, or all runs with each other.
 
     Raises :class:`RunError` if a run lacks a judged query. Raises :class:`UsageError` if there are fewer than
     two runs, a measure or the baseline is unknown, or the values of a measure can be outside 0..1.

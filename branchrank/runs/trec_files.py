@@ -4,7 +4,7 @@
    (:mod:`branchrank.measures.trec`). The qrels have grade 2 for the gold itself and grade 1 for a page with
    gold.
 2. In an export by document, a document id is the hit's source, and only the first hit of a document counts.
-   The qrels have grade 1, or the ``relevance`` in the question file, for gold documents.
+   In the qrels, a gold document has the grade given by ``relevance`` in the question file, or else 1.
 3. The scores in an exported run are n, n-1, ..., 1.
 4. A failed query has no lines in the run. A failed query scores 0, since the qrels include every question
    with gold. Questions without gold are not in the qrels and not in the means.

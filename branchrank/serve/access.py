@@ -31,23 +31,29 @@ _ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::\d{1,5})?")
 
 
 class Access(Record, frozen=True, kw_only=True):
-    """The access rules. ``hosts`` are names without ports. If ``token`` is empty, requests need no token."""
+    """A server's access rules.
+
+    ``hosts`` contains names without ports. If ``token`` is empty, requests need no token.
+    """
 
     hosts: tuple[str, ...] = LOOPBACK_NAMES
     origins: tuple[str, ...] = ()
     token: str = ""
 
     def answers_host(self, values: Sequence[str]) -> bool:
-        """Whether the ``Host`` header, without its port, is a name of this server."""
+        """Return whether the ``Host`` header, without its port, is one of this server's names."""
         match = _HOST.fullmatch(values[0].lower()) if len(values) == 1 else None
         return match is not None and match[1] in self.hosts
 
     def answers_origin(self, values: Sequence[str]) -> bool:
-        """Whether the request has no ``Origin`` header, or an allowed one."""
+        """Return whether the request has no ``Origin`` header or an allowed one."""
         return not values or (len(values) == 1 and values[0].lower() in self.origins)
 
     def answers_token(self, values: Sequence[str]) -> bool:
-        """Whether the ``Authorization`` header contains the token (compared in constant time)."""
+        """Return whether the ``Authorization`` header contains the token.
+
+        The comparison takes constant time.
+        """
         if not self.token:
             return True
         scheme, _, given = values[0].partition(" ") if len(values) == 1 else ("", "", "")

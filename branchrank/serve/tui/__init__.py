@@ -1,4 +1,4 @@
-"""The terminal UI.
+"""The terminal UI, in which the user searches a workspace.
 
 Importing this package raises :class:`MissingDependencyError` if Textual is not installed.
 """

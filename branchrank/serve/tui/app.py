@@ -43,7 +43,7 @@ class Heard(Message):
 
 
 class Choice(Record, frozen=True, kw_only=True):
-    """The result that the user chose, and the query that found this result."""
+    """The result that the user chose, and the query that found it."""
 
     query: str
     hit: Hit
