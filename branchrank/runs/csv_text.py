@@ -26,7 +26,9 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = str(value).replace("\r\n", "\n").replace("\r", "\n")
-    if isinstance(value, int) or not (text[:1] in ("\t", "\n") or text.lstrip().startswith(_FORMULA)):
+    # Text that starts with apostrophes of its own gets one too, so that text_of can remove it again.
+    bare = text.lstrip("'")
+    if isinstance(value, int) or not (bare[:1] in ("\t", "\n") or bare.lstrip().startswith(_FORMULA)):
         return text
     return f"'{text}"
 
