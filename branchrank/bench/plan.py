@@ -135,7 +135,7 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
         if system.llm.base_url and not system.llm.model
     ]
     if wrong:
-        yield UsageError("\n".join(wrong), remedy=_system_remedy(wrong))
+        yield UsageError("\n".join(wrong), remedy=_system_remedy(asking))
     llm = plan.settings.part(LLMSettings)
     if (llm.record or llm.replay) and not asking:
         flag = "--llm-replay" if llm.replay else "--llm-record"
@@ -209,11 +209,13 @@ def with_depth(settings: Resolved) -> Resolved:
     )
 
 
-def _system_remedy(wrong: Sequence[str]) -> str:
-    if not any("an LLM" in problem for problem in wrong):
+def _system_remedy(asking: Sequence[System]) -> str:
+    """Return the fix for invalid systems, of which those in ``asking`` use an LLM."""
+    incomplete = [system.llm for system in asking if not (system.llm.base_url and system.llm.model)]
+    if not incomplete:
         return "correct the systems"
     missing = "--hybrid-model, --pageindex-model"
-    if any("no endpoint" in problem for problem in wrong):
+    if not all(endpoint.base_url for endpoint in incomplete):
         missing = f"--hybrid-base-url, --pageindex-base-url, {missing}"
     return f"set {missing}, or switch the LLM off (--hybrid-no-llm, --pageindex-no-llm)"
 
