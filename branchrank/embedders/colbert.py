@@ -10,7 +10,7 @@
    that extend a query, and the punctuation that is removed from documents. The token vectors of a text are
    all vectors that ColBERT compares, including those of special tokens and markers.
 3. A ColBERT model is not trained to compute one vector per text. The vector of a text is therefore the mean
-   of its token vectors, scaled to unit length. The dot product of two mean vectors is proportional to the
+   of its token vectors, scaled to unit length. Before the scaling, the dot product of two such means is the
    mean cosine over all pairs of tokens, whereas MaxSim uses only the best match of each query token. The mean
    vectors are therefore used only for the first stage of a search.
 4. Texts are encoded one at a time, as in :mod:`branchrank.embedders.sentence_transformers`.
