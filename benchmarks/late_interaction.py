@@ -81,7 +81,7 @@ def times(
 
 def print_queries(name: str, found: Sequence[dict[str, float]]) -> None:
     """Print percentiles of the time to embed the query's tokens, and of the remaining time."""
-    for label, stages in (("query's token vectors", ("embed tokens",)), ("beside the embedding", BESIDE)):
+    for label, stages in (("query's token vectors", ("embed tokens",)), ("excluding the embedding", BESIDE)):
         taken = [sum(each.get(stage, 0.0) for stage in stages) for each in found]
         p50, p95 = np.percentile(taken, [50, 95])
         print(f"  {name}: {label} p50 {p50:.2f} ms, p95 {p95:.2f} ms ({len(taken)} queries)")

@@ -60,7 +60,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _machine(machine: Result) -> str:
     memory = machine["memory_bytes"] / 2**30
-    return f"The machine has {machine['cores']} cores and {memory:.0f} GiB of memory; {machine['date']}."
+    return (
+        f"The machine has {machine['cores']} cores and {memory:.0f} GiB of memory; "
+        f"the measurements were made on {machine['date']}."
+    )
 
 
 def _measured(sizes: dict[int, Result]) -> list[str]:
@@ -130,8 +133,8 @@ def _benchmark(sizes: dict[int, Result]) -> list[str]:
         if jobs := found.get("jobs"):
             texts.append(
                 f"Reading, chunking and counting the words of {size:,} chunks took {jobs['1']:.1f} s in one\n"
-                f"process and {jobs['2']:.1f} s with `--jobs 2`, {jobs['1'] / jobs['2']:.2f} times as fast, "
-                f"with a load average of {jobs['load']:.1f}.\n"
+                f"process and {jobs['2']:.1f} s with `--jobs 2` ({jobs['1'] / jobs['2']:.2f} times as fast). "
+                f"The load average was {jobs['load']:.1f}.\n"
             )
     return texts
 
@@ -221,7 +224,7 @@ def _projected(sizes: dict[int, Result], model: Result) -> list[str]:
     ]
     text = (
         f"The times in this table are calculated, not measured. In this run, {model['name']} embedded\n"
-        f"{rate:.0f} texts of 84 words per second, and the time is proportional to the number of texts.\n"
+        f"{rate:.0f} texts per second, with 84 words each. The time is proportional to the number of texts.\n"
     )
     return [
         "## Projected time of the model\n",
@@ -268,8 +271,8 @@ def _profiles(result: Result) -> list[str]:
     return ["## Profiles of the code\n", _PROFILE_TEXT, _table(head, rows)]
 
 
-_PROFILE_TEXT = """The profiles were measured with the smallest index above. The profiler makes calls of
-Python functions slower, but the numbers of calls are exact. The version *before* is an earlier version of
+_PROFILE_TEXT = """The profiles were measured with the smallest index above. The profiler slows down calls of
+Python functions, but the numbers of calls are exact. The version *before* is an earlier version of
 BranchRank, which loaded the tree of headings as Python objects.
 """
 

@@ -54,8 +54,8 @@ A setting can be set at four levels. A later level overrides the earlier levels:
 3. the environment: `BRANCHRANK_LOCAL_RRF_K=20`;
 4. the flag: `--local-rrf-k 20`.
 
-The name of an environment variable is `BRANCHRANK_`, the part, `_` and the setting, in capitals. The value
-of a boolean setting is `true`, `false`, `yes`, `no`, `1` or `0`.
+The environment variable of a setting is named `BRANCHRANK_<PART>_<SETTING>`, in capitals. The value of a
+boolean setting is `true`, `false`, `yes`, `no`, `1` or `0`.
 
 A value of the wrong type or outside its range is an error, and all wrong values are reported together.
 `run.json` records every value of a run with its origin.
@@ -112,7 +112,7 @@ def _options(command: click.Command) -> list[click.Option]:
 
 
 def _sets_a_setting(option: click.Option) -> bool:
-    """Return whether an option only changes a setting. Its value isn't passed to the command's function."""
+    """Return whether an option only changes a setting, so that the command's function doesn't get it."""
     return not option.expose_value and any(flag in option.opts for flag in _sections_by_flag())
 
 

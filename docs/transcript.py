@@ -45,7 +45,7 @@ HEAD = """\
 
 This page shows every command from an empty virtual environment to a verdict on your own five questions.
 `python docs/transcript.py` ran the commands on {date} with {system}, Python {python}, {cores} CPU cores and
-a load average of {load} at the start. The time of the installation includes the download.
+a load average of {load} at the start. The installation time includes the download.
 
 | step | seconds |
 | --- | --- |

@@ -41,8 +41,8 @@ every hit, rank and stage with the run. The digest of the index must be the one 
 With `--llm-replay FILE`, the LLM calls are answered by the cassette of the run; without this flag, systems
 with an LLM are skipped. Predictor classes and endpoints are skipped unless you pass them with `--predictor
 module:Class` and `--api-endpoint`. The output lists the skipped systems. Differences of up to 0.0001 between
-scores are ignored, because processors differ in the last digits. On another processor, two hits with nearly
-equal scores may change places.
+scores are ignored, because the last digits of a score differ between processors. On another processor, two
+hits with nearly equal scores may change places.
 
 ## Seal a plan
 
@@ -64,8 +64,8 @@ only if somebody else has a copy of the seal that the author of the run can't ch
 ## Tested changes
 
 Each row of the table is a test that changes a correct run and then runs `branchrank verify`. The column
-"regenerated" shows whether the test computed the tables, reports and digests again after the change, which
-anybody with this package can do. The column "0.1.0" shows whether the first version of `verify` found the
+"regenerated" shows whether the test recomputed the tables, reports and digests after the change. Anybody with
+this package can recompute them. The column "0.1.0" shows whether the first version of `verify` found the
 change. In the unchanged example runs in `reports/examples`, `branchrank verify` finds no error.
 
 | change | regenerated | 0.1.0 | found by |
@@ -74,8 +74,8 @@ change. In the unchanged example runs in `reports/examples`, `branchrank verify`
 
 TAIL = """
 The changes in the last rows of the table can't be found in the run alone, because a run with invented rows
-and times need not contain a contradiction. To check a run that may be invented, ask its author for the seal,
-run some of its questions again (`branchrank verify RUN --rerun 20`), or repeat the whole benchmark.
+and times need not contain a contradiction. To check a run that may have been fabricated, ask its author for
+the seal, run some of its questions again (`branchrank verify RUN --rerun 20`), or repeat the whole benchmark.
 
 `python docs/verification_page.py` makes this page.
 """
@@ -92,9 +92,11 @@ def verification_page() -> str:
     missed = sum(not each.before for each in TAMPERINGS)
     alone = sum(each.by == "`verify`" for each in TAMPERINGS)
     left = sum(each.by == "nothing" for each in TAMPERINGS)
+    others = len(TAMPERINGS) - alone - left
     count = (
         f"\nThe first version of `verify` (0.1.0) missed {missed} of these {len(TAMPERINGS)} changes. The "
-        f"current version finds {alone} of them without other files; {left} can't be found.\n"
+        f"current version finds {alone} of the changes in the run alone, and finds {others} with "
+        f"the corpus, the index or a copy of the seal. It can't find {left} of the changes.\n"
     )
     return HEAD + rows + count + TAIL
 

@@ -111,7 +111,7 @@ class Bm25Settings(Settings, frozen=True, kw_only=True):
 
 
 class CacheSettings(Settings, frozen=True, kw_only=True):
-    """Settings of the caches of embeddings and LLM decisions. These settings do not change results."""
+    """Settings for the caches of embeddings and LLM decisions. These settings do not change results."""
 
     section: ClassVar[str] = "cache"
     title: ClassVar[str] = "Caches"

@@ -193,7 +193,7 @@ class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
     rrf_k="fuse.k",
 )
 class GrepSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor grep, which fuses grep passages with vectors below a distance threshold."""
+    """Settings of the predictor grep, which fuses grep with a vector search that has a distance threshold."""
 
     section: ClassVar[str] = "grep"
     title: ClassVar[str] = "Predictor grep"

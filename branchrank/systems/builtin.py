@@ -75,7 +75,7 @@ def hybrid(settings: Resolved) -> System:
 
 
 def grep(settings: Resolved) -> System:
-    """Return the system ``grep``, which fuses grep with a vector search below a distance threshold by RRF.
+    """Return the system ``grep``, which uses RRF to fuse grep with a vector search that has a threshold.
 
     The index's calibrated threshold replaces the default threshold, but not a threshold that the user set.
     """
