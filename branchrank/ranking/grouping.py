@@ -20,9 +20,10 @@ def group(
 ) -> list[tuple[Scored, tuple[Scored, ...]]]:
     """Group the entries of a ranked list.
 
-    Return ``(representative, members)`` for each group, best group first. The representative is the best
-    member of the group. Its score is replaced by the group's score, which is the maximum or the mean of the
-    best ``members`` scores. The members of a group are its best ``members`` entries with their own scores.
+    Return ``(representative, members)`` for each group, best group first. At most ``members``
+    entries are kept per group, namely those with the best scores. The representative is the best member of
+    the group, but has the group's score, which is the maximum or the mean of the kept members' scores. The
+    members in the result keep their own scores.
     """
     groups: dict[str, list[Scored]] = {}
     for entry in ranking:

@@ -271,7 +271,7 @@ def test_agreement_of_two_files(label, tmp_path: Path) -> None:
     assert "kappa is not defined" in same.output
     label("n\n" * 99, who="cy")  # a second annotator in the first file
     several = invoke("questions", "agreement", *files)
-    assert (several.exit_code, "has labels of ada, cy" in several.output) == (2, True)
+    assert (several.exit_code, "has labels by ada, cy" in several.output) == (2, True)
     named = invoke("questions", "agreement", *files, "--annotator", "ada", "--annotator", "bob")
     assert named.output == done.output
     wrong = invoke("questions", "agreement", *files, "--annotator", "ad", "--annotator", "bob")
