@@ -93,8 +93,8 @@ def url_to_show(text: str) -> str:
     """Return a URL without its secrets, so that it can be shown in messages.
 
     The user name and the password are removed, and the value of each parameter whose name looks like that of
-    a key is replaced with ``[key]``. In a malformed URL, everything before the last ``@`` is removed.
-    Messages and records show URLs only after this function has removed credentials.
+    a key is replaced with ``[key]``. In a malformed URL, everything between the scheme and the
+    last ``@`` is removed. Messages and records show URLs only after this function has removed credentials.
 
     >>> url_to_show("http://me:secret-1@[h/v1?api_key=secret-2"), url_to_show("me:secret-1@h")
     ('http://[h/v1?api_key=[key]', 'h')
@@ -103,7 +103,7 @@ def url_to_show(text: str) -> str:
 
 
 def hide_parameters(text: str) -> str:
-    """Replace the values of URL parameters with ``[key]`` if their names look like those of keys."""
+    """Replace the values of URL parameters with ``[key]`` if the names look like those of keys."""
     return _PARAMETER.sub(rf"\1{HIDDEN}", text)
 
 

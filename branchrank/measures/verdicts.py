@@ -13,10 +13,10 @@
 4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. If the adjusted p is not below
    alpha and the whole interval is strictly between -delta and delta, the verdict is ``equivalent within
    delta`` (two one-sided tests at alpha / 2 each, which is stricter than the customary alpha). A comparison
-   that is neither significant nor equivalent has the verdict ``too few questions to tell`` if even a unanimous
-   result could not have been significant, and ``inconclusive`` otherwise. A result is unanimous if all
+   that is neither significant nor equivalent has the verdict ``too few questions to tell`` if a unanimous
+   result would not be significant either, and ``inconclusive`` otherwise. A result is unanimous if all
    clusters with different scores favour the same predictor. A cluster has different scores if the predictors'
-   scores differ on at least one of its questions, even if the wins and losses in the cluster cancel out.
+   scores differ on any of its questions, even if the wins and losses in the cluster cancel out.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def rates_table(
 ) -> Table:
     """Return a table with one row per predictor.
 
-    If there are two gold levels, each predictor has one row per level and one row for both levels together.
+    If there are two gold levels, each predictor has one row per level and one row for both levels.
 
     The last two ``labels`` are the headings for the gold level and the level's number of questions. ``costs``
     contains the headings of further columns, and a function that returns a row's cells in these columns.
