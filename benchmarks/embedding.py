@@ -1,8 +1,8 @@
 """Compare how fast several libraries embed texts with the model all-MiniLM-L6-v2.
 
 1. The corpus is cut into chunks as for an index, and every library embeds the same sample of the chunks.
-2. The libraries are timed alternately, so that other running programs affect all libraries. Each
-   library's fastest round is used.
+2. The libraries are timed alternately, so that other running programs affect all libraries. Each library's
+   fastest round is used.
 3. The first table has chunks per second of wall time and of CPU time, the CPU time of a query, and the
    largest difference between a vector's coordinate and the same coordinate from sentence-transformers. The
    second table has the time of the first query in a new process, including the imports.

@@ -3,9 +3,9 @@
     python benchmarks/interval_coverage_graded.py                  # every cell; about 2 minutes
     python benchmarks/interval_coverage_graded.py --samples 300    # quicker, noisier
 
-1. Both systems' scores are beta-distributed and correlated (a Gaussian copula). Some scores
-   are 0, and on some queries, both systems have the same score. No two queries share a page. Every simulation
-   is run for two equal systems, and for a candidate with a higher mean than the baseline.
+1. Both systems' scores are beta-distributed and correlated (a Gaussian copula). Some scores are 0, and on
+   some queries, both systems have the same score. No two queries share a page. Every simulation is run for
+   two equal systems, and for a candidate with a higher mean than the baseline.
 2. For each sample, BranchRank's current interval is compared with an earlier interval ("padded"), for which
    z**2 questions were added to the sample, half of them with a difference of -1 and half with 1 (z is the
    normal quantile of the confidence level).

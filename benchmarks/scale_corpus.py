@@ -5,8 +5,7 @@
    characters, like a chunk of Symfony's documentation.
 2. Words are sampled from a vocabulary of 60,000 words with frequencies that follow the Zipf-Mandelbrot law.
    The most frequent word is in about a third of the chunks, like the most frequent word of real documentation
-   that is not a stop word. A twelfth of the words in a document are taken from the 60 words of
-   its topic.
+   that is not a stop word. A twelfth of the words in a document are taken from the 60 words of its topic.
 3. A text's vector is the direction of its document's topic plus noise that depends on the text. Texts of one
    topic are therefore near neighbours, like real texts about one subject.
 """

@@ -4,8 +4,8 @@
 
 Each case runs in a new process. All cases use a workspace of the bundled sample that is built before the
 first case. The cases are timed in turn. The minimum of each case is printed, because other programs can only
-make a process slower. CPU time includes all threads, and varies less than wall time on a busy machine. The time of
-a warm query is measured for each vector store with the sample's questions in one process.
+make a process slower. CPU time includes all threads, and varies less than wall time on a busy machine. The
+time of a warm query is measured for each vector store with the sample's questions in one process.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 All programs count the same tokens, because each program gets the tokens of BranchRank's analyzer. A program
 that splits texts itself gets a made-up word such as ``t12`` for each token, because no stemmer or stop list
-changes such words. In every
-program, the time of a query includes the analysis of its text.
+changes such words. In every program, the time of a query includes the analysis of its text.
 """
 
 from __future__ import annotations
