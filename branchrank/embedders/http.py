@@ -130,7 +130,8 @@ class Endpoint:
         )
 
     def _readable(self, error: StatusError) -> str:
-        """Return at most 300 characters of the server's message, without secrets and control characters."""
+        """Return up to 300 characters of the server's message, with secrets and control characters replaced.
+        """
         text = error.body.decode("utf-8", "replace")
         text = Redactor((self._key, self._password))(text)
         for secret in (self._key, self._password):  # The redactor ignores very short keys.
@@ -156,9 +157,9 @@ class HttpEmbedder(ABC):
 
     @cached_property
     def identity(self) -> EmbedderIdentity:
-        """Everything that determines the vectors that the model on the server computes.
+        """The properties of the server's model that determine its vectors, such as the revision.
 
-        Raises :class:`ModelError` if the server does not answer.
+        Raises :class:`ModelError` if the server does not respond.
         """
         revision, max_tokens = self.describe()
         return EmbedderIdentity(
