@@ -130,8 +130,7 @@ class Endpoint:
         )
 
     def _readable(self, error: StatusError) -> str:
-        """Return up to 300 characters of the server's message, with secrets and control characters replaced.
-        """
+        """Return the server's message, cut to 300 characters, with secrets and control characters replaced."""
         text = error.body.decode("utf-8", "replace")
         text = Redactor((self._key, self._password))(text)
         for secret in (self._key, self._password):  # The redactor ignores very short keys.
