@@ -130,7 +130,7 @@ class Endpoint:
         )
 
     def _readable(self, error: StatusError) -> str:
-        """Return the server's message, cut to 300 characters, with secrets and control characters replaced."""
+        """Return the server's message, cut to 300 characters, without secrets or control characters."""
         text = error.body.decode("utf-8", "replace")
         text = Redactor((self._key, self._password))(text)
         for secret in (self._key, self._password):  # The redactor ignores very short keys.

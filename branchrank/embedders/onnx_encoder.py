@@ -48,7 +48,7 @@ class Session(Protocol):
     """An encoder that ONNX Runtime or OpenVINO has loaded. Several threads can share one session."""
 
     def run(self, outputs: list[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
-        """Compute the outputs named ``outputs`` from ``inputs``, and return them in the order of the names."""
+        """Compute the outputs named ``outputs`` from ``inputs`` and return them in the same order."""
 
 
 class _Tensor(Record, frozen=True, kw_only=True):

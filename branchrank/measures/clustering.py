@@ -18,9 +18,9 @@ give only as much information as a smaller number of independent questions.
    effective number of questions is as wide as Student's interval with the clustered variance (Korn and
    Graubard 1998). The effective number of questions is never set below the value that it would have if the
    intraclass correlation were 1.
-4. A design effect can't be estimated from a sample in which almost all values are the same. Therefore steps 1
-   and 2 include a few added questions with an assumed intraclass correlation (:class:`Padding`). The more the
-   values in a sample vary, the less the added questions change the result.
+4. A design effect can't be estimated from a sample in which almost all values are the same. Therefore a few
+   imaginary questions with an assumed intraclass correlation (:class:`Padding`) are added to the sample in
+   steps 1 and 2. The more the values in a sample vary, the less the imaginary questions change the result.
 
 The input arrays have the shape (..., pages), with one entry per page along the last axis, and the results
 have the shape (...). A simulation can therefore compute thousands of samples at once.
