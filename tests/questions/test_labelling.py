@@ -265,7 +265,7 @@ def test_agreement_of_two_files(label, tmp_path: Path) -> None:
     files = (tmp_path / "gold.jsonl", tmp_path / "bob.jsonl")
     done = invoke("questions", "agreement", *files)
     assert done.exit_code == 0, done.output
-    assert f"{count} passages are labelled by both" in done.output
+    assert f"{count} passages are labelled by both annotators" in done.output
     assert f"they agree on {(count - 2) / count:.0%}" in done.output
     same = invoke("questions", "agreement", files[0], files[0])
     assert "kappa is not defined" in same.output
