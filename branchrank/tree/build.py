@@ -46,8 +46,9 @@ class Page(Record, frozen=True, kw_only=True):
     def placed(self, parent: str | None, depth: int, below: Sequence[tuple[str, str]]) -> Iterator[Node]:
         """Yield the nodes with their final parents, children, depths and summaries.
 
-        ``parent`` is the id of the file node's parent, and ``depth`` is 1 if this parent is the root.
-        ``below`` contains the ids and titles of the documents that are children of this document.
+        ``parent`` is the id of the file node's parent. ``depth`` is the depth of the file's node. The root
+        has depth 0. ``below`` contains the ids and titles of the documents that are children of this
+        document.
         """
         file, *sections = self.nodes
         titles = [node.title for node in sections if node.parent_id == file.id]
