@@ -88,7 +88,7 @@ def run(
     fresh: bool,
     quiet: bool,
 ) -> None:
-    """Index FOLDER, a BEIR folder, run predictors on its queries, and print the table of results.
+    """Index the BEIR folder FOLDER, run predictors on its queries, and print the table of results.
 
     FOLDER can also be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test. Download the
     dataset first with `branchrank corpus add ir:ID`.
@@ -146,7 +146,7 @@ def run(
 )
 @click.option("--remove-query", is_flag=True, help="Remove the document that has the same id as the query.")
 def questions(folder: Path, split: str, output: Path, remove_query: bool) -> None:
-    """Convert the queries of FOLDER, a BEIR folder, and their relevance judgements to questions."""
+    """Convert the queries and relevance judgements of the BEIR folder FOLDER to questions."""
     from branchrank import library
 
     made = library.import_beir(folder, output, split=split, remove_query=remove_query)

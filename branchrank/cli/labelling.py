@@ -71,7 +71,7 @@ def label(
     seed: int,
     quiet: bool,
 ) -> None:
-    """Read labels from you, which say whether a passage that a system of RUN returned answers the question.
+    """Label by hand whether the passages that the systems of RUN returned answer the questions.
 
     The first hits of all systems are pooled and shown in random order, without the names of the systems.
     Passages that overlap the gold are not shown. The label `yes` adds the passage to the question's gold in

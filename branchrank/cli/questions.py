@@ -39,7 +39,7 @@ def check(questions: Path | None, data_dir: Path) -> None:
     """Check the gold of QUESTIONS (by default the question file of the workspace) against the corpus.
 
     If lines of the gold have changed or are missing, this is an error (exit code 3). Leakage and duplicate
-    questions are warnings.
+    questions are only reported as warnings.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         checked = workspace.questions.check(questions)
