@@ -122,7 +122,7 @@ def generate(
         )
     if not result.questions:
         raise InputError(
-            "all questions of the LLM were rejected", remedy="try a larger model, or --max-leakage 1"
+            "all of the LLM's questions were rejected", remedy="try a larger model, or --max-leakage 1"
         )
 
 

@@ -30,7 +30,7 @@ from branchrank.cli.terminal import Command, safe, say, shown_path
 @click.option(
     "--seal",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File that --seal wrote before the run, or a copy of it. Check that the run has the plan in it.",
+    help="Check that the run's plan equals the sealed plan in this file, which --seal wrote before the run.",
 )
 @naming_options
 @click.pass_context
