@@ -83,7 +83,11 @@ def without_torch() -> list[str]:
 
 
 def tested(version: str, options: list[str]) -> tuple[int, str]:
-    """Run the test suite with a Python version. Return pytest's exit code and the last line of its output."""
+    """Run the test suite with one Python version, such as ``3.12``.
+
+    Returns pytest's exit code and the last line of pytest's output, or 1 and an error message if the
+    interpreter is not installed.
+    """
     python = interpreter(version)
     if python is None:
         return 1, f"python{version} is neither on PATH nor in pyenv; fix: install it"

@@ -73,7 +73,7 @@ def main() -> None:
     matrix, queries = drawn(count, 2), drawn(QUERIES, 3)
     ids = [f"k{number:07}" for number in range(count)]
     exact = ExactVectors(ids, matrix)
-    print(f"{count} vectors of {DIMENSION} dimensions, load of the machine {os.getloadavg()[0]:.1f}")
+    print(f"{count} vectors of {DIMENSION} dimensions, load average {os.getloadavg()[0]:.1f}")
     print("| place | uploads | build, s | p50, ms | p95, ms | recall@40 |")
     with tempfile.TemporaryDirectory() as folder, server(Path(folder, "server")) as url:
         places: tuple[tuple[Location, int], ...] = ((Path(folder, "embedded"), 1), (url, 1), (url, 4))

@@ -21,7 +21,7 @@ from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import QueryMemo
 
-#: The proof of concept's CPU milliseconds per question on the same questions, without its embedding server.
+#: CPU milliseconds per question of an earlier prototype, without the embedding (done on a server).
 EARLIER = {"local": 34.0, "hybrid": 41.0, "pageindex": 560.0}
 ROUNDS = 5
 

@@ -1,8 +1,8 @@
-"""Compare the speed of several libraries that compute all-MiniLM-L6-v2's vectors.
+"""Compare how fast several libraries embed texts with the model all-MiniLM-L6-v2.
 
 1. The corpus is cut into chunks as for an index, and every library embeds the same sample of the chunks.
-2. The libraries are timed alternately, so that other load affects all of them. Each library's fastest round
-   is used.
+2. The libraries are timed alternately, so that other running programs affect all libraries. Each library's
+   fastest round is used.
 3. The first table has chunks per second of wall time and of CPU time, the CPU time of a query, and the
    largest difference between a vector's coordinate and the same coordinate from sentence-transformers. The
    second table has the time of the first query in a new process, including the imports.
@@ -47,7 +47,7 @@ SentenceTransformer({folder!r}, local_files_only=True).encode("route", show_prog
 
 
 class Route(NamedTuple):
-    """A library that computes vectors, as a name and two functions."""
+    """A library that computes vectors, with a function that embeds documents and one that embeds a query."""
 
     name: str
     documents: Callable[[Sequence[str]], Vectors]
@@ -136,7 +136,7 @@ def compare(texts: list[str], rounds: int) -> None:
 
 
 def compare_starts(rounds: int) -> None:
-    """Print the table of first queries, each in a new process."""
+    """Print a table with the time of the first query in a new process, for each library."""
     programs = {
         "sentence-transformers": COLD_ORIGINAL.format(folder=str(find_model())),
         "all-MiniLM-L6-v2": COLD.format(embedder="all-MiniLM-L6-v2"),
@@ -158,7 +158,7 @@ def compare_starts(rounds: int) -> None:
 
 
 def main() -> None:
-    """Read the arguments, and print the table of speeds and the table of first queries."""
+    """Print the table of embedding speeds and the table with the times of first queries."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,10 +1,11 @@
-"""Measure `branchrank serve` with many concurrent clients (answers, refusals, latency, memory, recovery).
+"""Measure `branchrank serve` with many concurrent clients (throughput, refusals, latency, memory, recovery).
 
 1. A small workspace is indexed, and the expected hits for each query are computed with the engine.
 2. For each load, `branchrank serve` runs in a separate process on a free port on the loopback interface.
-3. Each client reuses one connection and posts one query after the other until the end of the load. Every
-   answer is compared with the expected hits. A refused client (503 with `Retry-After`) waits only 20 ms and
-   not the time in `Retry-After`, so that the overload continues. Any other answer counts as an error.
+3. Each client reuses one connection and posts one query after another until the load ends. Every response
+   with status 200 is compared with the expected hits. A refused client (status 503 with `Retry-After`) waits
+   only 20 ms instead of the time given in `Retry-After`, so that the overload continues. Any other response
+   counts as an error.
 4. The first fifth of the time is a warm-up and is not measured.
 5. Recovery is the time from the end of the load until a single request needs at most twice the median time of
    20 single requests made before the load.
@@ -43,7 +44,7 @@ PAGES = 120
 QUERIES = 150
 TOP_K = 10
 LONE = 20
-#: Seconds that a refused client waits.
+#: Seconds that a client waits after a refused or failed request before it posts the next query.
 PAUSE_S = 0.02
 QUEUE = 64
 LOADS = ((8, QUEUE), (50, QUEUE), (50, 10))
@@ -64,8 +65,9 @@ class Case(NamedTuple):
 class Load(NamedTuple):
     """The results of one load, with latencies in ms, memory in MiB and recovery in seconds.
 
-    ``refused`` counts the answers with status 503, a header ``Retry-After`` and the code ``busy``. After the
-    load, ``LONE`` single requests are sent; ``afterwards`` is the number of correct answers to them.
+    ``refused`` counts the responses with status 503, a header ``Retry-After`` and the code ``busy``. After
+    the load ends, ``LONE`` more requests are sent, one at a time; ``afterwards`` is the number of these
+    requests that were answered correctly.
     """
 
     clients: int
@@ -151,7 +153,10 @@ class Client:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        """Post one query, over a new connection if there is none, and return status, headers and body."""
+        """Post one query, and return the status, headers and body of the response.
+
+        A new connection is opened if none is open.
+        """
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
@@ -173,7 +178,7 @@ class Client:
 
 
 class Counter:
-    """Counts correct, wrong and refused answers."""
+    """Counts correct, wrong, refused and failed responses."""
 
     def __init__(self) -> None:
         self.latencies: list[float] = []
@@ -182,7 +187,10 @@ class Counter:
         self.errors: list[str] = []
 
     async def ask(self, client: Client, case: Case) -> bool:
-        """Post a query, count the answer, and return whether it has hits (correct or wrong)."""
+        """Post a query, update the counts, and return whether the response has status 200.
+
+        A response with status 200 can contain correct or wrong hits.
+        """
         start = time.perf_counter()
         try:
             status, headers, body = await asyncio.wait_for(client.ask(case.body), 30)
@@ -202,7 +210,7 @@ class Counter:
 
 
 async def ask_all(port: int, cases: Sequence[Case], clients: int, seconds: float) -> Counter:
-    """Run ``clients`` clients, each of which posts one query after the other for ``seconds`` seconds."""
+    """Run ``clients`` clients, each of which posts one query after another for ``seconds`` seconds."""
     counter = Counter()
     deadline = time.monotonic() + seconds
 
@@ -219,7 +227,7 @@ async def ask_all(port: int, cases: Sequence[Case], clients: int, seconds: float
 
 
 async def ask_alone(port: int, cases: Sequence[Case]) -> Counter:
-    """Send ``LONE`` requests, one after the other."""
+    """Send ``LONE`` requests, one at a time."""
     counter, client = Counter(), Client(port)
     for number in range(LONE):
         await counter.ask(client, cases[number % len(cases)])
@@ -228,7 +236,10 @@ async def ask_alone(port: int, cases: Sequence[Case]) -> Counter:
 
 
 async def recovery(port: int, case: Case, limit_ms: float) -> float:
-    """Return the seconds (at most 60) until a single request is answered within ``limit_ms``."""
+    """Send single requests until one is answered within ``limit_ms``, and return the waiting time.
+
+    The waiting time is in seconds; after 60 seconds, no more requests are sent.
+    """
     start, client = time.monotonic(), Client(port)
     while (waited := time.monotonic() - start) < 60:
         counter = Counter()
@@ -278,7 +289,7 @@ def run(loads: Sequence[tuple[int, int]], seconds: float) -> list[tuple[Load, in
 
 
 def table(loads: Sequence[Load]) -> str:
-    """Return the loads' results as a Markdown table."""
+    """Return the results of the load tests as a Markdown table."""
     columns = ("clients", "`--queue`", "answered/s", "503/s", "errors", "wrong")
     columns += ("p50", "p99", "p99/p50", "memory", "recovery")
     lines = [f"| {' | '.join(columns)} |", "|" + " ---: |" * len(columns)]
@@ -294,7 +305,7 @@ def table(loads: Sequence[Load]) -> str:
 
 
 def main() -> None:
-    """Run the loads, print the table, and exit with 1 if a request failed or an answer was wrong."""
+    """Run the loads, print the table, and exit with 1 if a request failed or a response was wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="for each load")
     parser.add_argument("--write", action="store_true", help="write the table into docs/serving.md")

@@ -1,4 +1,4 @@
-"""Simulate the coverage of intervals, the type I error of tests, and the power that `branchrank power` plans.
+"""Simulate the coverage of intervals, the type I error of tests, and the power of comparisons.
 
     python benchmarks/interval_coverage.py                  # every cell; about 5 minutes
     python benchmarks/interval_coverage.py --samples 300    # quicker, noisier
@@ -12,10 +12,10 @@
    probability equal to the ICC, and otherwise independent outcomes. This makes correct coverage harder to
    reach. The probability p of a hit at rank 1 is equal for both systems of a pair. On half of the questions,
    both systems of a pair have the same outcome. A cell is one combination of page sizes, n, ICC and p.
-3. For each sample, the intervals of BranchRank ("now") are compared with earlier methods. The earlier methods
-   are Wilson's interval with every question counted as independent, the bootstrap interval BCa over resampled
-   pages, and, for differences, an interval computed after adding z**2 questions, half of them with a
-   difference of -1 and half with 1 ("padded"; z is the normal quantile of the confidence level).
+3. For each sample, BranchRank's current intervals are compared with those of earlier methods. The earlier
+   methods are Wilson's interval with every question counted as independent, the bootstrap interval BCa over
+   resampled pages, and, for differences, an interval computed after adding z**2 questions, half of them with
+   a difference of -1 and half with 1 ("padded"; z is the normal quantile of the confidence level).
 4. The interval of a difference is adjusted as in a report, so that it contains 0 if and only if the test does
    not reject.
 5. The tables show the coverage (how often the interval contains the true value; should be at least .93), the
@@ -24,8 +24,8 @@
    be at most .025), and the power for the difference that `branchrank power` calls detectable with 80% power.
    With 2,000 samples, the standard error of a share of .95 is .005. If a test rejects in more than 5% of the
    samples of a cell, the cell is simulated again with ten times as many samples.
-6. The last table has the intervals (padded and now) for samples in which only a few questions have different
-   outcomes, each on a different page.
+6. The last table shows the padded and the current intervals for samples in which only a few questions have
+   different outcomes. No two of these questions are on the same page.
 
 ``benchmarks/interval_coverage_graded.py`` does the same for AP and nDCG on few queries.
 """
@@ -72,19 +72,32 @@ FEW = ((0, 0), (0, 1), (1, 1), (0, 2), (0, 3), (8, 5))
 RESAMPLES = 1_000
 #: The title of each table, and the field of :class:`Shares` that it shows.
 TABLES = (
-    ("Coverage of a hit rate's interval (Wilson → now)", "rate"),
-    ("Coverage of a mean reciprocal rank's interval (BCa → now)", "mean"),
-    ("Coverage of the interval of a difference of -5 points in hit rate (BCa → padded → now)", "difference"),
-    ("Mean width of the interval of a difference in hit rate, in points (BCa → padded → now)", "width"),
+    ("Coverage of the interval for a hit rate, by method (Wilson → current)", "rate"),
+    ("Coverage of the interval for a mean reciprocal rank, by method (BCa → current)", "mean"),
     (
-        "Coverage of the interval of a difference of 0 in mean reciprocal rank (BCa → padded → now)",
+        "Coverage of the interval for a difference of -5 points in hit rate, by method "
+        "(BCa → padded → current)",
+        "difference",
+    ),
+    (
+        "Mean interval width in points for a difference in hit rate, by method (BCa → padded → current)",
+        "width",
+    ),
+    (
+        "Coverage of the interval for a difference of 0 in mean reciprocal rank, by method "
+        "(BCa → padded → current)",
         "mean_difference",
     ),
     (
-        "Mean width of the interval of a difference in mean reciprocal rank, in points (BCa → padded → now)",
+        "Mean interval width in points for a difference of 0 in mean reciprocal rank, by method "
+        "(BCa → padded → current)",
         "mean_width",
     ),
-    ("Share of false equivalence verdicts for a difference of -5 points (BCa → padded → now)", "equivalent"),
+    (
+        "Share of false equivalence verdicts for a difference of -5 points, by method "
+        "(BCa → padded → current)",
+        "equivalent",
+    ),
     ("Type I error of the tests (hits, reciprocal ranks)", "type_one"),
 )
 
@@ -192,7 +205,12 @@ def samples(
 
 
 def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0.95) -> Bounds:
-    """Return the bounds from an earlier method (BCa over pages, with an allowance if all pages are equal)."""
+    """Return the bounds of an earlier method, the BCa bootstrap over pages.
+
+    If all pages of a sample have the same mean, all resamples are equal. The upper bound then assumes that
+    some unseen pages have the value 1, and the lower bound that some have -1. The assumed share of unseen
+    pages is the largest that a sample would miss with probability ``(1 - level) / 2``.
+    """
     from scipy.special import ndtr, ndtri
 
     sums, sizes = totals.sums, totals.sizes
@@ -275,7 +293,10 @@ def type_one_again(cell: Cell, which: int, count: int) -> float:
 
 
 def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[str, str]:
-    """Return the intervals in points (padded, now) for few wins and losses, each on a different page."""
+    """Return the padded and the current interval of a difference, in percentage points, as text.
+
+    The candidate wins ``won`` questions and loses ``lost`` questions, each on a different page.
+    """
     sizes = np.array(STRUCTURES[structure], dtype=np.float64)
     sums = np.zeros((1, len(sizes)))
     sums[0, :won], sums[0, won : won + lost] = 1.0, -1.0
@@ -365,12 +386,12 @@ def main() -> None:
         for n in arguments.questions:
             for icc, model, name in CLUSTERINGS:
                 found[structure, n, name] = [measure(Cell(structure, n, icc, model, p), count) for p in RATES]
-    print(f"{count:,} samples per cell; in each cell: before → now, or BCa → padded → now\n")
+    print(f"{count:,} samples per cell; in each cell: the results of the methods in the order of the title\n")
     for title, name in TABLES:
         print(f"\n### {title}\n")
         shares_table(found, name)
     summarise(found, count)
-    print("\n### Power for the difference that `branchrank power` plans with 80%\n")
+    print("\n### Power for the difference that `branchrank power` calls detectable with 80% power\n")
     table(
         ("pages of", "ICC", "disagreement", "detectable before", "power", "detectable now", "power"),
         (

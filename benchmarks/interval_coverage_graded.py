@@ -3,15 +3,17 @@
     python benchmarks/interval_coverage_graded.py                  # every cell; about 2 minutes
     python benchmarks/interval_coverage_graded.py --samples 300    # quicker, noisier
 
-1. Both systems' scores are beta-distributed and correlated (a Gaussian copula). A share of the scores is 0,
-   and a share of the queries are ties. Each query is on a different page. Every simulation is run for two
-   equal systems, and for a candidate with a higher mean than the baseline.
-2. For each sample, the interval of BranchRank ("now") is compared with an earlier interval ("padded"), for
-   which z**2 questions were added, half of them with a difference of -1 and half with 1 (z is the normal
-   quantile of the confidence level).
-3. The table has the coverage of the interval after its adjustment to the test (at least .93), the mean
-   widths, the shares of samples in which the unadjusted interval contains 0 although the test rejects a
-   difference of 0 (or the reverse), and the shares in which the test rejects at 5%.
+1. Both systems' scores are beta-distributed and correlated (a Gaussian copula). Some scores are 0, and on
+   some queries, both systems have the same score. No two queries share a page. Every simulation is run for
+   two equal systems, and for a candidate with a higher mean than the baseline.
+2. For each sample, BranchRank's current interval is compared with an earlier interval ("padded"), for which
+   z**2 questions were added to the sample, half of them with a difference of -1 and half with 1 (z is the
+   normal quantile of the confidence level).
+3. The column "coverage" is measured after each interval is adjusted to agree with the test, and should be at
+   least .93. The column "width" is the mean width of the unadjusted intervals.
+4. The column "interval against test" is the share of samples in which the unadjusted interval contains 0
+   although the test rejects a difference of 0, or excludes 0 although the test does not reject it. The column
+   "rejected" is the share of samples in which the test rejects a difference of 0 at the 5% level.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ class Shares(NamedTuple):
 
 
 def measure(kind: Kind, queries: int, count: int, *, equal: bool) -> Shares:
-    """Simulate one cell."""
+    """Simulate one row of the table."""
     drawn = differences(kind, queries, count, equal=equal)
     totals = PageTotals(
         sums=drawn,
@@ -110,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--samples", type=int, default=2_000, help="samples per cell (default 2000)")
     count = parser.parse_args().samples
-    print(f"{count:,} samples per cell; padded → now; widths in points\n")
+    print(f"{count:,} samples per cell; padded → current; widths in points\n")
     rows, least = [], 1.0
     for name, kind in KINDS.items():
         for queries in QUERIES:

@@ -44,7 +44,10 @@ def rejected(totals: PageTotals) -> NDArray[np.bool_]:
 
 
 def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
-    """Return the bounds from an earlier method that adds questions with differences of -1 and 1."""
+    """Return the bounds of an earlier method, which adds z**2 questions to each sample.
+
+    Half of the added questions have a difference of -1, and half have 1; z is the normal quantile.
+    """
     questions = mean_padding(level).questions
     n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))
     if n is None:
@@ -58,7 +61,10 @@ def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
 
 
 def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[np.bool_]) -> Bounds | None:
-    """Return the intervals after their adjustment to the test, as in a report."""
+    """Return the intervals, adjusted to agree with the test as in a report.
+
+    ``rejects`` has the result of the test for each sample.
+    """
     if bounds is None:
         return None
     found = [

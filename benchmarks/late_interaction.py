@@ -4,10 +4,10 @@
 
 1. The corpus (by default this project's docs) is indexed without token vectors, then with them as int8 and as
    fp16. Sizes and times are scaled to 10,000 chunks.
-2. The system `late-interaction` answers the headings of the corpus as queries. Queries run one at a time in
-   one process, without a memo. "Beside the embedding" is the time to read the candidates' token vectors and
-   to compute MaxSim. If the index has no token vectors, the candidates are embedded for each query (cold) or
-   read from the workspace's cache (warm).
+2. The system `late-interaction` is queried with the headings of the corpus. Queries run one at a time in one
+   process, without a memo. The time to embed the query's tokens is printed separately from the time to get
+   the candidates' token vectors and to compute MaxSim. If the index has no token vectors, the candidates are
+   embedded for each query (cold) or read from the workspace's cache (warm).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def print_index(index: Index, precision: str) -> None:
         f"{precision}: {len(index.chunks)} chunks, token vectors of {size / len(index.chunks) / 1e3:.1f} kB; "
         f"per {SCALE:,} chunks: index {index.report.bytes * scale / 1e6:.0f} MB, including token vectors of "
         f"{size * scale / 1e6:.0f} MB, built in {seconds.get('tokens', 0.0) * scale:.0f} s"
-        + (f" beside {seconds['embed'] * scale:.0f} s of embedding" if precision == "none" else "")
+        + (f", in addition to {seconds['embed'] * scale:.0f} s of embedding" if precision == "none" else "")
     )
 
 
@@ -80,8 +80,11 @@ def times(
 
 
 def print_queries(name: str, found: Sequence[dict[str, float]]) -> None:
-    """Print percentiles of the time to embed the query's tokens, and of the remaining time."""
-    for label, stages in (("query's token vectors", ("embed tokens",)), ("beside the embedding", BESIDE)):
+    """Print p50 and p95 of the time for the query's token vectors, and of the time for the candidates."""
+    for label, stages in (
+        ("query's token vectors", ("embed tokens",)),
+        ("candidates' vectors and MaxSim", BESIDE),
+    ):
         taken = [sum(each.get(stage, 0.0) for stage in stages) for each in found]
         p50, p95 = np.percentile(taken, [50, 95])
         print(f"  {name}: {label} p50 {p50:.2f} ms, p95 {p95:.2f} ms ({len(taken)} queries)")

@@ -152,7 +152,9 @@ def kept_calls(cassette: Path) -> list[KeptCall]:
 
 
 def bare(call: KeptCall) -> Recorded:
-    """Return a call's outcome with its reply reduced to the labels. These give the same result as the reply.
+    """Return a call's outcome, with the text of the LLM's reply reduced to the labels in the text.
+
+    A replay gives the same results with the labels as with the complete text.
 
     Only the times of the real model are stored, because the times of a scripted LLM are meaningless.
     """
@@ -254,7 +256,10 @@ def recorded_scripts(data_dir: Path, questions: Path, folder: Path) -> list[Kept
 
 
 def write_calls(calls: Sequence[KeptCall]) -> None:
-    """Replace the calls to the same models in ``calls.jsonl``. Calls to other models are kept."""
+    """Write ``calls`` to ``calls.jsonl``, in place of all stored calls to the models that occur in ``calls``.
+
+    Stored calls to other models are kept.
+    """
     models = {call.model for call in calls}
     before = [read_call(text) for text in CALLS.read_bytes().splitlines()] if CALLS.exists() else []
     kept = [*calls, *(call for call in before if call.model not in models)]
@@ -291,7 +296,10 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
-    """Return the results page. The verdicts are computed from the rows, and their wording is not compared."""
+    """Return the results page as Markdown, with the figures ``found`` and the verdicts ``said`` for each run.
+
+    A replay does not check the verdicts' wording, because ``figures.json`` contains only the figures.
+    """
     template = (Path(__file__).with_name("llm_abc_page.md")).read_text(encoding="utf-8")
     values = {}
     for name in ("scripted", "model"):

@@ -1,12 +1,12 @@
-"""Measure the overhead of one LLM call in BranchRank, compared with an HTTP post to the same server.
+"""Measure the overhead of an LLM call in BranchRank, compared with an HTTP POST request to the same server.
 
 1. A server in another process answers every chat request immediately with the same completion.
-2. Five kinds of call are timed alternately. The calls are an HTTP post on an open connection, a call by the
-   client, a call by the gateway with its ledger, a call by the gateway with a cassette (one durable commit
-   per call), and a call that the cassette answers. Each prompt has the size of a rerank prompt and different
-   content.
+2. Five kinds of call are timed in turn. The calls are an HTTP POST request on an open connection, a call by
+   the client, a call by the gateway with its ledger, a call by the gateway with a cassette (one durable
+   commit per call), and a call that the cassette answers. Each round uses a new prompt, which is as long as a
+   typical rerank prompt.
 3. For each kind of call, the table has the median and the 95th percentile in milliseconds, and the difference
-   from the HTTP post's median.
+   between its median and the median of the HTTP POST request.
 
     python benchmarks/llm_overhead.py [--calls 300]
 """

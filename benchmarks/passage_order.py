@@ -8,8 +8,8 @@
    sections is not changed. With p = 1, the reranker is perfect. The ceiling is the percentage of questions
    whose gold is in the pool.
 
-The columns are strict hit@1, @5 and @10, in percent of the questions with gold, and the lines per hit of the
-first five hits.
+The first three columns are strict hit@1, @5 and @10, in percent of the questions with gold. The last column
+is the mean number of lines in a hit, over the first five hits of every question.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def line(name: str, answers: Sequence[tuple[Question, Sequence[Hit]]]) -> str:
 
 
 def placed(sections: Sequence[str], good: Callable[[str], bool], place: int) -> list[str]:
-    """Return the sections with the first correct section moved to a position (from 1)."""
+    """Return the sections with the first correct section moved to position ``place``, counted from 1."""
     best = next(filter(good, sections), None)
     others = [section for section in sections if section != best]
     return others if best is None else [*others[: place - 1], best, *others[place - 1 :]]

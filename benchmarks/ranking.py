@@ -9,9 +9,9 @@
 2. A set is a seeded sample of the questions whose gold is a section or a page. `digests` prints the digest of
    each set. A set whose digest differs from the one in `ranking_sets.toml` is refused.
 3. `run` runs `examples/ranking.toml` on each set, into `WORK/reports/SET`.
-4. `tables` prints rates per set, and the comparisons on the mined questions of several corpora together. Each
-   step compares a system with a baseline. The p-values (Holm) and intervals (Bonferroni) are adjusted for all
-   steps together, and the questions about a page form a cluster.
+4. `tables` prints the rates for each set, and comparisons on the pooled mined questions of several corpora.
+   Each step compares a system with a baseline. The p-values (Holm) and intervals (Bonferroni) are adjusted
+   for all steps together, and the questions about a page form a cluster.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STEPS = (
     ("hybrid", "local"),
 )
 #: For each of these sets, the comparison that was declared before the first run.
-DECLARED = {"symfony + django, further sections": STEPS[:1]}
+DECLARED = {"symfony + django, remaining sections": STEPS[:1]}
 #: A lower bound is printed for the difference in strict hit@5 between these two systems.
 MARGIN = ("hybrid", "local")
 STRICT = ("strict_hit@1", "strict_hit@5")
@@ -60,8 +60,8 @@ MEASURES = (*STRICT, "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
 class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
     """A set of ``sample`` questions (0 means all) about a corpus, sampled with ``seed``.
 
-    Sets with the same ``pool`` are also compared together. ``rest_of`` names another set, whose questions are
-    excluded.
+    The systems are also compared on the pooled questions of all sets that have the same name in ``pool``.
+    ``rest_of`` names another set, whose questions are excluded.
     """
 
     name: str
@@ -154,7 +154,10 @@ def set_rows(run: Run) -> list[list[str]]:
 def pooled(
     runs: Iterable[tuple[QuestionSet, Run]], measure: str
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Return system -> question -> score, and question -> cluster, with ids that start with the corpus."""
+    """Return each system's score for each question of several sets, and the cluster of each question.
+
+    The ids of questions and clusters have the name of the corpus as a prefix.
+    """
     scores: dict[str, dict[str, float]] = {}
     clusters: dict[str, str] = {}
     for each, run in runs:
@@ -173,7 +176,10 @@ def compare(
     measure: str,
     steps: Sequence[tuple[str, str]] = STEPS,
 ) -> str:
-    """Return the table of the steps, with p-values and intervals adjusted for all steps together."""
+    """Return a Markdown table with one comparison per step.
+
+    P-values and intervals are adjusted for all steps together.
+    """
     pairs = [((b, scores[b]), (c, scores[c])) for c, b in steps]
     found = compare_pairs(pairs, clusters, measure=measure)
     return table(
@@ -182,7 +188,7 @@ def compare(
 
 
 def comparison_row(each: Comparison) -> list[str]:
-    """Return a row for the table of the steps."""
+    """Return the table row for one comparison, with means and differences in percent."""
     return [
         f"{each.candidate} vs {each.baseline}",
         f"{100 * each.mean_a:.1f}",

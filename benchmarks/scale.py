@@ -6,8 +6,8 @@
    embedding would take is projected from the number of texts per second that the bundled model embeds in the
    same run.
 2. Every step (:mod:`scale_steps`) runs in a new process. The memory of a build is measured in two ways: as
-   the peak over its process tree (the sum of PSS, sampled every half second), and as its own process's
-   ``VmHWM``.
+   the peak over its process tree (the sum of PSS, sampled every half second), and as the ``VmHWM`` of the
+   building process itself.
 3. Queries run one at a time, without a memo. With at most ``--chroma-up-to`` chunks, the index also has a
    Chroma collection, whose recall@10 is measured against exact search.
 4. Lower bounds for the times are computed from the number of bytes, and from the bandwidths of memory and
@@ -207,7 +207,10 @@ def _best(work: Callable[[], object]) -> float:
 
 
 def _model() -> Result:
-    """Measure how many synthetic chunks the bundled model embeds per second, for the projection."""
+    """Measure how many synthetic chunks the bundled model embeds per second.
+
+    The results page projects the time to embed a corpus from this rate.
+    """
     from branchrank.embedders.minilm import MiniLMEmbedder
 
     words = Words()

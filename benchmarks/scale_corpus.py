@@ -4,9 +4,8 @@
    Documents are alternately Markdown and reStructuredText, 100 documents per folder. A chunk has about 550
    characters, like a chunk of Symfony's documentation.
 2. Words are sampled from a vocabulary of 60,000 words with frequencies that follow the Zipf-Mandelbrot law.
-   The most frequent word is in about a third of the chunks, like the most frequent word in real
-   documentation, apart from stop words. A twelfth of the words in a document are taken from the 60 words of
-   its topic.
+   The most frequent word is in about a third of the chunks, like the most frequent word of real documentation
+   that is not a stop word. A twelfth of the words in a document are taken from the 60 words of its topic.
 3. A text's vector is the direction of its document's topic plus noise that depends on the text. Texts of one
    topic are therefore near neighbours, like real texts about one subject.
 """
@@ -112,7 +111,10 @@ def queries(count: int) -> list[str]:
 
 
 class SyntheticEmbedder:
-    """An embedder whose vectors are near the direction of the topic that the first word of a text names."""
+    """An embedder that does not need a model.
+
+    The first word of a text names a topic, and the vector of the text is near the vector of this topic.
+    """
 
     identity = EmbedderIdentity(
         name="synthetic", model="topics", revision="1", dimension=DIMENSION, max_tokens=512

@@ -75,15 +75,15 @@ def _measured(sizes: dict[int, Result]) -> list[str]:
         ["vector stores", *(_stores(found) for found in each)],
         row("texts embedded (other texts were in the cache)", "build", "embedded", form="{:,.0f}"),
         row("build, CPU s", "build", "cpu_seconds"),
-        *(row(f"of it {stage}", "build", "cpu_by_stage", stage) for stage in stages),
+        *(row(f"build stage `{stage}`, CPU s", "build", "cpu_by_stage", stage) for stage in stages),
         row("build, wall s, with other load on the machine", "build", "seconds", form="{:.0f}"),
-        row("memory of the build, GB", "build", "own_peak_bytes", form="{:.2f}", scale=_GB),
+        row("build memory, GB", "build", "own_peak_bytes", form="{:.2f}", scale=_GB),
         row("the index on disk, GB", "disk_bytes", form="{:.2f}", scale=_GB),
         row("the embedding cache on disk, GB", "cache_bytes", form="{:.2f}", scale=_GB),
     ]
     query = [
         row("open, ms", "open", "seconds", scale=1e-3),
-        row("open without the comparison of documents, ms", "open", "without_corpus_check", scale=1e-3),
+        row("open, without comparing the documents, ms", "open", "without_corpus_check", scale=1e-3),
         row("memory after opening, GB", "open", "opened_bytes", form="{:.2f}", scale=_GB),
         row("first query by `local` with exact search, ms", "open", "first_query_seconds", scale=1e-3),
         row("first query by `hybrid`, ms", "query", "hybrid_first_seconds", scale=1e-3),
@@ -97,13 +97,13 @@ def _measured(sizes: dict[int, Result]) -> list[str]:
     query += [
         row("recall@10 of Chroma against exact search", "chroma", "recall@10", form="{:.3f}"),
         row(
-            "memory of queries with exact search, GB",
+            "memory used by queries with exact search, GB",
             "query",
             "with_hybrid_peak_bytes",
             form="{:.2f}",
             scale=_GB,
         ),
-        row("memory of queries with Chroma, GB", "chroma", "own_peak_bytes", form="{:.2f}", scale=_GB),
+        row("memory used by queries with Chroma, GB", "chroma", "own_peak_bytes", form="{:.2f}", scale=_GB),
         row("load average before the queries", "query", "load"),
         row("load average before the queries with Chroma", "chroma", "load"),
     ]
@@ -199,7 +199,7 @@ def _growth(sizes: dict[int, Result]) -> list[str]:
         else:
             row.append(_MISSING)
         rows.append(row)
-    head = ["from", "build without Chroma, CPU", "memory of the build", "each query by `local`, CPU"]
+    head = ["from", "CPU time of the build without Chroma", "build memory", "CPU time per query with `local`"]
     return ["## Cost of an additional chunk\n", _table(head, rows)]
 
 
@@ -209,7 +209,7 @@ def _without_chroma(found: Result) -> Iterable[float]:
 
 
 def _projected(sizes: dict[int, Result], model: Result) -> list[str]:
-    """Return the table of the embedding model's time. This time is projected and not measured."""
+    """Return the table with the embedding model's times, which are projected and not measured."""
     rate = model["texts_per_second"]
     rows = [
         [
@@ -264,7 +264,7 @@ def _profiles(result: Result) -> list[str]:
             )
             calls = f"{profile[what]['calls']:,}"
             rows.append([what, side, f"{profile[what]['seconds']:.1f}", calls, most])
-    head = ["what", "version", "seconds under cProfile", "calls", "functions with the most time"]
+    head = ["what", "version", "seconds under cProfile", "calls", "functions that take the most time"]
     return ["## Profiles of the code\n", _PROFILE_TEXT, _table(head, rows)]
 
 

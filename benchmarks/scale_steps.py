@@ -148,7 +148,7 @@ def _query(data_dir: Path) -> Result:
 
 
 def _matching(bm25: Any, asked: list[str]) -> float:
-    """Return the mean number of chunks that contain a word of a query."""
+    """Return the number of chunks that contain at least one word of a query, averaged over the queries."""
     scored = [int((bm25.scores(text) > 0).sum()) for text in asked]
     return float(np.mean(scored))
 
@@ -175,7 +175,7 @@ def _chroma(data_dir: Path) -> Result:
 
 
 def _profile(data_dir: Path) -> Result:
-    """Profile building an index (without Chroma), opening it, and queries."""
+    """Profile opening an index with a first query, 100 queries, and building the index without Chroma."""
     from branchrank.index import build_index
 
     asked = queries(QUESTIONS)
@@ -196,7 +196,7 @@ def _profile(data_dir: Path) -> Result:
 
 
 def _top(profiler: cProfile.Profile, count: int = 6) -> Result:
-    """Return the seconds under the profiler, and the name, calls and seconds of the slowest functions."""
+    """Return the profiled seconds and calls in total, and separately for each of the slowest functions."""
     stats = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
     rows = sorted(stats.items(), key=lambda item: -item[1][2])[:count]
     return {

@@ -7,9 +7,9 @@
    question, 20 of them judged.
 2. Each program gets the data in memory. The conversion into the program's input format is timed too, because
    every caller needs it.
-3. The wall time is the minimum of three rounds, because other load can only increase a time. Before the
-   timing, the averages are compared to four decimals (those of ranx only for measures that ranx defines in
-   the same way).
+3. The wall time is the minimum of three rounds, because other programs can only make a round slower. Before
+   the timing, the averages are compared to four decimals (those of ranx only for measures that ranx defines
+   in the same way).
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ Qrels = Mapping[str, Mapping[str, int]]
 
 
 def made(questions: int, results: int) -> tuple[Run, Qrels]:
-    """Return a run without ties, and judgements, most of them for documents in the run."""
+    """Return a run in which no two scores are equal, and judgements of ``JUDGED`` documents per question.
+
+    All judged documents except five per question are in the run.
+    """
     draw = random.Random(7)
     run: dict[str, dict[str, float]] = {}
     qrels: dict[str, dict[str, int]] = {}

@@ -2,10 +2,10 @@
 
     python benchmarks/startup.py
 
-Each case is a new process. All cases use a workspace of the bundled sample that is built before the first
-case. The cases are timed alternately. The minimum of each case is printed, because other load can only
-increase a time. CPU time includes all threads, and varies less than wall time on a busy machine. The time of
-a warm query is measured for each vector store with the sample's questions in one process.
+Each case runs in a new process. All cases use a workspace of the bundled sample that is built before the
+first case. The cases are timed in turn. The minimum of each case is printed, because other programs can only
+make a process slower. CPU time includes all threads, and varies less than wall time on a busy machine. The
+time of a warm query is measured for each vector store with the sample's questions in one process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import branchrank
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "data" / "sample" / "corpus"
 QUERY = "how do I compare two runs"
-#: Python's cache of compiled modules is on, as it is for an installed program.
+#: The environment variables, with Python's cache of compiled modules enabled as in an installed program.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -91,7 +91,7 @@ def main() -> None:
         warm = {store: warm_milliseconds(data, store) for store in ("exact", "chroma")}
     bare = min(cpu for cpu, _ in spent["python -c pass"])
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, least of {rounds} rounds\n")
-    print("| process | CPU ms | times an empty Python | wall ms |")
+    print("| process | CPU ms | ratio to `python -c pass` | wall ms |")
     print("| --- | --- | --- | --- |")
     for name, found in spent.items():
         cpu, wall = min(cpu for cpu, _ in found), min(wall for _, wall in found)

@@ -1,12 +1,12 @@
-"""Measure the CPU time per question that each additional setting in a sweep takes.
+"""Measure how much CPU time each additional setting in a sweep takes per question.
 
     python benchmarks/sweep.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
-Each setting is a separate system that shares the searches of its branches with the unchanged system. The
-settings are RRF constants of `local`, and expansions of `hybrid`. The time includes the work of the quality
+The sweep varies the RRF constant of `local` and the expansion of `hybrid`. Each setting is a separate system
+that shares the searches of its branches with the unchanged system. The time includes the work of the quality
 pass (stages, matching with the gold, rows), but not the statistics. Times are CPU milliseconds of this
-process. The minimum of five rounds is used, because other load can only increase a time. The name of a
-setting is its RRF constant (`k60`), or its expansion depth and siblings (`2-4`).
+process. The minimum of five rounds is used, because other programs can only make a round slower. The name of
+a setting is its RRF constant (`k60`), or its expansion depth and number of siblings (`2-4`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROUNDS = 5
 
 
 def variants(system: System) -> list[System]:
-    """Return variants of a system, each with another RRF constant or another expansion."""
+    """Return variants of a system, each with a different RRF constant or a different expansion."""
     dense, *others = system.branches
     if dense.expand is None:
         return [msgspec.structs.replace(system, name=f"k{k}", fuse=Fuse(k=k)) for k in range(1, 21)]
@@ -55,7 +55,7 @@ def variants(system: System) -> list[System]:
 def costs(
     workspace: WorkspaceFolder, index: Index, system: System, questions: Sequence[Question]
 ) -> list[float]:
-    """Return the CPU milliseconds per question that each additional setting takes."""
+    """Return, for each additional setting, the CPU milliseconds that a question takes."""
     engine = Engine(index, workspace.corpus_root, workspace.settings, memo=Memo())
     for question in questions:
         answer(SystemPredictor(system, engine), question, TOP_K)

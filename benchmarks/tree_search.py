@@ -1,15 +1,17 @@
 """Measure quality, calls, tokens and CPU time of the tree search on corpora of several sizes.
 
-1. Questions are sampled with a seed, until their gold files fill the smallest part of the corpus. Every part
-   contains the gold files, and other files sampled with the seed. A larger part contains all smaller parts.
-2. Each part is indexed (with the hash embedder, since the tree search needs no vectors) and searched for the
-   same questions. At each step, a chooser selects the sections to follow. The choosers are the lexical score,
-   two oracles and a random chooser. One oracle selects only the gold or its ancestors, and the other also
-   selects other entries up to the width of the beam. With ``--base-url``, the chooser is an LLM on a server.
+1. At most ``--count`` questions are sampled with a seed. A question is skipped if its gold files no longer
+   fit into the smallest subset of the corpus. Every subset contains the gold files, and other files sampled
+   with the seed. A larger subset contains all smaller subsets.
+2. Each subset is indexed (with the hash embedder, since the tree search needs no vectors) and searched for
+   the same questions. At each step of the tree search, a chooser selects the sections to follow. The choosers
+   are the lexical score, two oracles and a random chooser. One oracle selects only the gold or the ancestors
+   of the gold, and the other also selects other entries up to the width of the beam. With ``--base-url``, an
+   LLM on a server selects the sections.
 3. A hit is a section's own span, so that the tree search is measured and not the choice of a passage.
-4. For a scripted chooser, one token is estimated for every three bytes, as for the size of a prompt. For a
-   model, its server reports the number of tokens. CPU time is measured in this process without the chooser,
-   as the median of three rounds.
+4. For a scripted chooser, the number of tokens is estimated as one token per three bytes, as it is for prompt
+   sizes. For an LLM, the server reports the number of tokens. The reported CPU time is the median of three
+   rounds. It is measured in this process, and excludes the chooser.
 
     python benchmarks/tree_search.py CORPUS QUESTIONS.jsonl [--sizes 25 50 100 200 400 0] [--count 20]
         [--base-url URL --model NAME --model-sizes 25 50 --model-count 2]
@@ -63,7 +65,7 @@ ROUNDS = 3
 PAGE_SIZES = (6, 12, 24, 48, 96)
 COST_COLUMNS = ("hit@1", "hit@5", "LLM calls", "prompt tokens", "largest prompt", "CPU ms", "fallbacks")
 
-#: A rule that orders the labels in a prompt by their headings and the gold's headings.
+#: Takes the prompt's labels with their headings, and the gold. Returns the selected labels, best first.
 Rule = Callable[[dict[str, str], "Gold"], list[str]]
 
 
@@ -75,7 +77,7 @@ class Gold(NamedTuple):
 
 
 class Scripted:
-    """An LLM that chooses by a rule. ``cpu`` is the rule's CPU time in seconds."""
+    """A stand-in for an LLM that selects labels by a rule. ``cpu`` is the rule's CPU time in seconds."""
 
     model = "scripted"
 
@@ -123,7 +125,7 @@ RULES: dict[str, Rule] = {"oracle": oracle, FULL: full_oracle, "random": chance}
 
 
 class Chooser(NamedTuple):
-    """A chooser: a scripted LLM, a real LLM or (without a gateway) the lexical score."""
+    """Selects the sections to follow: a scripted LLM, a real LLM or (without a gateway) the lexical score."""
 
     name: str
     gateway: Gateway | None = None
@@ -136,7 +138,7 @@ class Chooser(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A chooser's results on one part of the corpus.
+    """A chooser's results on one subset of the corpus.
 
     All fields are means per question, except the largest prompt, the fallbacks and the stage totals.
     """
@@ -260,7 +262,7 @@ def choosers(index: Index, questions: Sequence[Question]) -> list[Chooser]:
 
 
 def shape(index: Index) -> str:
-    """Return a part's numbers of documents and nodes, its depth and its largest fan-out as table cells."""
+    """Return the size of an indexed tree as table cells (documents, nodes, depth, largest fan-out)."""
     nodes = index.tree.nodes.values()
     documents = len({node.source for node in nodes if node.source})
     widest = max(len(node.children) for node in nodes)
@@ -331,7 +333,7 @@ def by_model(corpus: Path, questions: Sequence[Question], arguments: argparse.Na
 
 
 def main() -> None:
-    """Measure every chooser on every part, and print Markdown tables."""
+    """Measure the tree search on corpora of several sizes, and print Markdown tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -348,7 +350,7 @@ def main() -> None:
     questions = draw(loaded, arguments.count, arguments.sizes[0] or sys.maxsize)
     bound = estimate(pageindex(TreeSearch(), "llm"), 1)
     print(
-        f"{len(questions)} questions; by the dry run at most {bound.calls} calls and "
+        f"{len(questions)} questions; according to the dry run, at most {bound.calls} calls and "
         f"{bound.prompt_tokens:,} prompt tokens each"
     )
     if arguments.base_url:

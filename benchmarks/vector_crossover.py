@@ -1,4 +1,4 @@
-"""Find the number of vectors from which Chroma is faster than exact vector search.
+"""Find the number of vectors above which Chroma is faster than exact vector search.
 
     python benchmarks/vector_crossover.py [--sizes 3000 10000 30000 100000] [--dimension 384]
 

@@ -2,8 +2,9 @@
 
 1. In an address, a dot separates the name of a record from the name of one of its fields.
 2. In an address that begins with ``branches.``, the part after the first dot is a branch's kind.
-3. A TOML table that changes a system can contain three kinds of entries. An address changes one field, a
-   nested table changes the fields that it contains, and a list replaces the system's list.
+3. A TOML table that changes a system can contain three kinds of entries. An entry whose key is an address
+   changes one field. A nested table changes only the fields that the table lists. A list replaces the whole
+   list in the system.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
    are not overwritten.
 2. The embedder is all-MiniLM-L6-v2 if its weights are installed, otherwise ``fake``, which needs no weights.
    When the weights are installed later, a demo that used ``fake`` is indexed again with all-MiniLM-L6-v2.
-3. The predictors that ``all`` stands for answer every question, without an LLM. An interrupted run is
-   resumed, and a finished run is returned unchanged.
+3. The demo benchmarks the predictors that the name ``all`` selects, none of which needs an LLM. An
+   interrupted run is resumed, and a finished run is returned unchanged.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def sample_folder() -> Path:
     for place in (package / "sample", package.parent / "data" / "sample"):
         if (place / "questions.jsonl").is_file():
             return place
-    raise CorpusError("the bundled sample is missing in this installation", remedy="install BranchRank again")
+    raise CorpusError(
+        "the bundled sample is missing from this installation", remedy="install BranchRank again"
+    )
 
 
 def _sample_files() -> Iterator[tuple[str, Path]]:

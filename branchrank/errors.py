@@ -135,7 +135,7 @@ class FailedRunError(BranchRankError):
 
 
 class WorkerError(BranchRankError):
-    """Error for a Ray cluster that can't be reached, or for workers that can't be started or keep ending."""
+    """Error for an unreachable Ray cluster, or for workers that can't be started or that exit repeatedly."""
 
     exit_code = 11
 
@@ -179,15 +179,16 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is most similar to ``name``, or an empty string if none is similar."""
+    """Return the known name that is most similar to ``name``, or an empty string if no name is similar."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return near[0] if near else ""
 
 
 def nearest_path(path: Path) -> str:
-    """Return text such as ``; did you mean `docs/questions.jsonl`?``, or an empty string if none is similar.
+    """Return text such as ``; did you mean `docs/questions.jsonl`?``, or an empty string.
 
-    Each part of the path that does not exist is replaced with the most similar existing name.
+    Each part of the path that does not exist is replaced with the most similar existing name. The result is
+    empty if a missing part has no similar existing name, or if the path exists.
     """
     found = Path(path.anchor)
     for part in path.relative_to(path.anchor).parts:

@@ -1,24 +1,24 @@
 """Make HTTP requests with limits on time and size, for the embedders and the ``api`` predictor.
 
 1. A request goes only to the given URL, because redirects are not followed.
-2. A single deadline covers connecting, TLS, sending the request and receiving the whole answer. It does not
+2. A single deadline covers connecting, TLS, sending the request and receiving the whole response. It does not
    cover the operating system's name resolution.
-3. An answer longer than ``limit_bytes`` is an error, and the rest of it is not read.
+3. A response longer than ``limit_bytes`` is an error, and the rest of the response is not read.
 4. A proxy that is set in environment variables is used, except for loopback addresses, which a proxy can't
    reach.
 5. :func:`post_json` and :func:`get` open a connection for each request and close it afterwards.
    :class:`Transport` reuses connections, and is for libraries that use an httpx client.
-6. Bodies are never decompressed, so a small compressed answer can't fill the memory.
+6. Bodies are never decompressed, so a small compressed response can't fill the memory.
 
 The error messages contain neither the URL nor a header, and therefore no credentials. Callers add the name of
 the endpoint to the message::
 
     HttpError
-    +-- StatusError            the server answered with a status other than 2xx
+    +-- StatusError            the server responded with a status other than 2xx
     +-- UnreachableError       no connection (refused, unknown host, failed TLS, bad proxy or URL)
-    +-- LostConnectionError    the connection broke, or the answer is not HTTP; worth a retry
-    +-- DeadlineError          no whole answer within the deadline
-    +-- OversizedError         the answer is longer than the limit
+    +-- LostConnectionError    the connection broke, or the response is not HTTP; worth a retry
+    +-- DeadlineError          no complete response within the deadline
+    +-- OversizedError         the response is longer than the limit
 
 This module imports httpcore, which takes about 50 ms. Import it only in functions that make requests.
 """
@@ -38,30 +38,30 @@ import httpcore
 
 from branchrank.hosts import is_loopback
 
-#: At most this many bytes of an error answer's body are read.
+#: At most this many bytes of an error response's body are read.
 ERROR_BODY_BYTES = 64 * 1024
 _WRITTEN_AT_ONCE = 16 * 1024
 _KEPT = 10
-#: Headers of an answer that no longer describe the body once it has been read and decoded.
+#: Response headers that no longer describe the body once it has been read and decoded.
 _BODY_HEADERS = (b"content-encoding", b"content-length", b"transfer-encoding")
 _UNSENDABLE = "the URL or a header contains characters that HTTP does not allow"
 
 
 class HttpError(Exception):
-    """Error for a request without a usable answer.
+    """Error for a request without a usable response.
 
     The message gives the reason, without URL or credentials.
     """
 
 
 class StatusError(HttpError):
-    """Error for an answer with a status other than 2xx."""
+    """Error for a response with a status other than 2xx."""
 
     def __init__(self, status: int, reason: str, body: bytes, retry_after: str | None) -> None:
         super().__init__(f"HTTP {status} {reason}".rstrip())
         self.status = status
         self.reason = reason
-        #: The first bytes of the answer, at most :data:`ERROR_BODY_BYTES`.
+        #: The first bytes of the response's body, at most :data:`ERROR_BODY_BYTES`.
         self.body = body
         #: The value of the header ``Retry-After``, or ``None``.
         self.retry_after = retry_after
@@ -72,32 +72,35 @@ class UnreachableError(HttpError):
 
 
 class LostConnectionError(HttpError):
-    """Error for a connection that broke before the answer was complete, or for an answer that is not HTTP."""
+    """Error for a connection that broke during the response, or for a response that is not HTTP."""
 
 
 class DeadlineError(HttpError):
-    """Error for an answer that did not arrive within the deadline."""
+    """Error for a response that did not arrive within the deadline."""
 
 
 class OversizedError(HttpError):
-    """Error for an answer that is longer than the limit."""
+    """Error for a response that is longer than the limit."""
 
 
 def post_json(
     url: str, body: bytes, *, headers: Mapping[str, str], deadline_s: float, limit_bytes: int
 ) -> bytes:
-    """POST a JSON body. Return the body of a 2xx answer, and raise :class:`HttpError` otherwise."""
+    """POST a JSON body. Return the body of a 2xx response, and raise :class:`HttpError` otherwise."""
     sent = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
     return _exchange("POST", url, body, sent, deadline_s, limit_bytes)
 
 
 def get(url: str, *, headers: Mapping[str, str], deadline_s: float, limit_bytes: int) -> bytes:
-    """GET a URL. Return the body of a 2xx answer, and raise :class:`HttpError` otherwise."""
+    """GET a URL. Return the body of a 2xx response, and raise :class:`HttpError` otherwise."""
     return _exchange("GET", url, None, headers, deadline_s, limit_bytes)
 
 
 class Answer(NamedTuple):
-    """The answer to a request. The body of an error answer is cut after :data:`ERROR_BODY_BYTES` bytes."""
+    """The status, headers and body of an HTTP response.
+
+    The body of an error response contains at most :data:`ERROR_BODY_BYTES` bytes.
+    """
 
     status: int
     reason: str
@@ -126,9 +129,9 @@ class Connections:
         deadline_s: float,
         limit_bytes: int,
     ) -> Answer:
-        """Send one request and return the answer, even if its status is an error.
+        """Send one request and return the response, even if its status is an error.
 
-        Raises :class:`HttpError` if no complete answer arrives.
+        Raises :class:`HttpError` if no complete response arrives.
         """
         if not (url.isascii() and all(value.isascii() for value in headers.values())):
             raise UnreachableError(_UNSENDABLE)
@@ -155,7 +158,7 @@ class Connections:
 
 
 class Transport:
-    """A transport for ``httpx.Client(transport=...)`` that limits the time and the size of each answer."""
+    """A transport for ``httpx.Client(transport=...)`` that limits the time and the size of each response."""
 
     #: Request headers that are dropped, because :class:`Connections` sets its own.
     _OWN = frozenset(["host", "user-agent", "accept-encoding", "connection", "transfer-encoding"])

@@ -254,10 +254,11 @@ def verify(
 
     ``rerun`` is the number of questions that the systems answer again with the workspace's index. The
     questions are drawn with the run's seed, and an LLM's answers are taken from the run's cassette. ``named``
-    contains the classes, endpoints and models that may be used, the cassette (in ``settings`` as
-    ``llm.replay``), and the workspace if it is not ``data``. A system is not run again if it needs something
-    that is not in ``named``. ``corpus`` is the folder that contains the corpus now. ``seal`` is the file to
-    which the run's plan was sealed, or a copy of it.
+    contains the predictor classes, endpoints and models that the systems may use to answer again. The
+    cassette is passed in ``named.settings`` with the key ``llm.replay``, and a workspace other than ``data``
+    is passed as ``named.data_dir``. A system is skipped if ``named`` does not contain the class, the endpoint
+    or the cassette that the system needs. ``corpus`` is the folder that contains the corpus now. ``seal`` is
+    the seal file that was written for the run's plan, or a copy of this file.
 
     Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
     index or questions differ from the run's.
@@ -293,8 +294,8 @@ def compare_datasets(
     numbers, and its methods ``text`` and ``write`` produce Markdown or CSV.
 
     Raises :class:`~branchrank.errors.UsageError` if no system is part of all runs, or if the runs declare
-    different measures and ``measure`` is not given. Raises :class:`~branchrank.errors.RunError` for a run
-    that can't be read, and for two runs with the same questions.
+    different measures and ``measure`` is not given. Raises :class:`~branchrank.errors.RunError` if a run
+    can't be read or has no answerable questions, or if two of the runs have the same questions.
     """
     from branchrank.report.datasets import dataset_report
 
@@ -441,8 +442,8 @@ def agreement(
 
     ``first`` and ``second`` are question files that ``branchrank questions label`` wrote (they may be the
     same file). If a file contains labels from several annotators, ``annotators`` selects one annotator for
-    each file. The first result is the agreement on the labels yes, partly and no. The second result counts
-    partly and no as the same label.
+    each file. The first result is the agreement on the labels ``yes``, ``partly`` and ``no``. The second
+    result is the agreement if ``partly`` and ``no`` are treated as one label.
 
     Raises :class:`~branchrank.errors.QuestionError` if no passage was labelled by both annotators.
     """

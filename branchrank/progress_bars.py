@@ -54,7 +54,7 @@ class Announcements:
 
 
 class NotebookLine:
-    """Shows progress on one line of a notebook cell's output, which is updated during the work."""
+    """Shows progress on one line of a notebook cell's output, updated in place."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle

@@ -175,13 +175,13 @@ class Hit(Record, frozen=True, kw_only=True):
 
     ``text`` contains exactly the lines ``line_start`` to ``line_end`` of ``source``. ``branches`` maps the
     name of a branch to the hit's rank and score in the branch's list. If the branch adds neighbouring
-    sections from the tree, these are the rank and score of the best chunk that the branch found in the
-    section. ``notes`` maps the name of a branch to an explanation of the score or, for a section that was
-    added from the tree, to the step that added it. If a dense branch found the passage, ``distance`` is the
-    squared L2 distance (0 to 4) between the vectors of the query and the passage. ``matched`` contains the
-    numbers of the lines in which a branch found words from the query. If the system groups by document,
-    ``members`` contains the best passages in the hit's document. ``fallback`` is the reason why a fallback
-    ranked this hit, or ``None`` if no fallback did.
+    sections from the tree, ``branches`` has the rank and score of the best chunk that the branch found in the
+    hit's section. ``notes`` maps the name of a branch to the branch's explanation of its score for the hit.
+    For a section that was added from the tree, the note says from where the section was reached. If a dense
+    branch found the passage, ``distance`` is the squared L2 distance (0 to 4) between the vectors of the
+    query and the passage. ``matched`` contains the numbers of the lines in which a branch found words from
+    the query. If the system groups by document, ``members`` contains the best passages in the hit's document.
+    ``fallback`` is the reason why a fallback ranked this hit, or ``None`` if no fallback did.
     """
 
     id: str

@@ -1,8 +1,8 @@
 """Remove keys and passwords from text that is printed or stored.
 
 For example, a server's error message can contain the key that the server received. Each secret is recognised
-unchanged, with different upper and lower case, URL-encoded, JSON-escaped, in hexadecimal, and in base64 at
-each of the three possible byte offsets.
+unchanged, in upper case, in lower case, with swapped case, URL-encoded, JSON-escaped, in hexadecimal, and in
+base64 at each of the three possible byte offsets.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Redactor:
 
 
 def _forms(secret: str) -> set[str]:
-    """Return all forms of a secret that are replaced, such as its encodings."""
+    """Return all forms of a secret (such as its encodings) that must be removed from texts."""
     raw = secret.encode()
     forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), repr(secret)[1:-1]}
     forms |= {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
@@ -90,11 +90,11 @@ def means_url(name: str) -> bool:
 
 
 def url_to_show(text: str) -> str:
-    """Return a URL to show in messages.
+    """Return a URL without its secrets, so that it can be shown in messages.
 
-    User name, password and parameter values that look like keys are removed. This also works for a malformed
-    URL, in which everything before the last ``@`` is removed. Messages and records show URLs only after this
-    function has removed credentials.
+    The user name and the password are removed, and the value of each parameter whose name looks like that of
+    a key is replaced with ``[key]``. In a malformed URL, everything between the scheme and the
+    last ``@`` is removed. Messages and records show URLs only after this function has removed credentials.
 
     >>> url_to_show("http://me:secret-1@[h/v1?api_key=secret-2"), url_to_show("me:secret-1@h")
     ('http://[h/v1?api_key=[key]', 'h')
@@ -103,12 +103,15 @@ def url_to_show(text: str) -> str:
 
 
 def hide_parameters(text: str) -> str:
-    """Replace the values of URL parameters with ``[key]`` if they look like keys."""
+    """Replace the values of URL parameters with ``[key]`` if the names look like those of keys."""
     return _PARAMETER.sub(rf"\1{HIDDEN}", text)
 
 
 def value_to_show(name: str, value: str) -> str:
-    """Return the value of a setting, field or flag for messages. If it is a URL, credentials are removed."""
+    """Return the value of a setting, field or flag as it may be shown in messages.
+
+    If the value is a URL, credentials are removed.
+    """
     return url_to_show(value) if is_url(value) or means_url(name) else value
 
 
@@ -119,7 +122,9 @@ def _without_user(text: str) -> str:
 
 
 def url_to_keep(text: str) -> str:
-    """Return a URL to store in a file. User name, password and parameters that look like keys are removed.
+    """Return a URL without its secrets, so that it can be stored in a file.
+
+    The user name, the password, and all parameters whose names look like those of keys are removed.
 
     >>> url_to_keep("http://me:secret-1@h/v1?api_key=secret-2&v=2")
     'http://h/v1?v=2'

@@ -41,7 +41,7 @@ class RedisConnection:
     ``purpose`` describes the data that is stored in Redis, for use in messages. ``notify`` is called at the
     first failure. The URL may set ``db`` and, with ``rediss``, ``ssl_cert_reqs`` and ``ssl_ca_certs``. Raises
     :class:`MissingDependencyError` if the package ``redis`` is not installed, and :class:`UsageError` if
-    ``url`` is not a Redis URL or sets another option.
+    ``url`` is not a Redis URL or sets an option that is not allowed.
     """
 
     def __init__(self, url: str, *, purpose: str, notify: Notify | None = None) -> None:

@@ -5,9 +5,9 @@
     python -m benchmarks.against page
 
 1. ``run`` prints the table; ``--write`` also writes ``benchmarks/table.json`` and ``docs/results/speed.md``.
-2. ``check`` measures again, or reads ``--measured``, and compares the ratios with ``benchmarks/table.json``.
-   The exit code is 1 if the whole 95% interval of a ratio is more than 20% below the stored ratio, and 2 if
-   the tables can't be compared.
+2. ``check`` repeats the measurements and compares the ratios with ``benchmarks/table.json``. With
+   ``--measured FILE``, the ratios are read from a file instead of measured. The exit code is 1 if the whole
+   95% interval of a ratio is more than 20% below the stored ratio, and 2 if the tables can't be compared.
 3. ``page`` writes ``docs/results/speed.md`` from ``benchmarks/table.json``.
 
 Without ``--data-dir``, the workspace ``data/symfony`` is searched if it exists, else the bundled sample.
@@ -134,9 +134,13 @@ def parsed() -> argparse.Namespace:
         "--only", action="append", choices=list(GROUPS), help="run: only this group; repeatable"
     )
     parser.add_argument("--data-dir", type=Path, help="a workspace indexed with all-MiniLM-L6-v2")
-    parser.add_argument("--questions", type=Path, help="questions over it")
+    parser.add_argument("--questions", type=Path, help="questions about the workspace's corpus")
     parser.add_argument("--table", type=Path, default=TABLE, help="the table to compare with or to write")
-    parser.add_argument("--measured", type=Path, help="check: a table to compare, instead of measuring again")
+    parser.add_argument(
+        "--measured",
+        type=Path,
+        help="check: compare the table in this file instead of measuring again",
+    )
     options = parser.parse_args()
     if options.write and options.only:
         parser.error("--write needs all groups: remove --only")

@@ -1,4 +1,4 @@
-"""Compare vector search with plain NumPy and with Chroma, over the same vectors."""
+"""Compare BranchRank's vector search with plain NumPy and with Chroma, on the same vectors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Compare a whole benchmark with retrievers from LangChain (Ensemble) and LlamaIndex (QueryFusion).
+"""Compare BranchRank's retrieval time with that of fusion retrievers from LangChain and LlamaIndex.
 
-1. All three systems fuse BM25 and vectors by reciprocal ranks with k = 60, from 40 candidates per search
-   (``local`` uses 80 BM25 candidates), over the same chunks and vectors. All other settings are the
-   frameworks' defaults.
+1. The compared systems are BranchRank's ``local``, LangChain's ``EnsembleRetriever`` and LlamaIndex's
+   ``QueryFusionRetriever``. All three systems fuse BM25 and vectors by reciprocal ranks with k = 60, from 40
+   candidates per search (``local`` uses 80 BM25 candidates), over the same chunks and vectors. All other
+   settings are the frameworks' defaults.
 2. The questions' vectors are computed in advance and looked up, so the model is not timed.
 3. The hit rates come from one run of BranchRank's benchmark with the three systems.
 """
@@ -101,7 +102,11 @@ def retrievers(world: World) -> Iterator[Retriever | Any]:
 
 
 def pairs(world: World, found: Sequence[Any], rates: Sequence[Rate]) -> Source:
-    """Yield a comparison with each retriever in ``found``; its ``answers`` are hit rates from ``rates``."""
+    """Yield a comparison of ``local`` with each retriever in ``found``.
+
+    The text in the field ``answers`` of each comparison states the strict hit@5 of both systems, from
+    ``rates``. Entries of ``found`` for missing frameworks are yielded unchanged.
+    """
     (system,) = builtin_systems(("local",), world.folder.settings)
     known = Known(world)
     engine = Engine(

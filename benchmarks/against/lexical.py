@@ -2,7 +2,7 @@
 
 All programs count the same tokens, because each program gets the tokens of BranchRank's analyzer. A program
 that splits texts itself gets a made-up word such as ``t12`` for each token, because no stemmer or stop list
-changes such words. The time of a query includes the analysis of its text in both programs.
+changes such words. In every program, the time of a query includes the analysis of its text.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _tantivy(world: World, tokens: Sequence[Sequence[str]]) -> Source:
         first = {scored.key for scored in ours.search(query, 10)}
         shared += len(first & {world.ids[number] for number, _ in search(query)[:10]})
         asked += len(first)
-    answers = f"{shared / asked:.0%} of the first 10 are the same (it rounds lengths to a byte)"
+    answers = f"{shared / asked:.0%} of the first 10 are the same (tantivy rounds text lengths to one byte)"
     yield _pair(world, named("tantivy"), settings, search, answers)
 
 

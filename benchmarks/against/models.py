@@ -30,7 +30,7 @@ CODE = "CodeRankEmbed"
 
 
 def pairs(world: World) -> Source:
-    """Yield one comparison for every precision of both models. CodeRankEmbed has random weights."""
+    """Yield one comparison for each precision of each model. CodeRankEmbed's weights are random."""
     from sentence_transformers import SentenceTransformer
 
     against = named("sentence-transformers")
@@ -92,7 +92,7 @@ def random_checkpoint(folder: Path) -> Path:
         for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
             if (find_model() / name).is_file():
                 shutil.copy(find_model() / name, into / name)
-        # The tokenizer has the same vocabulary, but its default would cut texts at 256 tokens.
+        # all-MiniLM-L6-v2 has CodeRankEmbed's vocabulary, but truncates texts at 256 tokens by default.
         path = into / "tokenizer_config.json"
         config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         path.write_text(json.dumps(config | {"model_max_length": 2048}), encoding="utf-8")

@@ -8,7 +8,7 @@ from benchmarks.against.world import ROOT
 PAGE = ROOT / "docs" / "results" / "speed.md"
 
 HEAD = """\
-# Speed beside other libraries
+# Speed compared with other libraries
 
 ```console
 $ make bench WRITE=--write

@@ -21,8 +21,9 @@ Clock = Callable[[Callable[[], object]], float]
 class Pair(NamedTuple):
     """Two programs that do the same work, ``ours`` and ``theirs``, with ``number`` units of work per call.
 
-    ``unit`` is the name of the unit, ``answers`` describes how the two programs' answers differ, and
-    ``clock`` returns the time of one call in seconds.
+    The table shows times per ``unit``, for example per ``question``. ``answers`` describes how the results of
+    the two programs differ. ``clock`` runs one call and returns the time of this call in seconds; the default
+    is wall time.
     """
 
     group: str

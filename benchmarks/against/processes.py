@@ -1,7 +1,7 @@
-"""Compare the CPU time of a cold start with an empty Python process and a script without BranchRank.
+"""Compare the CPU time of a cold start with that of an empty process and of a script without BranchRank.
 
-Python's cache of compiled modules is on, as for an installed program. Only the first process compiles the
-modules, so this does not affect the median.
+Python's cache of compiled modules is enabled, as it would be for an installed program. Only the first process
+compiles the modules, so compiling does not affect the median.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ print(found["ids"][0], found["documents"][0][0])
 
 
 def pairs(world: World) -> Iterator[Pair]:
-    """Compare three cold starts with an empty Python process, and one with a script without BranchRank."""
+    """Compare three cold starts with the start of an empty Python process.
+
+    One of the cold starts is also compared with a script that does the same search without BranchRank.
+    """
     data = str(world.folder.data_dir.resolve())
     numbers = count(1)
 
     def ours(flags: str) -> float:
-        # Each call has a new question, because the vector of a known question is cached.
+        # Each call uses a new question, because the vectors of earlier questions are cached.
         question = [] if flags == "--help" else ["--data-dir", data, f"how do I compare run {next(numbers)}"]
         return cpu_seconds("retrieve.py", *flags.split(), *question)
 
@@ -64,7 +67,7 @@ def _pair(what: str, against: str, ours: Callable[[], float], theirs: Callable[[
 
 
 def starts(rows: list[Row]) -> list[Start]:
-    """Return the CPU seconds of each process, with their upper bound."""
+    """Return the median CPU seconds of each command in ``BOUNDS``, with the upper bound for the command."""
     found = {row.what.partition(" ")[2]: row for row in reversed(rows) if row.group == GROUP}
     return [
         Start(command=f"retrieve.py {flags}", cpu_s=round(found[flags].ours_ms / 1000, 3), bound_s=bound)
@@ -84,5 +87,5 @@ def cpu_seconds(*arguments: str) -> float:
 
 
 def with_bytecode() -> dict[str, str]:
-    """Return the environment with Python's cache of compiled modules on, as for an installed package."""
+    """Return the environment variables, with Python's cache of compiled modules enabled."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

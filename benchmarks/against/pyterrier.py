@@ -45,7 +45,7 @@ def pairs(world: World) -> Source:
         lambda: [retriever.search(_words(analyze(query))) for query in world.queries],
         len(world.queries),
         "question",
-        "not compared: Terrier's BM25 has another formula",
+        "not compared: Terrier's BM25 uses a different formula",
     )
 
 

@@ -46,7 +46,7 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The CPU seconds of a whole process (the median of its rounds), and their upper bound."""
+    """The CPU seconds of a whole process (the median of its rounds), and the upper bound for this time."""
 
     command: str
     cpu_s: float
@@ -93,7 +93,10 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableTableError(Exception):
-    """The file with a table is missing or damaged. The message contains the command that writes a table."""
+    """A stored table is missing, damaged or from a different corpus.
+
+    The message contains the command that writes a new table.
+    """
 
 
 def read_table(path: Path) -> Table:

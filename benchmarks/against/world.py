@@ -31,8 +31,8 @@ LARGER = (ROOT / "data" / "symfony", ROOT.parent / "shared" / "questions" / "sym
 class World(NamedTuple):
     """The chunks and questions that every comparison uses.
 
-    ``texts`` are the texts of the chunks in ``ids`` as they are embedded, and ``terms`` are their texts for
-    BM25. ``matrix`` has the unit vector of each chunk, and ``asked`` has the unit vector of each question.
+    For each chunk in ``ids``, ``texts`` has the text that is embedded, and ``terms`` has the text that BM25
+    indexes. ``matrix`` has the unit vector of each chunk, and ``asked`` has the unit vector of each question.
     """
 
     folder: WorkspaceFolder

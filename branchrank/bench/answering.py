@@ -84,7 +84,7 @@ class AnsweringTask:
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[Wanted]], Iterator[Answered]]]:
-        """Yield a function that returns the answers to a shard."""
+        """Yield a function that answers the questions in a shard."""
         if self._opened is not None:
             yield self._work(*self._opened)
             return
@@ -113,7 +113,7 @@ class AnsweringTask:
 
 
 def shards_of(wanted: Iterable[Wanted]) -> list[tuple[Wanted, ...]]:
-    """Divide questions into shards, leaving out questions whose answers all exist, and empty shards."""
+    """Divide the questions that are not fully answered into shards, and omit empty shards."""
     every = list(wanted)
     parts = (every[start : start + SHARD] for start in range(0, len(every), SHARD))
     shards = (tuple(each for each in part if each.answers) for part in parts)

@@ -122,7 +122,7 @@ def no_row(row: Row) -> None:
 
 
 def _count_calls(opened: OpenPlan, row: Row) -> None:
-    """Count the LLM calls in a row that a worker computed."""
+    """Count the LLM calls that a worker made for one row of the results."""
     for call in row.calls:
         opened.meter.add(call)
 
@@ -148,7 +148,7 @@ def run_predictors(
     plan: Plan | None = None,
     indexes: Mapping[str, Index] | None = None,
 ) -> RunData:
-    """Run open predictors, either as a new run under ``reports`` or to complete an interrupted run.
+    """Run opened predictors in a new run under ``reports``, or complete an interrupted run.
 
     ``resume`` is the directory of the run to resume. Without ``resume``, the newest interrupted run under
     ``reports`` with the same plan is resumed, unless ``fresh`` is set. ``keep_failures`` is called with the
@@ -210,8 +210,8 @@ def _interrupted(run: RunRecord, reports: Path, resume: Path | None, *, fresh: b
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
     """Return the record ``run`` of a resumed run, with the time at which the interrupted run began.
 
-    If the ``whole`` plan was read from ``begun``, the command, the settings and the seal are also taken from
-    the interrupted run.
+    ``begun`` is the record of the interrupted run. If ``whole`` is true, the plan was read from that record,
+    so the command, the settings and the seal are also copied from ``begun``.
     """
     if not whole:
         return msgspec.structs.replace(run, created=begun.created)

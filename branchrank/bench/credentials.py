@@ -4,8 +4,8 @@
    a URL.
 2. User names and passwords are removed from all URLs in the record and the command.
 3. API keys that are set in environment variables are removed from every string. The collected passwords are
-   removed wherever else they occur, except in the strings that identify the run. (Otherwise, a password such
-   as "hybrid" would remove the name of the system ``hybrid``.)
+   removed wherever else they occur, except in the strings that identify the run. (If a password were
+   "hybrid", for example, the name of the system ``hybrid`` would otherwise be removed too.)
 """
 
 from __future__ import annotations
@@ -56,7 +56,11 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
 
 
 def _words(command: str) -> list[tuple[str, str, str]]:
-    """Return (flag that expects a URL or "", ``FLAG=`` or "", rest of the word) for each word of a command.
+    """Split each word of a command into three strings.
+
+    If the word contains the value of a flag that expects a URL, the first string is this flag. Otherwise, the
+    first string is empty. If the word also contains the flag, the second string is ``FLAG=``. Otherwise, the
+    second string is empty. The third string is the rest of the word.
 
     If a shell could not split the command, the whole command is treated as one word.
     """

@@ -39,7 +39,7 @@ class PlanEstimate(Record, frozen=True, kw_only=True):
 def estimate_plan(plan: Plan) -> PlanEstimate:
     """Check a plan, and estimate its queries and its LLM cost. Nothing is built, and no server is contacted.
 
-    Raises the errors of :func:`~branchrank.bench.plan.check_plan`.
+    Raises the same errors as :func:`~branchrank.bench.plan.check_plan`.
     """
     questions = len(check_plan(plan))
     settings = plan.settings.part(LLMSettings)

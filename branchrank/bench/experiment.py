@@ -195,7 +195,10 @@ def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str,
 
 
 def _over(toml: Mapping[str, Any], section: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge ``table`` into one section of the settings. A section that is not a table is not changed."""
+    """Merge ``table`` into the table ``section`` of the settings in ``toml``.
+
+    If ``section`` has a value that is not a table, this value is kept.
+    """
     below = toml.get(section, {})
     return {**toml, section: {**below, **table} if isinstance(below, Mapping) else below}
 
@@ -375,5 +378,5 @@ def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
 
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Apply :func:`laid_over` after replacing short names (``rrf_k``) with field paths (``fuse.k``)."""
-    # Only top-level short names are replaced; in nested tables, a name such as `file_roots` is a field.
+    # Keys of nested tables are not replaced, because a key such as `file_roots` is a field's name there.
     return laid_over(base, {ALIASES.get(key, key): value for key, value in changes.items()})

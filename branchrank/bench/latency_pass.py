@@ -6,10 +6,10 @@
 2. Every predictor answers every sampled question. The pairs of predictor and question are shuffled with the
    seed, so that a change in the machine's speed affects all predictors equally.
 3. The results are the wall time and CPU time of the whole query and the wall time of each stage, in ms. CPU
-   time includes the process and those of its child processes that have ended, such as grep. Time spent
-   waiting for an LLM is a separate stage (``llm wait``), and ``compute`` does not include it. If a cache or a
-   cassette answers a call, the time that the server originally took is used, so that no call is paid for
-   twice.
+   time includes the CPU time of child processes that have ended, such as grep. Time spent waiting for an LLM
+   is a separate stage (``llm wait``), and ``compute`` does not include it. If an LLM call is answered from a
+   cache or a cassette, the time of the original call is used. Therefore, a paid LLM call does not have to be
+   repeated to be timed.
 4. Each sampled query is timed ``repeats`` times in different orders, and the repeat with the median total
    time is used. With one time per query, the times are independent, as the confidence bound for p95 requires.
    The garbage collector's settings are not changed.

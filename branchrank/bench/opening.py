@@ -38,8 +38,9 @@ class OpenPlan(Record, frozen=True, kw_only=True):
     """The open predictors, indexes and engines of a plan.
 
     ``predictors`` are in the plan's order, and ``indexes`` and ``engines`` are keyed by index name.
-    ``keep_failures`` is called with the LLM calls in existing rows before an interrupted run is resumed;
-    ``meter`` counts the LLM calls that workers make.
+    ``keep_failures`` takes the LLM calls of the finished rows of an interrupted run. If LLM calls are
+    recorded, failed calls among them are not retried when the run is resumed. ``meter`` counts the LLM calls
+    that workers make.
     """
 
     predictors: tuple[OpenPredictor, ...]
@@ -54,14 +55,18 @@ class OpenPlan(Record, frozen=True, kw_only=True):
         return tuple(engine.memo for engine in self.engines.values())
 
     def load_models(self) -> None:
-        """Load the models for vector search now, so that workers use the same number of PyTorch threads."""
+        """Load the models for vector search before workers are started.
+
+        A worker uses as many PyTorch threads as this process, and this number is known only once PyTorch is
+        loaded.
+        """
         for name, index in self.indexes.items():
             asked = [each.record for each in self.predictors if each.record.index == name]
             if searches_vectors([record.system for record in asked if record.system]):
                 _ = index.embedder
 
     def measured(self, facts: IndexFacts, questions: Sequence[Question]) -> IndexFacts:
-        """Return ``facts`` with the recall of the index's vector store, measured on the questions."""
+        """Return ``facts`` after adding the recall of the index's vector store, measured on the questions."""
         asked = (each.record for each in self.predictors)
         systems = [record.system for record in asked if record.system and record.index == facts.name]
         return with_recall(facts, self.engines[facts.name], systems, questions)

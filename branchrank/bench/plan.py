@@ -210,7 +210,7 @@ def with_depth(settings: Resolved) -> Resolved:
 
 
 def _system_remedy(asking: Sequence[System]) -> str:
-    """Return the fix for invalid systems, of which those in ``asking`` use an LLM."""
+    """Return the fix for an error about invalid systems. ``asking`` lists the systems that use an LLM."""
     incomplete = [system.llm for system in asking if not (system.llm.base_url and system.llm.model)]
     if not incomplete:
         return "correct the systems"
@@ -221,7 +221,7 @@ def _system_remedy(asking: Sequence[System]) -> str:
 
 
 def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:
-    """Return the result of ``make``, or ``None`` after adding its error to ``found``."""
+    """Return the result of ``make``. If ``make`` raises an error, add it to ``found`` and return ``None``."""
     try:
         return make()
     except (UsageError, InputError) as error:
@@ -256,8 +256,9 @@ def plan_from_names(
     A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or an object
     that :func:`~branchrank.bench.predictors.predictor_of` accepts. A built-in system that several names
     include (such as ``local`` and ``all``) is run only once. ``api_endpoint`` is the URL of the predictor
-    ``api``, and ``api_predictor`` is the name of a predictor on that server. ``fields`` are the plan's other
-    fields. Raises one :class:`UsageError` that lists every problem with the predictors and the plan.
+    ``api``, and ``api_predictor`` is the name of a predictor on that server. ``fields`` are further
+    fields of :class:`Plan`, such as ``questions``. Raises one :class:`UsageError` that lists every problem
+    with the predictors and the plan.
     """
     found: list[BranchRankError] = []
     made: dict[object, PlannedSystem | BenchmarkPredictor] = {}

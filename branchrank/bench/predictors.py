@@ -93,7 +93,7 @@ class ClassPredictor(Untraced):
 
     The predictor's name is the object's attribute ``name``, or else the argument ``name``. For a class that
     was passed as ``module:Class``, ``origin`` is this text. For other objects, ``origin`` is the dotted name
-    of the type. A command can't import the object by this name.
+    of the type, and a run with such an object can't be resumed.
     """
 
     def __init__(self, name: str, wrapped: Predictor, *, origin: str = "") -> None:
@@ -133,7 +133,8 @@ def _checked(hit: Hit) -> Hit:
     """Return the hit with its numbers converted to plain Python types, so that a row can store the hit.
 
     Raises ``ValueError`` or ``TypeError`` for wrong types, lines that are not a span or a score that is not a
-    number. Raises ``OverflowError`` for lines after ``MOST_LINES``, so that only this question fails.
+    number. Raises ``OverflowError`` for a line number larger than ``MOST_LINES``. This error makes only the
+    current question fail, and the run continues.
     """
     for name in ("id", "source", "text"):
         if not isinstance(getattr(hit, name), str):
@@ -224,7 +225,7 @@ def _name_of(thing: object) -> str:
 
 
 def _dotted(thing: object) -> str:
-    """Return the dotted name of a class or a function. A command can't import the object by this name."""
+    """Return the dotted name of a class or a function, to record a predictor that can't be imported."""
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 
@@ -271,7 +272,8 @@ class ApiPredictor(Untraced):
             )
         if url.username or url.password:
             raise UsageError(
-                "--api-endpoint contains a user or a password", remedy="set BRANCHRANK_API_TOKEN to a token"
+                "--api-endpoint contains a user name or a password",
+                remedy="set BRANCHRANK_API_TOKEN to a token",
             )
         self.endpoint = endpoint
         self.target = target

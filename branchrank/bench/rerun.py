@@ -5,7 +5,8 @@
    skipped.
 2. No LLM is called. A cassette that is passed to the command answers the LLM calls; without a cassette,
    systems with an LLM are skipped.
-3. The questions are sampled with the run's seed. The indexes must have the digests in the run's record.
+3. The questions are sampled with the run's seed. The digests of the indexes must be equal to the digests in
+   the run's record.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _why_not(predictor: PredictorRecord, named: Named, has_cassette: bool) -> st
     if ":" in predictor.origin:
         is_named = predictor.origin in named.predictors
         return "" if is_named else f"pass its class: --predictor {predictor.origin}"
-    return "it was an object of a Python program"
+    return "it was an object in a Python program"
 
 
 def _plan(directory: Path, run: RunRecord, count: int, named: Named, cassette: str) -> Plan:

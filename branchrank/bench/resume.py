@@ -56,9 +56,9 @@ class Named(Record, frozen=True, kw_only=True):
     """The hosts, models, files and classes that were passed to the resuming command.
 
     ``settings`` maps the names in :func:`~branchrank.settings.reaching_settings` to values. ``engine`` maps
-    names in the section ``engine`` to values that define where the rest of the run is computed. ``allowed``
-    are additional hosts, models and files for the systems and indexes of an experiment file. ``questions`` is
-    needed if the run does not contain the text of its questions.
+    names of settings in the section ``engine`` (processes and machines) to values for the rest of the run.
+    ``allowed`` are additional hosts, models and files for the systems and indexes of an experiment file.
+    ``questions`` is needed if the run does not contain the text of its questions.
     """
 
     data_dir: Path | None = None
@@ -170,9 +170,10 @@ class Names:
         return value
 
     def value(self, role: str, recorded: str) -> str:
-        """Return the value that was passed to the command for ``recorded``, a value in the run's record.
+        """Return the value to use in place of ``recorded``, a value in the run's record.
 
-        If the value must be passed to the command and was not, it is noted as missing.
+        A value that was passed to the command is returned as it was passed. If a value must be passed to the
+        command and was not, it is noted as missing.
         """
         if self._needs_no_name(role, recorded):
             return recorded
@@ -191,7 +192,10 @@ class Names:
         return recorded
 
     def predictor(self, name: str) -> None:
-        """Check that a class ``module:Class`` was passed to the command."""
+        """Check that the predictor class ``name`` (``module:Class``) was passed to the command.
+
+        If the class was not passed, it is noted as missing.
+        """
         if name not in self.named.predictors:
             self._missing("--predictor", "predictor", name)
 
@@ -209,7 +213,7 @@ class Names:
         return self.named.data_dir or DEFAULT_DATA_DIR
 
     def check(self) -> None:
-        """Raise :class:`RunError` if values differ from the run's, or if values were not passed."""
+        """Raise :class:`RunError` if a required value was not passed or differs from the run's value."""
         if self.wrong:
             raise RunError(
                 f"{self.directory} was run with different values:\n" + "\n".join(self.wrong),
@@ -273,7 +277,7 @@ def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved
 def predictor_maker(
     record: PredictorRecord, found: Names
 ) -> Callable[[], PlannedSystem | BenchmarkPredictor]:
-    """Return a function that creates a predictor. It must be called only after :meth:`Names.check`."""
+    """Return a function that creates a predictor. Call this function only after :meth:`Names.check`."""
     if record.system is not None:
         origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
         system = with_reached(record.system, found.value)
@@ -287,13 +291,17 @@ def predictor_maker(
         found.predictor(record.origin)
         return partial(load_class_predictor, record.origin)
     raise RunError(
-        f"{found.directory} can't be resumed: {record.name!r} was an object of a Python program",
+        f"{found.directory} can't be resumed: {record.name!r} was an object in a Python program",
         remedy="run that program again",
     )
 
 
 def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
-    """Return the question file in ``named`` or else the run's copy, or ``None`` if it has only digests."""
+    """Return the path of the run's question file.
+
+    The path is the question file in ``named``, or else the run's copy. If the run does not store the text of
+    its questions, there is no copy, and ``None`` stands for the workspace's question file.
+    """
     if named.questions is not None:
         return named.questions
     keeps = settings.part(BenchmarkSettings).question_text == "keep"
@@ -338,7 +346,10 @@ def _changed(value: Any, role: str, change: Change) -> Any:
 
 
 def _role(annotation: Any) -> str:
-    """Return what a field's value refers to outside the workspace (a role such as "file"), or ""."""
+    """Return the role (such as "file") of a field whose values refer to something outside the workspace.
+
+    The role of any other field is "".
+    """
     for mark in get_args(annotation):
         if isinstance(mark, Meta) and mark.extra and "reaches" in mark.extra:
             return str(mark.extra["reaches"])

@@ -3,13 +3,13 @@
 1. ``seal_plan`` writes every part of the plan that can change a row or a verdict (such as the questions, the
    corpus, the predictors, the settings, the primary measure, the baseline and alpha). Short values are stored
    unchanged, long values as their SHA-256.
-2. Running a plan with a seal is an error if any part of the plan differs from the seal. The ``run.json`` of a
-   sealed run contains the digest of the seal.
+2. If a plan is run with a seal, any difference between the plan and the seal is an error. The ``run.json`` of
+   a sealed run contains the digest of the seal.
 3. ``branchrank verify`` computes the parts of the plan from ``run.json`` again, and compares them with the
    seal.
 
-A seal alone proves nothing, because a person who can change the run can also write another seal. A copy in
-another place (a commit, a mail, a registry of studies) shows when the seal was made.
+A seal alone proves nothing, because a person who can change the run can also write another seal. A copy
+elsewhere (in a commit, an email or a study registry) shows when the seal was made.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from branchrank.runs.directory import RunRecord, SealRecord
 Part = str | int | float | bool | None
 
 #: Parts of :attr:`RunRecord.plan` that a seal omits (instead, the settings of the indexes are sealed).
-#: The cassette is omitted so that a sealed run can be recorded and replayed.
+#: A seal also omits the flags for cassettes, so that recording and replaying a run match the same seal.
 _LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
 _LONGEST = 80
 
@@ -63,8 +63,8 @@ def _part(value: object) -> Part:
 def seal_plan(plan: Plan, path: Path) -> Seal:
     """Write a plan's seal to a new file.
 
-    Raises the errors of :func:`~branchrank.bench.plan.check_plan`, and :class:`UsageError` if the file exists
-    or if the plan contains a Python object, whose state is not recorded.
+    Raises the same errors as :func:`~branchrank.bench.plan.check_plan`. Also raises :class:`UsageError` if
+    the file exists, or if the plan contains a Python object (because an object's state is not recorded).
     """
     seal = _seal_now(plan, check_plan(plan))
     if path.exists():

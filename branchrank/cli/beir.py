@@ -30,7 +30,7 @@ from branchrank.settings import (
 
 _BENCHMARK = ("sample_size", "sample_seed", "top_k", "latency_sample", "baseline", "delta", "alpha", "rows")
 _SYSTEMS = ("fusion", "rrf_k", "bm25_weight", "vector_weight", "maxsim_candidates", "maxsim_weight")
-#: The settings of benchmarks and systems that have an effect in a benchmark that ranks whole documents.
+#: The benchmark and system settings that have an effect when whole documents are ranked.
 OPEN_SETTINGS = frozenset(
     [f"benchmark.{name}" for name in _BENCHMARK]
     + [f"{section}.{name}" for section in ("local", "late_interaction") for name in _SYSTEMS]
@@ -68,7 +68,9 @@ def command() -> None:
     type=click.Path(path_type=Path, file_okay=False),
     help="Workspace for the index. Default: data/NAME, where NAME is the name of FOLDER.",
 )
-@click.option("--remove-query", is_flag=True, help="Remove the document that has the same id as the query.")
+@click.option(
+    "--remove-query", is_flag=True, help="Exclude a document from the hits of the query with the same id."
+)
 @all_pairs_option
 @latex_option
 @REPORTS
@@ -88,7 +90,7 @@ def run(
     fresh: bool,
     quiet: bool,
 ) -> None:
-    """Index FOLDER, a BEIR folder, run predictors on its queries, and print the table of results.
+    """Index the BEIR folder FOLDER, run predictors on its queries, and print the table of results.
 
     FOLDER can also be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test. Download the
     dataset first with `branchrank corpus add ir:ID`.
@@ -99,9 +101,9 @@ def run(
 
     Some defaults of this command differ from those that are listed for the flags. A new workspace gets
     --embedder none, --vector-store exact, --bm25-stop-words english and --no-bm25-split-identifiers. A run
-    gets --top-k 1000, --delta 0.02 and no latency pass; a run with 100,000 hits or more also gets --rows
-    compact. For the predictors dense, local and late-interaction, you must choose an embedding model, such as
-    --embedder all-MiniLM-L6-v2.
+    uses --top-k 1000 and --delta 0.02, and skips the latency pass. A run with 100,000 hits or more also uses
+    --rows compact. For the predictors dense, local and late-interaction, you must choose an embedding
+    model, such as --embedder all-MiniLM-L6-v2.
     """
     from branchrank import library
 
@@ -144,9 +146,11 @@ def run(
     required=True,
     help="The question file to write.",
 )
-@click.option("--remove-query", is_flag=True, help="Remove the document that has the same id as the query.")
+@click.option(
+    "--remove-query", is_flag=True, help="Exclude a document from the hits of the query with the same id."
+)
 def questions(folder: Path, split: str, output: Path, remove_query: bool) -> None:
-    """Convert the queries of FOLDER, a BEIR folder, and their relevance judgements to questions."""
+    """Convert the queries and relevance judgements of the BEIR folder FOLDER to questions."""
     from branchrank import library
 
     made = library.import_beir(folder, output, split=split, remove_query=remove_query)

@@ -25,7 +25,7 @@ MEASURES = click.option(
 BASELINE_PREDICTOR = click.option(
     "--baseline-predictor",
     default="",
-    help="Predictor of the baseline run. Default: the one with the same name.",
+    help="Predictor of the baseline run. Default: the predictor with the same name as the compared one.",
 )
 FILE = click.Path(path_type=Path, dir_okay=False)
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
@@ -50,7 +50,7 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Largest difference that counts as equivalent. Default: 0.02, or with one run the run's delta.",
+    help="Largest difference that counts as equivalent. Default: 0.02 for two runs, the run's delta for one.",
 )
 @WHERE
 @latex_option
@@ -154,8 +154,8 @@ def gate(
 ) -> None:
     """Check RUN for a loss of delta or more compared with the baseline.
 
-    The exit code is 0 if the loss is smaller than delta, 1 if the loss is delta or more, and 10 if the
-    questions are too few to decide. If several predictors are checked, the exit code is 1 if any of them has
+    The exit code is 0 if the loss is smaller than delta, 1 if the loss is delta or more, and 10 if there
+    are too few questions to decide. If several predictors are checked, the exit code is 1 if any of them has
     a loss of delta or more. Otherwise it is 10 if any of them is undecided.
     """
     from branchrank import library

@@ -71,7 +71,7 @@ def label(
     seed: int,
     quiet: bool,
 ) -> None:
-    """Read labels from you, which say whether a passage that a system of RUN returned answers the question.
+    """Ask you to label whether each passage that a system of RUN returned answers the question.
 
     The first hits of all systems are pooled and shown in random order, without the names of the systems.
     Passages that overlap the gold are not shown. The label `yes` adds the passage to the question's gold in
@@ -223,7 +223,8 @@ def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
     """
     labels, gold = branchrank.library.agreement(first, second, annotators)
     click.echo(
-        f"{labels.n} passages are labelled by both; rows: {safe(str(first))}, columns: {safe(str(second))}"
+        f"{labels.n} passages are labelled by both annotators; "
+        f"rows: {safe(str(first))}, columns: {safe(str(second))}"
     )
     click.echo("".join(f"{name:>8}" for name in ("", *labels.categories)))
     for name, row in zip(labels.categories, labels.table, strict=True):

@@ -34,7 +34,7 @@ def naming_options(function: F) -> F:
             "--predictor",
             "predictors",
             multiple=True,
-            help="Class of a predictor of the run, which is imported, as module:Class. Repeatable.",
+            help="Allow the import of this predictor class (module:Class) that the run uses. Repeatable.",
         ),
         click.option(
             "--questions",

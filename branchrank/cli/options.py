@@ -156,7 +156,7 @@ REPORTS = click.option(
 
 
 def running_options(function: F) -> F:
-    """Add the flags that all commands that start a run have."""
+    """Add the flags that are shared by all commands that start a run."""
     for option in (
         all_pairs_option,
         QUIET,

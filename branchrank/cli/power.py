@@ -56,7 +56,8 @@ SHARE = click.FloatRange(0, 1)
     "--run",
     "run",
     type=click.Path(path_type=Path),
-    help="Pilot run that gives the rate, disagreement, candidates, sources and icc.",
+    help="Pilot run from which the defaults of --rate, --disagreement, --candidates, --sources and --icc "
+    "are computed.",
 )
 @click.option(
     "--measure",
@@ -77,9 +78,9 @@ def power(
 ) -> None:
     """Compute which differences in hit rate a benchmark with a given number of questions can detect.
 
-    The analysis computes what the tests of a report detect with 80% power, with Holm's correction for the
-    number of candidates. If several questions share a page, the column "worth" shows how many independent
-    questions would give the same information.
+    The analysis computes the smallest differences that the tests of a report detect with 80% power. It takes
+    into account Holm's correction for the number of candidates. If several questions share a page, the column
+    "worth" shows how many independent questions would give the same information.
     """
     analysis = branchrank.library.power(
         questions,

@@ -1,4 +1,4 @@
-"""Answer one query or prompt for queries, for the commands ``retrieve`` and ``hybrid``."""
+"""Answer one query, or ask the user for queries, in the commands ``retrieve`` and ``hybrid``."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ for each in (add, label, agreement, generate):
 def check(questions: Path | None, data_dir: Path) -> None:
     """Check the gold of QUESTIONS (by default the question file of the workspace) against the corpus.
 
-    If lines of the gold have changed or are missing, this is an error (exit code 3). Leakage and duplicate
-    questions are warnings.
+    Changed or missing gold lines are an error (exit code 3). Leakage and duplicate questions are only
+    reported as warnings.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         checked = workspace.questions.check(questions)
@@ -109,7 +109,7 @@ def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
     with branchrank.Workspace.open(data_dir) as workspace:
         mined = workspace.questions.mine(output, corpus)
         place = corpus or workspace.folder.corpus_root
-    click.echo(f"{mined.links} links with their own text")
+    click.echo(f"{mined.links} cross references with a link text")
     click.echo(f"  dropped: {_counts(mined.dropped_links)}")
     click.echo(f"{mined.queries} distinct texts")
     click.echo(f"  dropped: {_counts(mined.dropped_queries)}")

@@ -46,7 +46,7 @@ def list_runs(reports: Path | None) -> None:
     help="Also write report.md and report.html to this folder.",
 )
 def show_run(run: Path, where: tuple[str, ...], output: Path | None) -> None:
-    """Print the table of results of RUN.
+    """Print the results table of RUN.
 
     With --where, the table and the report in --output are computed only from the questions that match.
     """

@@ -26,7 +26,7 @@ from branchrank.settings import BenchmarkSettings, EngineSettings
     type=click.IntRange(2, 100),
     default=branchrank.library.TUNING_FOLDS,
     show_default=True,
-    help="Number of folds of the cross-validation.",
+    help="Number of cross-validation folds.",
 )
 @click.option(
     "--budget",

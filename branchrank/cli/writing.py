@@ -1,4 +1,4 @@
-"""``branchrank questions add``: add a question, with gold from flags or picked in the terminal UI."""
+"""``branchrank questions add``: add a question whose gold is given by flags or picked in the terminal UI."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ FLAGS = "--question TEXT --source FILE --lines 5-8"
     "--unanswerable", is_flag=True, help="Mark the question as one that the corpus does not answer."
 )
 @click.option(
-    "--quote", default="", help="A few words of the gold lines, with which they are found after an edit."
+    "--quote",
+    default="",
+    help="A few words from the gold lines, used to find the lines again after the file is edited.",
 )
 @click.option(
     "--id", "id_", default="", help="The question's id. Default: an id made from its text and files."

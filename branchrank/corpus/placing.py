@@ -29,7 +29,7 @@ from branchrank.safe_open import read_beneath
 
 _PATHS = ("file_path", "path", "source")
 _TEXTS = ("text", "page_content", "content", "document")
-#: How the lines of a text are known: given and confirmed, found by a search, or given but not confirmed.
+#: How a text's line numbers were determined (given and confirmed, found by a search, or only given).
 Evidence = Literal["lines", "anchored", "unconfirmed"]
 
 
@@ -82,7 +82,10 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Finds texts in the documents ``sources`` below ``root``. The constructor reads all documents."""
+    """Finds texts in those documents below ``root`` that ``sources`` lists.
+
+    The constructor reads all documents.
+    """
 
     def __init__(self, root: Path, sources: Iterable[str]) -> None:
         self._root = root.resolve()
@@ -115,7 +118,7 @@ class Places:
             if text in normalise("\n".join(self._lines[source][lines[0] - 1 : lines[1]])):
                 return Place(given, "lines")
         if not text:
-            return "it has no text and no lines of a document"
+            return "it has neither text nor valid line numbers"
         found = self._anchored(text, source, lines)
         if isinstance(found, Span):
             return Place(found, "anchored")

@@ -31,7 +31,7 @@ _MARKUP = re.compile(r"[`*|\\]|_(?!\w)")
 #: Matches a letter after a backslash, as docutils stores it. It usually belongs to a path with backslashes.
 _ESCAPED_WORD = re.compile(r"\x00(\w)")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
-#: Roles whose content is code, so that ``a <b>`` in the content is not a title and a target.
+#: Roles whose content is code, so ``a <b>`` in the content is not split into a title and a target.
 _LITERAL_ROLES = frozenset(["code", "literal", "math", "samp", "kbd", "command", "regexp", "raw", "file"])
 _PART_CHARACTERS = 2000
 

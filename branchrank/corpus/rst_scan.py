@@ -66,7 +66,7 @@ class _Anchor(NamedTuple):
     block: Block | None
 
     def foreign_to(self, title: str) -> bool:
-        """Return whether ``title``, which must be in lower case, lacks the argument in ``block``."""
+        """Return whether ``block`` has an argument that is not in ``title``, which must be in lower case."""
         return self.block is not None and self.block.text.lower() not in title
 
 

@@ -4,10 +4,10 @@
    ``###``) do not matter.
 2. If the file has a single top heading, this heading is the title of the page. The heading and its labels
    become part of the section that represents the whole file.
-3. The own span of a section runs from the first line of the section's heading to the line before the next
-   heading. The own span of the whole file's section starts at line 1. (If the first of several top headings
-   is on line 1, this own span is empty, and ``own_line_end`` is 0.) Every line of the file is in exactly one
-   own span.
+3. A section's own span runs from the first line of the section's heading to the line before the next
+   heading. The first section represents the whole file, and its own span starts at line 1. (If a heading on
+   line 1 starts another section, the own span of the first section is empty, and its ``own_line_end`` is 0.)
+   Every line of the file is in the own span of exactly one section.
 4. The id of a section consists of the file's path and the slugs of all headings from the top heading to the
    section. If siblings have the same slug, the second one gets the suffix ``~2``, the third one ``~3``, and
    so on.
@@ -97,9 +97,9 @@ def limit_headings(
     """Return the headings that start sections, all further headings as blocks of text, and notes.
 
     ``size`` is the size of the file in bytes. Each section repeats the titles of all headings above it, so
-    the sections of a small file could take hundreds of times the size of the file. When the ids, breadcrumbs
-    and records of the sections exceed 64 times ``size`` plus 16 KiB, all further headings are returned as
-    blocks of text.
+    the sections of a small file could need hundreds of times as many bytes as the file. When the ids,
+    breadcrumbs and records of the sections exceed 64 times ``size`` plus 16 KiB, all further headings are
+    returned as blocks of text.
     """
     room = _MAX_GROWTH * size + _FREE_GROWTH
     lengths: list[tuple[int, int]] = []
@@ -135,8 +135,8 @@ def finish_sections(
 
     ``headings`` and ``blocks`` must be in line order. No two headings may start on the same line. Blocks must
     not overlap each other or a heading. ``title`` is the title in the file's front matter, or an empty
-    string. If ``title`` is not empty, a single top heading becomes part of the whole file's section only if
-    the level of the heading is 1.
+    string. A single top heading becomes part of the first section. If ``title`` is not empty, a top heading
+    with a level other than 1 starts its own section instead.
     """
     parents = _parents(headings)
     tops = [index for index, parent in enumerate(parents) if parent is None]

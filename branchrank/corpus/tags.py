@@ -3,8 +3,8 @@
 A tag starts with an opening such as ``<div`` and ends with ``>``. Between the opening and the ``>``, there
 can be quoted strings and any characters except ``<`` and ``>``. A JSX tag can also contain ``{expressions}``
 with up to three levels of braces. A regular expression would start again at each ``<``, and could search to
-the end of the text each time. :class:`TagFinder` stores where the tag ends for every quote and brace inside
-the tag, so no part of the text is searched more than twice.
+the end of the text each time. For every string and expression inside a tag, :class:`TagFinder` remembers
+where the tag ends, so no part of the text is searched more than twice.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ class TagFinder:
         return end
 
     def _pass(self, position: int) -> tuple[int, bool]:
-        """Return the end of the next string, expression or tag, and whether the tag ends at this position.
+        """Move from a position inside a tag past the next string or expression, or past the tag's ``>``.
 
-        The returned end is 0 if the tag is never closed.
+        Return the new position, and whether the tag ends there. If the tag is never closed, the new position
+        is 0.
         """
         run = self._run.match(self.text, position)
         at = run.end() if run else position

@@ -190,10 +190,11 @@ def _no_tokens(name: str) -> UsageError:
 
 
 def is_bundled(embedder: str) -> bool:
-    """Return whether ``embedder`` is the name of a built-in embedder or of the default model.
+    """Return whether ``embedder`` names a built-in embedder or the default model.
 
-    Other models on the hub, folders and models on a server are not bundled. The default model is not bundled
-    if the current folder contains a file or folder of the same name.
+    The result is false for other models on the hub, for folders and for models on a server. The result is
+    also false for the default model's name if a file or folder of this name exists in the current folder,
+    because the name then refers to this file or folder.
     """
     route, _, dimension = embedder.partition(":")
     if route == "fake":
@@ -204,7 +205,11 @@ def is_bundled(embedder: str) -> bool:
 
 
 def portable_name(embedder: str) -> str:
-    """Return ``embedder`` as it is stored in a workspace's settings. A folder becomes an absolute path."""
+    """Return the name of an embedder as it is stored in a workspace's settings.
+
+    If ``embedder`` is the path of a folder, the absolute path of the folder is returned. Any other name is
+    returned unchanged.
+    """
     folder = Path(embedder).expanduser()
     if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME) or not folder.is_dir():
         return embedder

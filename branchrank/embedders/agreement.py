@@ -22,11 +22,11 @@ LEAST_COSINE = 0.999
 
 
 class Agreement(NamedTuple):
-    """The result of a successful check.
+    """The result of comparing stored vectors with newly computed vectors of the same texts.
 
-    ``form`` is the form of the texts for which the vectors agree. ``sampled`` is the number of texts that
-    were embedded again. ``least`` is the smallest cosine similarity between the new vector and the stored
-    vector of a text.
+    ``form`` names the text format for which the new vectors agree with the stored vectors. ``sampled`` is the
+    number of texts that were embedded again. ``least`` is the smallest cosine similarity between the new
+    vector and the stored vector of a text.
     """
 
     form: str
@@ -42,11 +42,14 @@ def sampled(count: int) -> list[int]:
 def check_agreement(
     embedder: Embedder, vectors: Vectors, forms: Mapping[str, Sequence[str]], *, place: str, remedy: str
 ) -> Agreement:
-    """Return the first form of the texts for which ``embedder`` reproduces all sampled rows of ``vectors``.
+    """Find the text format for which ``embedder`` reproduces all sampled rows of ``vectors``.
 
-    ``vectors`` has the shape ``(n, d)``. ``forms`` maps the name of each form to the n texts, written in this
-    form. ``place`` describes the origin of ``vectors`` in error messages. Raises :class:`ArtifactError` if no
-    form matches. The message quotes the text whose new and stored vectors differ most in the best form.
+    ``vectors`` has the shape ``(n, d)``. ``forms`` maps the name of each text format to the n texts in this
+    format. If several formats reproduce the sampled rows, the first one is returned. ``place`` describes the
+    origin of ``vectors`` in error messages. Raises :class:`ArtifactError` if no text format reproduces the
+    sampled rows, if a sampled row is zero or not finite, or if the embedder's vectors have another dimension
+    than ``vectors``. If no text format reproduces the rows, the error message is about the format that comes
+    closest, and quotes the text with the largest difference between its new and its stored vector.
     """
     identity = embedder.identity
     model = f"{identity.name} {identity.model}".strip()

@@ -42,7 +42,7 @@ from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
-#: The name of the file with the markers and maximum lengths in Stanford's format.
+#: In Stanford's checkpoint format, this file contains the marker tokens and the maximum text lengths.
 METADATA = "artifact.metadata"
 _MODEL_TYPES = ("ColBERT", "MultiVectorEncoder")
 

@@ -130,7 +130,7 @@ class Endpoint:
         )
 
     def _readable(self, error: StatusError) -> str:
-        """Return at most 300 characters of the server's message, without secrets and control characters."""
+        """Return the server's message, cut to 300 characters, without secrets or control characters."""
         text = error.body.decode("utf-8", "replace")
         text = Redactor((self._key, self._password))(text)
         for secret in (self._key, self._password):  # The redactor ignores very short keys.
@@ -156,9 +156,9 @@ class HttpEmbedder(ABC):
 
     @cached_property
     def identity(self) -> EmbedderIdentity:
-        """Everything that determines the vectors that the model on the server computes.
+        """The properties of the server's model that determine its vectors, such as the revision.
 
-        Raises :class:`ModelError` if the server does not answer.
+        Raises :class:`ModelError` if the server does not respond.
         """
         revision, max_tokens = self.describe()
         return EmbedderIdentity(

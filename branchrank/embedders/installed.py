@@ -19,7 +19,10 @@ ENTRY_POINTS = "branchrank.embedders"
 
 
 class OpensEmbedder(Protocol):
-    """The callable in an entry point. ``model`` is the text after the colon in ``--embedder``, or empty."""
+    """The callable that an entry point in the group ``branchrank.embedders`` refers to.
+
+    ``model`` is the text after the colon in ``--embedder``, or an empty string if there is no colon.
+    """
 
     def __call__(self, model: str, notify: Notify | None) -> Embedder:
         """Open the embedder. Before a download, call ``notify`` with one line of text."""
@@ -34,7 +37,7 @@ def installed_routes() -> tuple[str, ...]:
 def open_installed(route: str, model: str, notify: Notify | None) -> Embedder | None:
     """Open the embedder ``route`` from an installed package, or return ``None`` if no package provides it.
 
-    Raises :class:`UsageError` if the embedder can't be imported or has no identity.
+    Raises :class:`UsageError` if the embedder can't be imported or has no valid attribute ``identity``.
     """
     for entry in entry_points(group=ENTRY_POINTS, name=route):
         try:
@@ -47,7 +50,7 @@ def open_installed(route: str, model: str, notify: Notify | None) -> Embedder | 
         made = opens(model, notify)
         if not isinstance(getattr(made, "identity", None), EmbedderIdentity):
             raise UsageError(
-                f"the embedder {route!r} ({entry.value}) returned {made!r}, which has no identity",
+                f"the embedder {route!r} ({entry.value}) returned {made!r}, which has no valid `identity`",
                 remedy="add the attribute `identity`, a branchrank.embedders.EmbedderIdentity, to its class",
             )
         return made

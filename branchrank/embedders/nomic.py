@@ -40,7 +40,10 @@ _MODULES = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 
 
 class _Pooling(Record, frozen=True, kw_only=True):
-    """The fields of ``1_Pooling/config.json``. In supported models, exactly one mode is true."""
+    """The fields of ``1_Pooling/config.json``.
+
+    In supported models, exactly one of the fields ``pooling_mode_*`` is true.
+    """
 
     pooling_mode_cls_token: bool = False
     pooling_mode_mean_tokens: bool = False

@@ -2,7 +2,8 @@
 
 The published ``config.json`` (of ``nomic-ai/nomic-bert-2048``, CodeRankEmbed and nomic-embed-text) uses the
 field names of GPT-2, and has extra fields for variants of the NomicBert architecture. The NomicBert class in
-transformers uses the field names of BERT, and supports only the variant of the published models.
+transformers uses the field names of BERT, and supports only the variant of the architecture that the
+published models use.
 
 1. Every published field that affects the vectors is mapped to its name in transformers. A missing field gets
    the default of the published configuration class, not the default of transformers.

@@ -32,7 +32,7 @@ IDS, POOLED, ROWS = "ids", "pooled", "rows"
 
 
 class Graph(NamedTuple):
-    """An encoder as a graph in ONNX's textual syntax, and the constants of the graph.
+    """The graph of an encoder in ONNX's textual syntax, and the constants of the graph.
 
     The input ``ids`` of the graph contains the token ids, int64 ``(number of tokens,)``. The output
     ``pooled`` is the vector of the text, float32 ``(size,)``, not scaled to unit length. The output ``rows``
@@ -45,10 +45,10 @@ class Graph(NamedTuple):
 
 
 class Session(Protocol):
-    """A model that is ready to run. Several threads can use a session at the same time."""
+    """An encoder that ONNX Runtime or OpenVINO has loaded. Several threads can share one session."""
 
     def run(self, outputs: list[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
-        """Run the model on ``inputs``, and return the outputs with the names ``outputs``, in this order."""
+        """Compute the outputs named ``outputs`` from ``inputs`` and return them in the same order."""
 
 
 class _Tensor(Record, frozen=True, kw_only=True):

@@ -42,7 +42,7 @@ class OpenVinoSession:
         self._own = local()
 
     def run(self, outputs: list[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
-        """Run the model on ``inputs``, and return the outputs with the names ``outputs``, in this order.
+        """Compute the outputs named ``outputs`` from ``inputs`` and return them in the same order.
 
         Each thread uses its own OpenVINO inference request.
         """

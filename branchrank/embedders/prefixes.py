@@ -2,7 +2,7 @@
 
 If a model's configuration contains prompts, the prompts are used as prefixes. For models without prompts,
 this module contains prefixes that the models' authors published. These prefixes are also used for models on a
-server, because a server does not return the prompts.
+server, because a server does not report the prompts in the model's configuration.
 """
 
 from __future__ import annotations

@@ -93,7 +93,8 @@ class TokenEmbedder(Embedder, Protocol):
 def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
     """Scale each row of an ``(n, d)`` array to unit length.
 
-    Raises :class:`ModelError` if a row is zero or not finite. ``origin`` names the model in the message.
+    Raises :class:`ModelError` if a row is zero or not finite. ``origin`` describes the model in the error
+    message.
     """
     lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1, keepdims=True))
     if not np.isfinite(lengths).all() or not lengths.all():

@@ -48,7 +48,7 @@ LEAST_TOKENS = 512
 REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no hub"
 #: The class name of PyLate's projection, which sentence-transformers loads without PyLate.
 PYLATE_DENSE = "pylate.models.Dense.Dense"
-#: The device files of GPUs with NVIDIA's driver, with AMD's driver and in the Windows Subsystem for Linux.
+#: The GPU device files of NVIDIA's driver, AMD's driver and the Windows Subsystem for Linux.
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
@@ -280,7 +280,7 @@ def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector
 
 
 def _transformer_folder(folder: Path) -> Path:
-    """Return the folder of a model's first module. This module is the transformer."""
+    """Return the folder of the transformer, which is the first module in a model's ``modules.json``."""
     modules = modules_of(folder)
     return folder / modules[0].path if modules else folder
 

@@ -54,7 +54,7 @@ def _check_address(settings: Resolved, address: str) -> None:
     origin = settings.origins.get("engine.ray_address", "")
     if address and not origin.startswith(_REACHES_OUT) and not _is_loopback(address):
         raise UsageError(
-            f"{origin} sets the Ray cluster {address}, but a file can only set a cluster of this machine",
+            f"{origin} sets the Ray cluster {address}, but a file can only select a cluster on this machine",
             remedy=f"if you trust the cluster, add --ray-address {address}",
         )
 

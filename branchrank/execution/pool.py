@@ -37,7 +37,7 @@ STARTS_WITHIN_S = 300.0
 _WAIT_S = 1.0
 #: The module name in the pickle of a class or function that is defined in a script; workers can't import it.
 _IN_SCRIPT = b"\x8c\x08__main__"
-#: Environment variables for API keys and model folders, which workers need as well as BranchRank's own.
+#: Workers get these environment variables in addition to those that start with ``BRANCHRANK_``.
 _KEYS = ("OPENAI_API_KEY", "HF_HOME", "HF_HUB_OFFLINE", "HF_TOKEN")
 
 

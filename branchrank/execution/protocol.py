@@ -16,8 +16,8 @@ R_co = TypeVar("R_co", covariant=True)
 class Task(Protocol[S_contra, R_co]):
     """Work that can be divided into shards. A task can be pickled, and each worker opens the task once.
 
-    If a task holds an open model, index or client, the open object is not pickled. The process that created
-    the task uses the open object, and each worker opens its own.
+    An open model, index or client that a task holds is not pickled, and is used only in the process that
+    created the task. Each worker opens the model, index or client itself.
     """
 
     @property

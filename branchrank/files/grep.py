@@ -89,7 +89,10 @@ class GrepResult(Record, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
     def relevance(self, text: str) -> float:
-        """Return a text's BM25 score for the query, without length normalisation (0 if it has no term)."""
+        """Return a text's BM25 score for the query, or 0 if the text contains no query term.
+
+        The score is not normalised by the length of the text.
+        """
         counts = counts_of(self.terms, text)
         return sum(
             weight * count * (K1 + 1) / (count + K1)
@@ -121,7 +124,7 @@ def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
 class Grep:
     """Searches the files below ``root``.
 
-    With ``sources``, only these files are searched (relative to ``root``).
+    If ``sources`` is given, only the files with these paths (relative to ``root``) are searched.
     """
 
     def __init__(
@@ -222,7 +225,11 @@ class Grep:
 
 
 def _clusters(source: str, lines: Sequence[MatchedLine], reach: int) -> list[_Cluster]:
-    """Group a file's matched lines. Consecutive lines at most ``reach`` apart are in the same cluster."""
+    """Group a file's matched lines into clusters.
+
+    A matched line is in the same cluster as the previous matched line if their line numbers differ by at most
+    ``reach``.
+    """
     groups: list[list[MatchedLine]] = []
     for line in lines:
         if groups and line.number - groups[-1][-1].number <= reach:

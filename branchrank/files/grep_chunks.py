@@ -6,8 +6,8 @@ The functions of this module have no side effects.
    contains a matched line, the passage is mapped to all chunks that overlap it. A passage that overlaps no
    chunk is dropped.
 2. Passages are processed in order of rank. The chunks of a passage are sorted by the relevance of the lines
-   that they share with the passage, then by line number. If several passages are mapped to a chunk, it gets
-   the highest of their relevances.
+   that they share with the passage, then by line number. If several passages are mapped to the same chunk,
+   the highest relevance is kept.
 3. Finally, all chunks are sorted by relevance. Without this step, if a passage has many chunks, even the
    weakest of them would rank above the best chunk of the next passage.
 """
@@ -51,7 +51,7 @@ def placed(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> list[Pl
 
 
 def ranking_of(places: Sequence[Place]) -> list[Scored]:
-    """Return the chunks of ``places`` as a ranked list with the scores 1, 1/2, 1/3, ..."""
+    """Give each chunk in ``places``, which are sorted by relevance, the score 1 / rank (ranks start at 1)."""
     return [Scored(place.key, 1.0 / rank) for rank, place in enumerate(places, start=1)]
 
 

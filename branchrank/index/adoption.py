@@ -67,11 +67,11 @@ class Adoption(Record, frozen=True, kw_only=True):
     ``left_out`` lists the chunks that were left out, each with the reason. ``reused`` counts the vectors from
     the collection, and ``embedded`` the vectors that were computed because the collection did not have them.
     ``sampled`` is the number of vectors that were compared with newly computed ones. ``least_cosine`` is the
-    smallest cosine between an existing vector and its newly computed one. ``form`` names the form of the text
-    that was embedded (``text``, ``document`` or ``breadcrumb``). ``tree`` is ``own`` if the folder's tree is
-    used unchanged, ``summaries`` if only its summaries are used, and empty if the folder had no nodes.
-    ``nodes`` counts the folder's nodes that were found in the documents, and ``nodes_left_out`` the nodes
-    that were not found.
+    smallest cosine between an existing vector and the newly computed vector of the same chunk. ``form``
+    (``text``, ``document`` or ``breadcrumb``) tells from which text of each chunk the existing vectors were
+    computed. ``tree`` is ``own`` if the folder's tree is used unchanged, ``summaries`` if only its summaries
+    are used, and empty if the folder had no nodes. ``nodes`` counts the folder's nodes that were found in the
+    documents, and ``nodes_left_out`` the nodes that were not found.
     """
 
     folder: str
@@ -228,7 +228,11 @@ def _places(corpus: Corpus) -> Places:
 
 
 def _placed(chunks: Sequence[FoundChunk], places: Places) -> tuple[list[tuple[FoundChunk, Place]], list[str]]:
-    """Return the chunks that were found, each with its place, and ``id: reason`` for each of the others."""
+    """Return the chunks whose text was found in the corpus, and a message for each of the other chunks.
+
+    Each chunk that was found is returned with its source, its line numbers and the evidence for them. A
+    message contains the chunk's id and the reason why the chunk is left out.
+    """
     placed: list[tuple[FoundChunk, Place]] = []
     left_out: list[str] = []
     for each in chunks:

@@ -31,7 +31,8 @@ class Calibration(Record, frozen=True, kw_only=True):
     """The suggested distance threshold for a model, measured with a set of queries.
 
     ``best`` contains the queries' distances in ascending order. With the threshold ``suggested``, 95% of the
-    queries keep their nearest chunk. With the threshold ``threshold``, ``losing`` queries get no chunk.
+    queries keep their nearest chunk. ``losing`` is the number of queries that get no chunk if ``threshold``
+    is used.
     """
 
     threshold: float
@@ -41,7 +42,7 @@ class Calibration(Record, frozen=True, kw_only=True):
 
     @property
     def empties(self) -> bool:
-        """Whether more than half of the queries get no chunk with the threshold ``threshold``."""
+        """Whether more than half of the queries get no chunk if ``threshold`` is used."""
         return 2 * self.losing > len(self.best)
 
 

@@ -84,7 +84,7 @@ def read_contents(
         root=str(root),
         chunk_tokens=settings.chunk_tokens,
         chunk_overlap=settings.chunk_overlap,
-        # The limit is two tokens smaller, because the model adds one token at each end of a text.
+        # The model adds one token at each end of a text, so two tokens are subtracted from the model's limit.
         chunk_limit=max(8, embedder.identity.max_tokens - 2),
         bm25=workspace.bm25_settings,
         with_nodes=workspace.nodes_file is None,
@@ -117,7 +117,7 @@ def read_contents(
 class _Parts:
     """The combined results of all shards. To free memory, each part is removed as soon as it is used.
 
-    ``pages`` maps each source to its encoded nodes. The other fields are described at
+    ``pages`` maps each source to its encoded nodes. The other fields are described in
     :class:`~branchrank.index.shards.Shard`.
     """
 
@@ -174,7 +174,7 @@ def _nodes(workspace: WorkspaceFolder, corpus: CorpusOutline, parts: _Parts) -> 
 
 
 def _taken(parts: list[TokenCounts]) -> Iterator[TokenCounts]:
-    """Yield the parts in order, and remove each of them from the list."""
+    """Yield the token counts in order, and remove each from the list to free its memory."""
     parts.reverse()
     while parts:
         yield parts.pop()

@@ -60,8 +60,7 @@ class Pin:
         self.directory = directory
         # Without O_NONBLOCK, this call would wait forever if another process replaced the file with a pipe.
         self._descriptor: int | None = os.open(directory / MANIFEST, os.O_RDONLY | os.O_NONBLOCK)
-        # The lock fails on a file system without locks. There, a build may delete a generation that is being
-        # read.
+        # Some file systems don't support locks. On these, a build may delete a generation that is being read.
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
 
@@ -73,7 +72,10 @@ class Pin:
 
 
 class Generations:
-    """The generations of one index. ``name`` is the path of the index's folder, relative to the workspace."""
+    """The generations of one index. A generation contains the files that one build wrote.
+
+    ``name`` is the path of the index's folder, relative to the workspace.
+    """
 
     def __init__(self, data_dir: Path, name: str) -> None:
         self.directory = data_dir / name

@@ -49,9 +49,9 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
 class Manifest(Record, frozen=True, kw_only=True):
     """The manifest of an index, which records its corpus, its settings and the digests of its files.
 
-    ``settings`` are the settings of the build. ``chunks_digest`` and ``nodes_digest`` are the SHA-256 digests
-    of the user's chunks file and nodes file. They are empty if the user supplied no such file.
-    ``adoption_digest`` is the SHA-256 digest of the adoption's record, or empty if nothing was adopted.
+    ``settings`` are the settings with which the index was built. ``chunks_digest`` and ``nodes_digest`` are
+    the SHA-256 digests of the user's chunks file and nodes file. They are empty if the user supplied no such
+    file. ``adoption_digest`` is the SHA-256 digest of the adoption's record, or empty if nothing was adopted.
     ``chroma`` is ``embedded`` if the Chroma collection is in the index, the URL of the Chroma server if it is
     on a server, or empty if there is no collection. ``digests`` maps the index's files to their SHA-256.
     """

@@ -5,8 +5,9 @@
    unchanged. To check the corpus, the size and modification time of each document are compared with those
    that the build recorded. If only the time differs, the document's digest is compared.
 3. Every file in the index must be unchanged since the build. This is checked with the file's digest or its
-   stamp (:mod:`branchrank.index.stamps`). The files of the token vectors are checked on first use. Chroma's
-   database file changes whenever it is opened, so it is checked by a probe query before the first search.
+   stamp (:mod:`branchrank.index.stamps`). The files of the token vectors are checked on first use. Chroma
+   changes its database file whenever it opens the file, so a digest can't be used to check this file.
+   Instead, the vectors in the database are checked with sample queries before the first search.
 4. Files are mapped into memory on first use, and records are decoded one by one. Therefore the time to open
    an index does not depend on the size of the index, and a BM25 query loads neither vectors nor a model.
 5. If the BM25 settings differ from those of the build, the BM25 weights are computed on first use and stored.
@@ -258,11 +259,11 @@ def _check_file(root: Path, name: str, digest: str) -> None:
 
 
 def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Index:
-    """Open the index that the workspace's settings ask for.
+    """Open the index that the workspace's settings select.
 
-    Raises :class:`ArtifactError` if the index is missing or damaged, has another model or other settings, or
-    (unless ``check_corpus`` is false) is older than the corpus. Raises :class:`CorpusError` if the corpus is
-    missing.
+    Raises :class:`ArtifactError` if the index is missing or damaged, or if it was not built with the
+    workspace's settings. Unless ``check_corpus`` is false, :class:`ArtifactError` is also raised if the
+    corpus has changed since the build. Raises :class:`CorpusError` if the corpus is missing.
     """
     remedy = (
         f"branchrank index --data-dir {workspace.data_dir} --embedder {workspace.index_settings.embedder}"
@@ -386,7 +387,11 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
 
 
 def chroma_place(settings: IndexSettings) -> str:
-    """Return where the Chroma collection is: ``embedded``, a server's URL, or ``''`` if there is none."""
+    """Return where the vectors in Chroma are stored.
+
+    The result is ``embedded`` if the index contains the Chroma collection, the URL of the Chroma server if
+    the collection is on a server, or an empty string if the settings do not use Chroma.
+    """
     if settings.embedder == NONE or settings.vector_store == "exact":
         return ""
     return without_credentials(settings).chroma_url or "embedded"

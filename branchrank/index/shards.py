@@ -1,8 +1,8 @@
 """Read a shard of a corpus, and return the part of an index that is computed from this shard.
 
-A shard consists of consecutive documents in the corpus. Its result does not depend on other documents, so
-shards can be read in several processes. The parts of all shards are joined in order. To save memory, parts
-consist of bytes and arrays instead of Python objects.
+A shard consists of consecutive documents in the corpus. The result for a shard does not depend on documents
+outside the shard, so shards can be read in several processes. The results for all shards are joined in the
+order of the documents. To save memory, a result consists of bytes and arrays instead of Python objects.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ class Shard(NamedTuple):
 
 
 class ReadTask(Record, frozen=True, kw_only=True):
-    """The task of reading documents below ``root`` with the index's settings, which workers carry out.
+    """The task that workers carry out to read documents below ``root`` with the index's settings.
 
-    ``with_nodes`` and ``with_chunks`` are false if the user supplies the nodes or the chunks.
+    ``with_nodes`` is false if the user supplies the nodes, and ``with_chunks`` is false if the user supplies
+    the chunks.
     """
 
     root: str
@@ -68,7 +69,10 @@ class ReadTask(Record, frozen=True, kw_only=True):
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Shard]]]:
-        """Yield a function that reads the given sources and returns an iterator over one :class:`Shard`."""
+        """Yield a function that reads a list of sources.
+
+        The function returns an iterator whose only item is the :class:`Shard` of these sources.
+        """
         yield lambda sources: iter([self.read(sources)])
 
     def read(self, sources: Sequence[str]) -> Shard:

@@ -1,8 +1,9 @@
 """Stamps record the state of an index's files, so that files need not be read to check their digests.
 
-1. To check an index, every file is compared with its digest from the build. Because this comparison reads the
-   whole index, a stamp is stored for each file that matches. A stamp contains a file's inode, its size and
-   the times of its last changes.
+1. To check an index, the digest of every file is compared with the digest that the build recorded. This
+   comparison reads the whole index. To avoid repeating the comparison, a stamp is stored for each file that
+   matches. A stamp contains a file's inode, its size, and the times at which its content and its metadata
+   last changed.
 2. A reader compares the state of each file with its stamp. A file is compared with its digest again only if
    it has no stamp or its state differs from the stamp. Writing to a file, copying it or restoring it from a
    backup changes its state.
@@ -36,7 +37,8 @@ Stamp = tuple[int, int, int, int]
 def write_stamps(generation: Path, names: Iterable[str]) -> None:
     """Write the stamps of newly written files.
 
-    Raises :class:`~branchrank.errors.StorageError` or ``OSError``.
+    Raises ``OSError`` or :class:`~branchrank.errors.StorageError` if a file is missing or the stamps can't be
+    written.
     """
     _write(generation, {name: _stamp((generation / name).stat()) for name in names})
 

@@ -27,7 +27,11 @@ def write_links(directory: Path, nodes: RecordsFile[Node], depths: Rows) -> None
 
 
 def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
-    """Open a generation's tree. Raises :class:`ArtifactError` if the file with the links is damaged."""
+    """Open the tree of a generation's nodes.
+
+    Raises :class:`ArtifactError` if the file ``lookup/tree.npy``, which contains the links between the nodes,
+    is missing or damaged.
+    """
     try:
         links = TreeRows(*mapped_arrays(partial(open_beneath, directory), TREE, len(TreeRows._fields)))
         _check(links, len(nodes))

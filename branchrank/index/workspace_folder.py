@@ -202,7 +202,7 @@ class WorkspaceFolder:
 
     @property
     def generations(self) -> Generations:
-        """The generations of the index that the settings select."""
+        """The generations of the index for the workspace's current settings."""
         return Generations(self.data_dir, f"indexes/{index_name(self.index_settings)}")
 
     @property
@@ -282,9 +282,10 @@ class WorkspaceFolder:
     def check_links(self, corpus: Path | None = None, own: Collection[Path] = ()) -> None:
         """Check that a build can write its links and folders.
 
-        ``corpus`` is the corpus that ``branchrank.toml`` is going to name, and ``own`` contains the paths of
-        the user's chunks and nodes that it is going to name. Raises :class:`ArtifactError` if another
-        program's file is in the place of a link, or if a folder to be written is a symbolic link.
+        ``corpus`` is the corpus that will be written to ``branchrank.toml``. ``own`` contains the paths of
+        the user's chunks file and nodes file that will be written to ``branchrank.toml``. Raises
+        :class:`ArtifactError` if a file of another program has the path of a link to be created, or if a
+        folder to be written is a symbolic link.
         """
         for name in (BUILD_LOCK, "pageindex"):
             refuse_links(self.data_dir, name)
@@ -297,7 +298,7 @@ class WorkspaceFolder:
                 )
 
     def install_links(self) -> None:
-        """Make the links to the default index, except where the user has a file.
+        """Create the links to the default index, without replacing the user's own files.
 
         The caller must hold the build lock.
         """
@@ -367,7 +368,7 @@ def kept_if_right(data_dir: Path) -> Iterator[None]:
 
 
 def _check_name(path: Path) -> None:
-    """Raise :class:`UsageError` for a path that is not UTF-8, which TOML and Chroma can't store."""
+    """Raise :class:`UsageError` if ``path`` is not valid UTF-8, since TOML and Chroma can't store it."""
     try:
         os.fspath(path.resolve()).encode("utf-8")
     except UnicodeEncodeError:

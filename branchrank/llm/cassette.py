@@ -265,7 +265,10 @@ class Cassette:
             self._db.execute("PRAGMA synchronous = FULL")
 
     def _create(self) -> _Found:
-        """Create the schema, unless another process already did. Return the result of :meth:`_found`."""
+        """Create the schema, unless another process already did.
+
+        Return the file's application id, version and schema.
+        """
         self._db.execute("PRAGMA journal_mode = WAL")  # must be outside the transaction
         self._db.execute("BEGIN IMMEDIATE")
         found = self._found()

@@ -218,7 +218,11 @@ class ChatClient:
             request.headers["Authorization"] = self.endpoint.authorization
 
     async def _within_deadline(self, request: LLMRequest) -> LLMReply | CallFailedError | BudgetError:
-        """Return the reply or an error. Do not raise the error, since its context could contain a key."""
+        """Return the reply, or the error if the call fails or exceeds the deadline.
+
+        The error is returned instead of raised, because a raised error would be linked to the original
+        exception, which could contain an API key.
+        """
         progress = {"attempt": 0}
         try:
             async with asyncio.timeout(self.settings.deadline_s):

@@ -181,7 +181,7 @@ class Gateway:
     def _missing(self, request: LLMRequest, cassette: Cassette) -> Recorded:
         context = request.context
         raise ReplayError(
-            f"the cassette {cassette.path} lacks a call of question {context.question_id or '(none)'!r}, "
+            f"the cassette {cassette.path} has no call for question {context.question_id or '(none)'!r}, "
             f"stage {request.stage!r}, predictor {context.predictor!r}, repeat {context.repeat}: "
             f"{cassette.difference(request, self.model)}",
             remedy=f"run the recorded command unchanged, or record again with --llm-record {cassette.path}",

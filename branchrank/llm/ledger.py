@@ -38,7 +38,7 @@ class PriceTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models: dict[str, ModelPrice] = msgspec.field(default_factory=dict)
 
     def cost(self, call: LLMCall) -> float | None:
-        """Return the cost of one call, or ``None`` if the table doesn't have the call's model."""
+        """Return the cost of one call, or ``None`` if the table does not list the call's model."""
         price = self.models.get(call.model)
         if price is None:
             return None
@@ -68,7 +68,7 @@ def read_prices(path: Path) -> PriceTable:
 
 
 class Totals(Record, frozen=True, kw_only=True):
-    """Sums over ledger rows.
+    """The numbers of calls and tokens, the latency and the cost, added up over ledger rows.
 
     ``cached_calls`` is the number of calls answered by the decision cache or a cassette. Cached calls are
     free, but ``cost`` and the token counts include them as if a server had answered them. ``cost`` is
@@ -92,7 +92,7 @@ class Totals(Record, frozen=True, kw_only=True):
 
 
 def totals(calls: Iterable[LLMCall], prices: PriceTable | None = None) -> Totals:
-    """Return the sums over these ledger rows."""
+    """Add up the calls, tokens, latencies and costs of the ledger rows ``calls``."""
     rows = tuple(calls)
     costs = [prices.cost(row) for row in rows] if prices else [None]
     return Totals(

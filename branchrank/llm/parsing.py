@@ -74,7 +74,7 @@ def yes_probability(logprobs: Mapping[str, float]) -> float:
 
     The probabilities of all spellings of an answer, such as "Yes" and "yes", are added. An answer that is not
     in ``logprobs`` is assumed to be less likely than every token in ``logprobs``. Raises :class:`ReplyError`
-    if ``logprobs`` has neither answer.
+    if ``logprobs`` contains neither "yes" nor "no".
     """
     sides: dict[str, list[float]] = {"yes": [], "no": []}
     for token, logprob in logprobs.items():

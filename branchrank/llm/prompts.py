@@ -26,7 +26,7 @@ _DATA_RULE = (
 
 
 class Shown(Record, frozen=True, kw_only=True):
-    """One entry in a prompt: the text of a section, and a label with which the reply can name the section."""
+    """A section in a prompt, with the label by which the LLM's reply refers to the section."""
 
     label: str
     heading: str

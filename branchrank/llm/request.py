@@ -83,9 +83,9 @@ class LLMRequest(Record, frozen=True, kw_only=True):
 
 
 class Usage(Record, frozen=True, kw_only=True):
-    """The numbers of tokens of one call.
+    """The token counts of one call.
 
-    ``reported`` is true if the server reported the numbers, and false if they are estimates.
+    ``reported`` is true if the server reported the counts, and false if they are estimates.
     """
 
     prompt_tokens: int = 0

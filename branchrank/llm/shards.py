@@ -114,10 +114,10 @@ def files_of(settings: Resolved) -> tuple[Path, ...]:
 
 
 def with_relative_files(settings: Resolved) -> Resolved:
-    """Return the settings with relative paths for the cassette and the price table.
+    """Return a copy of the settings in which the paths of the cassette and the price table are relative.
 
-    The paths are relative to the working directory, since every worker runs in this directory or a copy of
-    it.
+    The paths are relative to the working directory, because every worker runs in this directory or in a copy
+    of this directory.
     """
     llm = settings.part(LLMSettings)
     files = {"replay": llm.replay, "price_table": llm.price_table}

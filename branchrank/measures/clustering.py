@@ -18,9 +18,9 @@ give only as much information as a smaller number of independent questions.
    effective number of questions is as wide as Student's interval with the clustered variance (Korn and
    Graubard 1998). The effective number of questions is never set below the value that it would have if the
    intraclass correlation were 1.
-4. A design effect can't be estimated from a sample in which almost all values are the same. Therefore steps 1
-   and 2 include a few added questions with an assumed intraclass correlation (:class:`Padding`). The more the
-   values in a sample vary, the less the added questions change the result.
+4. A design effect can't be estimated from a sample in which almost all values are the same. Therefore a few
+   imaginary questions with an assumed intraclass correlation (:class:`Padding`) are added to the sample in
+   steps 1 and 2. The more the values in a sample vary, the less the imaginary questions change the result.
 
 The input arrays have the shape (..., pages), with one entry per page along the last axis, and the results
 have the shape (...). A simulation can therefore compute thousands of samples at once.
@@ -59,7 +59,8 @@ class Padding(NamedTuple):
         return kish_effect(typical_size(sizes), self.icc)
 
 
-#: A padding that adds no questions. If all values are the same, each page counts as one observation.
+#: The padding that adds no questions to a sample.
+#: If all values in the sample are the same, the assumed intraclass correlation is 1.
 NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 
 
@@ -83,7 +84,7 @@ class PageTotals(NamedTuple):
 
     @property
     def mean(self) -> Floats:
-        """The mean of the values."""
+        """The mean over all questions, in which each question has the same weight."""
         return np.asarray(self.sums.sum(-1) / self.n)
 
     @property
@@ -146,9 +147,9 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
     """Return the design effect of the sample, or 1 if it is below 1.
 
     The design effect is the clustered variance of the mean divided by the variance for independent questions.
-    The added questions of ``padding``, with their assumed design effect, are included in the clustered
-    variance and in the variance for independent questions. If all values are the same, the result is the
-    assumed design effect of the added questions.
+    The questions that ``padding`` adds are included in the clustered variance with their assumed design
+    effect, and in the variance for independent questions without a design effect. If all values are the same,
+    the result is the assumed design effect of the questions that ``padding`` adds.
     """
     sizes, n = totals.sizes, totals.n
     if not totals.shared or len(sizes) == 1:
@@ -179,8 +180,8 @@ def working_degrees(sizes: Floats, icc: Floats) -> Floats:
     If every question has its own page, the result is the number of questions minus 1. The CR2 variance is a
     quadratic form in the deviations of the page totals. The deviations have the covariance matrix C = diag(v)
     - h v' - v h' + s h h', where v is the vector of the page totals' variances, s is the sum of v, and h is
-    the vector of the shares of all questions that are on each page. The code computes the trace of the
-    weighted covariance matrix, and the sum of its squared entries, without storing the matrix.
+    the vector that contains each page's share of all questions. The code computes the trace of the weighted
+    covariance matrix, and the sum of its squared entries, without storing the matrix.
     """
     share = sizes / sizes.sum()
     weight = 1 / (1 - share)
@@ -199,7 +200,7 @@ def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Float
     The result is 2 * V**2 / var(V), where V is the clustered variance and var(V) is its estimated variance.
     The result is infinite if the squared deviations of all pages are equal.
 
-    The added questions of ``padding`` increase the clustered variance V, but not var(V).
+    The questions that ``padding`` adds increase the clustered variance V, but not var(V).
     """
     sizes, pages = totals.sizes, len(totals.sizes)
     squared = _squared_deviations(totals)

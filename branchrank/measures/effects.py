@@ -39,8 +39,9 @@ def matched_odds(
 ) -> Odds | None:
     """Return the matched odds ratio of ``differences`` (n,), with an interval clustered by ``pages`` (n,).
 
-    If the significance test ``rejected`` equality, the interval excludes 1 or ends at 1. If not, the interval
-    includes 1. Returns ``None`` if all differences are 0.
+    ``rejected`` is true if the significance test rejected equality. If ``rejected`` is true, the odds ratios
+    in the interval are all at least 1 or all at most 1. If ``rejected`` is false, the interval includes 1.
+    Returns ``None`` if all differences are 0.
 
     >>> found = matched_odds([1.0] * 12 + [-1.0] * 6, [str(n) for n in range(18)])
     >>> found.ratio, round(found.low, 2), round(found.high, 2)

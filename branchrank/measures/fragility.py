@@ -46,7 +46,7 @@ def fragility(
 ) -> Fragility:
     """Return the fragility of the lead between two named predictors on the questions of ``clusters``.
 
-    The test is a sign-flip test by cluster, without correction for several comparisons. (For hits with one
+    The test is a sign-flip test by cluster, without correction for multiple comparisons. (For hits with one
     question per cluster, this test is the same as the exact McNemar test.) If the verdict uses Holm's
     correction, pass alpha divided by the number of candidates.
     """

@@ -2,11 +2,11 @@
 
 1. The frontier consists of the pipelines that no other pipeline dominates. A pipeline dominates another one
    if it is not worse in quality, p95 latency and cost, and is better in at least one of the three.
-2. The best pipeline is the one with the highest quality. A pipeline is non-inferior if the confidence
-   interval for its difference from the best pipeline excludes a loss of delta or more. The cheapest
-   non-inferior pipeline is the one with the lowest cost; ties are decided by the lowest p95 latency, then by
-   the highest quality. On average, the observed quality of the best pipeline is higher than its true quality,
-   so the choice is biased towards quality.
+2. The pipeline with the highest quality, called the best pipeline, is compared with every other pipeline. A
+   pipeline is non-inferior if the confidence interval for its difference in quality from the best pipeline
+   excludes a loss of delta or more. The cheapest non-inferior pipeline is the one with the lowest cost; ties
+   are decided by the lowest p95 latency, then by the highest quality. On average, the observed quality of the
+   best pipeline is higher than its true quality, so the choice is biased towards quality.
 3. If several pipelines share the highest quality, and one of them is passed as ``preferred``, that one counts
    as the best. Reports pass the baseline as ``preferred``, since there is no reason to replace the baseline
    with an equally good pipeline. If none of the pipelines is passed as ``preferred``, the pipeline with the

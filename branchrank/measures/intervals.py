@@ -13,19 +13,19 @@ number of questions is n.
    interval (Tango 1998), which contains the differences that the score test for paired proportions doesn't
    reject. If the difference is 0 on every question, the interval is from -b to b, where b is the upper bound
    of Wilson's interval for 0 hits in n questions.
-4. The interval for any other difference is Student's t interval. The variance for Student's interval includes
-   z**2 * s added questions, where s is the share of questions with a difference of 0. The added questions
-   have the same mean squared difference as the questions whose difference is not 0. To compute s, one more
-   difference of 0 is counted. To compute the mean squared difference, one more difference of 1 is counted. If
-   no difference is 0, almost no questions are added. If all differences are 0, the interval is about as wide
-   as the interval for hits.
+4. The interval for any other difference is Student's t interval with a larger variance. The sample variance
+   is increased by z**2 * s * q / n. Here s is the share of questions with a difference of 0, computed after
+   adding one question with a difference of 0. The factor q is the mean squared difference of the questions
+   whose difference is not 0, computed after adding one question with a difference of 1. If no difference is
+   0, s is about 1 / n, so the variance hardly increases. If all differences are 0, the interval is about as
+   wide as the interval for hits.
 
 If almost all questions have the same value, a sample can't show how strongly questions on the same page are
-correlated. The estimated design effect therefore includes added questions with an assumed intraclass
-correlation. For rates and means, z**2 questions with a correlation of 0.4 are added. For differences, z**2 /
-2 questions with a correlation of 0.2 are added. Without the added questions, the interval for a sample in
-which one question differs would be much wider than the interval for a sample in which none differs.
-``benchmarks/interval_coverage.py`` simulates how often each interval contains the true value.
+correlated. To estimate the design effect, imaginary questions with an assumed intraclass correlation are
+therefore added to the sample. For rates and means, z**2 questions with a correlation of 0.4 are added. For
+differences, z**2 / 2 questions with a correlation of 0.2 are added. Without the added questions, the interval
+for a sample in which one question differs would be much wider than the interval for a sample in which none
+differs. ``benchmarks/interval_coverage.py`` simulates how often each interval contains the true value.
 """
 
 from __future__ import annotations
@@ -154,7 +154,10 @@ def difference_bounds(
 
 
 def mean_padding(level: float) -> Padding:
-    """Return a padding of z**2 questions, half with value 0 and half with 1, for a mean in 0..1."""
+    """Return the padding for a mean in 0..1.
+
+    The padding adds z**2 imaginary questions to the sample, half with the value 0 and half with the value 1.
+    """
     return Padding(questions=_z(level) ** 2, variance=0.25, icc=ASSUMED_ICC)
 
 
@@ -223,9 +226,9 @@ def score_bounds(
 
 
 def _t_bounds(totals: PageTotals, scale: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return Student's interval for ``n`` effective questions with the mean and variance of ``totals``.
+    """Return Student's t interval from the mean and variance of ``totals``, for ``n`` effective questions.
 
-    ``scale`` is the mean square of the added questions' differences.
+    ``scale`` is the mean square of the differences that are not 0, computed with one extra difference of 1.
     """
     whole = totals.n
     if not totals.shared:

@@ -1,4 +1,4 @@
-"""Latency percentiles, with a confidence interval and an upper bound if there are enough times.
+"""Latency percentiles, with a confidence interval and an upper bound if there are enough measurements.
 
 The q-percentile of n times is the ceil(q * n)-th smallest time. The upper bound of the q-percentile is the
 r-th smallest time, for the smallest r with P(Bin(n, q) <= r - 1) >= confidence. The upper bound is valid for

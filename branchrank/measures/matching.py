@@ -5,14 +5,14 @@
    the question's first gold item, with the same line numbers.
 3. Under the strict criterion, a hit is correct if its source matches and its lines overlap the gold lines, or
    if its source matches and its text contains the normalised ``answer_quote``. File-level gold
-   (``gold_level`` is ``file``, or the item has neither lines nor a quote) does not name lines, so any hit
+   (``gold_level`` is ``file``, or the item has neither lines nor a quote) does not specify lines, so any hit
    from the file is a strict hit.
 4. Under the half (or full) criterion, a hit is correct if its source matches and the hit alone contains at
    least half (or all) of the gold item's lines. If an item has no lines, a strict hit is also a half hit and
    a full hit.
 5. Under the relaxed criterion, a hit is correct if its source is the source of a gold item.
 6. Each gold item is credited once, to the first hit that covers it. Each gold page (source) is also credited
-   once, so that measures never count an answer twice.
+   only once, so that no measure counts the same gold twice.
 
 Each hit has a gain of 0 or more. A hit credited with a gold item has a gain of 2 (or the item's
 ``relevance``), the first other hit on a gold page has a gain of 1, and all other hits have a gain of 0. On a
@@ -59,7 +59,7 @@ def resolve_source(source: str, question: Question) -> str:
 
 
 def is_file_level(item: GoldItem, question: Question) -> bool:
-    """Return whether the item names a whole file, without lines or a quote."""
+    """Return whether the gold item is a whole file, without lines or a quote."""
     return question.gold_level == "file" or (item.span is None and not item.answer_quote)
 
 
@@ -70,7 +70,7 @@ def gold_level(question: Question) -> GoldLevel:
 
 
 def has_lines(item: GoldItem, question: Question) -> bool:
-    """Return whether the item names lines."""
+    """Return whether the gold item specifies lines."""
     return item.span is not None and not is_file_level(item, question)
 
 

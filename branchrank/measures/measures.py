@@ -1,4 +1,4 @@
-"""Measures for ranked lists, defined by names, parameters, formulas, sources and functions.
+"""Measures for ranked lists. Each measure has a definition with a name, a formula and a function.
 
 Names and values agree with ir-measures and trec_eval (averages are over all questions, as with trec_eval's
 ``-c``). A measure is computed from a :class:`Ranking`, which contains the ranks and gains of one question's

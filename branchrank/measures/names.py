@@ -1,7 +1,7 @@
-"""The names of measures in commands and files. A name consists of a scoring, a measure and a cutoff.
+"""The names of measures in commands and files. A name consists of a scoring mode, a measure and a cutoff.
 
 A name without a prefix, such as ``nDCG@10`` (the name in ir-measures), means strict scoring. A prefix chooses
-another scoring, as in ``relaxed_nDCG@10``. Commands, experiment files and the library use this module to
+another scoring mode, as in ``relaxed_nDCG@10``. Commands, experiment files and the library use this module to
 parse measure names.
 """
 
@@ -60,7 +60,7 @@ def named_measures(names: Iterable[str], mode: Mode = "strict") -> tuple[NamedMe
 
 
 def named_once(*measures: NamedMeasure) -> tuple[NamedMeasure, ...]:
-    """Return the measures without those whose name has already occurred."""
+    """Return the measures, omitting any whose name has already occurred."""
     return tuple({measure.name: measure for measure in measures}.values())
 
 

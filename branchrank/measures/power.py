@@ -5,11 +5,12 @@ to detect a given difference.
 
 For hits, the plan uses the exact power of McNemar's test. Let ``disagreement`` be the share of questions that
 only one of the two systems answers correctly, and let ``difference`` be the true difference in hit rate. Then
-the number d of differing questions is distributed as Bin(n, disagreement). The number of differing questions
-that favour the candidate is distributed as Bin(d, (disagreement + difference) / (2 * disagreement)). For
-graded measures, the smallest detectable difference is about (z_{1-alpha/2} + z_power) * sd / sqrt(n) (normal
-approximation), where sd is the standard deviation of the per-question differences. With alpha 5% and power
-80%, the smallest detectable difference is about 2.8 * sd / sqrt(n).
+the number d of questions on which the systems differ is distributed as Bin(n, disagreement). Given d, the
+number of questions that only the candidate answers correctly is distributed as Bin(d, (disagreement +
+difference) / (2 * disagreement)). For graded measures, the smallest detectable difference is about
+(z_{1-alpha/2} + z_power) * sd / sqrt(n) (normal approximation), where sd is the standard deviation of the
+per-question differences. With alpha 5% and power 80%, the smallest detectable difference is about
+2.8 * sd / sqrt(n).
 
 If several questions have their gold on the same page, a plan for n questions is computed for the equivalent
 number of independent questions (:meth:`SharedPages.effective_questions`).
@@ -81,7 +82,7 @@ def questions_for_hit_difference(
 ) -> int | None:
     """Return the number of questions needed to detect a ``difference`` in hit rate with power ``power``.
 
-    Returns ``None`` if ``difference`` is 0 or more than 20,000 questions are needed.
+    Returns ``None`` if ``difference`` is 0, or if more than 20,000 questions are needed.
     """
     difference = abs(difference)
     if difference == 0 or hit_power(MOST_QUESTIONS, disagreement, difference, alpha) < power:
@@ -116,7 +117,7 @@ def questions_for_mean_difference(
 ) -> int | None:
     """Return how many questions are needed to detect a ``difference`` in a graded measure with this power.
 
-    Returns ``None`` if ``difference`` is 0 or more than 20,000 questions are needed.
+    Returns ``None`` if ``difference`` is 0, or if more than 20,000 questions are needed.
     """
     if difference == 0:
         return None
@@ -128,7 +129,10 @@ class PageSize(Protocol):
     """A function that returns the expected number of questions on the page of a random question."""
 
     def __call__(self, n: int) -> float:
-        """Return how many of ``n`` questions are expected (at least 1) on the page of a random question."""
+        """Return the expected number of questions that share a page with a random one of ``n`` questions.
+
+        The random question itself is counted, so the result is at least 1.
+        """
 
 
 def pages_alone(pages: int) -> PageSize:
@@ -157,7 +161,11 @@ class SharedPages(Record, frozen=True, kw_only=True):
     icc: float
 
     def effective_questions(self, n: int, level: float, least_icc: float = 0.0) -> float:
-        """Return how many independent questions give as wide an interval at ``level`` as ``n`` questions."""
+        """Return how many independent questions would give an interval as wide as that of ``n`` questions.
+
+        ``level`` is the confidence level of the intervals. If ``icc`` is below ``least_icc``, the latter is
+        used instead.
+        """
         size = self.page_size(n)
         if size <= 1:
             return float(n)
@@ -175,11 +183,11 @@ class Plan(Record, frozen=True, kw_only=True):
     ``effective`` is the equivalent number of independent questions in the comparison. ``interval`` is the
     confidence interval for a system that has the expected ``rate``. ``detectable`` is the smallest difference
     in hit rate that can be detected with 80% power. ``differing`` is the expected number of effective
-    questions on which the systems differ, and ``p_floor`` is the smallest p-value possible with this number.
-    ``unanimous`` is the smallest number of differing questions that gives a significant result if all of them
-    favour the same system. ``power`` is the probability of detecting ``difference``, and ``questions_needed``
-    is the number of questions needed to detect it with 80% power. ``power`` and ``questions_needed`` are
-    ``None`` if no difference was given.
+    questions on which the systems differ, and ``p_floor`` is the smallest p-value that ``differing``
+    questions can give. ``unanimous`` is the smallest number of questions that gives a significant result if
+    all of them favour the same system. ``power`` is the probability of detecting ``difference``, and
+    ``questions_needed`` is the number of questions needed to detect it with 80% power. ``power`` and
+    ``questions_needed`` are ``None`` if no difference was given.
     """
 
     n: int
@@ -257,7 +265,10 @@ def plan(
 
 
 def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | None:
-    """Return how many questions are equivalent to ``wanted`` independent ones (``None`` if over 20,000)."""
+    """Return how many questions are equivalent to ``wanted`` independent questions.
+
+    Returns ``None`` if more than 20,000 questions are needed.
+    """
     if pages.effective_questions(MOST_QUESTIONS, level) < wanted:
         return None
     low, high = 0, MOST_QUESTIONS
@@ -271,7 +282,9 @@ def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | Non
 
 
 def unanimous_needed(family: int = 1, alpha: float = ALPHA) -> int:
-    """Return the fewest differing questions that, if unanimous, give an adjusted p-value below alpha."""
+    """Return the smallest number of questions that gives an adjusted p-value below ``alpha`` if all of them
+    favour the same system.
+    """
     differing = 1
     while p_floor(differing) * family >= alpha:
         differing += 1

@@ -5,7 +5,7 @@ tend to succeed or fail together. Every test is two-sided and uses the differenc
 baseline``.
 
 1. Hits are tested with the exact McNemar test if every cluster has one question.
-2. Scores that are not hits, and hits with several questions in a cluster, are tested with sign-flip
+2. If any cluster has several questions, or if the scores are not hits, the scores are tested with sign-flip
    randomisation. Under the null hypothesis, the sum of a cluster's differences is equally likely to be
    positive or negative. If all clusters' sums are whole numbers (hits), the null distribution of their total
    is computed exactly by convolution. If the sums are not whole numbers, the null distribution is computed

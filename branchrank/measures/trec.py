@@ -31,7 +31,7 @@ def question_qrels(question: Question) -> dict[str, int]:
     """Return the relevance of each gold item and gold page, by document id.
 
     A gold item has the ``relevance`` that the question states for it, or 2 if none is stated. A gold page is
-    included, with relevance 1, only if a hit can be on the page without covering its gold item.
+    included, with relevance 1, only if a hit can be on the page without covering any gold item there.
     """
     _, weak_pages = gold_pages(question)
     qrels = {f"gold-{number}": gain for number, gain in enumerate(gold_gains(question), start=1)}

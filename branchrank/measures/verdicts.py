@@ -1,6 +1,6 @@
 """Paired comparisons of predictors, with their verdicts.
 
-1. Take the per-question differences, candidate - baseline, over the same questions.
+1. For each question, subtract the baseline's score from the candidate's score.
 2. Test the differences (:mod:`branchrank.measures.significance`) with the exact McNemar test for hits with
    one question per cluster, and otherwise with a sign-flip test by cluster. Adjust the p-values with Holm's
    correction over all candidates.
@@ -13,9 +13,10 @@
 4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. If the adjusted p is not below
    alpha and the whole interval is strictly between -delta and delta, the verdict is ``equivalent within
    delta`` (two one-sided tests at alpha / 2 each, which is stricter than the customary alpha). A comparison
-   that is neither significant nor equivalent has the verdict ``too few questions to tell`` if the adjusted p
-   would not be below alpha even if every differing cluster favoured the same predictor, and otherwise
-   ``inconclusive``. A cluster whose wins and losses cancel out also counts as a differing cluster.
+   that is neither significant nor equivalent has the verdict ``too few questions to tell`` if a unanimous
+   result would not be significant either, and ``inconclusive`` otherwise. A result is unanimous if all
+   clusters with different scores favour the same predictor. A cluster has different scores if the predictors'
+   scores differ on any of its questions, even if the wins and losses in the cluster cancel out.
 """
 
 from __future__ import annotations
@@ -76,12 +77,12 @@ class Comparison(Record, frozen=True, kw_only=True):
     ``losses`` count the questions on which the candidate's score is higher than, equal to or lower than the
     baseline's score. ``mde`` is the smallest true difference that ``n`` questions with the observed
     disagreement (or standard deviation) can detect with 80% power. ``questions_needed`` is the number of
-    questions that can confirm the observed difference. ``mde`` and ``questions_needed`` account for
-    clustering and for the strictest step of Holm's correction. ``mde`` is ``None`` if ``n`` questions can't
-    detect any difference, and ``questions_needed`` is ``None`` if 20,000 questions are not enough.
-    ``p_floor`` is the p-value that would result if all clusters with a differing question favoured the same
-    predictor. ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for hits) and ``d_z`` (for other
-    measures) are effect sizes (:mod:`branchrank.measures.effects`).
+    questions needed to detect the observed difference with 80% power. ``mde`` and ``questions_needed``
+    account for clustering and for the strictest step of Holm's correction. ``mde`` is ``None`` if ``n``
+    questions can't detect any difference, and ``questions_needed`` is ``None`` if 20,000 questions are not
+    enough. ``p_floor`` is the p-value that would result if all clusters with different scores favoured the
+    same predictor. ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for hits) and ``d_z`` (for
+    other measures) are effect sizes (:mod:`branchrank.measures.effects`).
     """
 
     measure: str
@@ -377,8 +378,8 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
     including when there are too few pages for an interval. With a delta of 0 and a bound of exactly 0, the
     check passes if the verdict is ``better``, and fails if the verdict is ``worse``.
 
-    If some answers changed but no scores did, the check can be undecided. The reason is that n questions
-    without a changed score can't exclude a loss of about z**2 / n, where z is the normal quantile.
+    If some answers changed but no scores did, the check can be undecided. Even if no score changes on n
+    questions, a loss of about z**2 / n can't be excluded, where z is the normal quantile.
     """
     low, high = comparison.ci_low, comparison.ci_high
     interval = "too few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"

@@ -18,13 +18,13 @@ BINARY = ("yes", "not yes")
 def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[Agreement, Agreement]:
     """Return the agreement on the three labels, and the agreement on ``yes`` versus any other label.
 
-    Only passages that are labelled in both files are compared. ``names`` has one annotator for each file;
+    Only passages that are labelled in both files are compared. ``names`` gives each file's annotator;
     without names, each file must have labels by exactly one annotator. Raises :class:`UsageError` if a file
     has no labels by its annotator, and :class:`QuestionError` if no passage is labelled in both files.
     """
     if len(names) not in (0, 2):
         raise UsageError(
-            f"{len(names)} annotators were given, but agreement is between two",
+            f"{len(names)} annotators were given, but agreement is computed between exactly two",
             remedy="--annotator FIRST --annotator SECOND",
         )
     loaded = [load_questions(path) for path in (first, second)]
@@ -38,7 +38,7 @@ def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[
     if not common:
         raise QuestionError(
             f"{chosen[0]} and {chosen[1]} have not labelled the same passages",
-            remedy="let both annotators label one run: "
+            remedy="let both annotators label the same run: "
             "branchrank questions label RUN --output FILE --annotator NAME",
         )
     pairs = [(labels[0][key], labels[1][key]) for key in common]
@@ -50,13 +50,13 @@ def _annotator(questions: Sequence[Question], name: str, path: Path) -> str:
     there = annotators(questions)
     if name and name not in there:
         raise UsageError(
-            f"{path} has no labels of the annotator {name!r}{or_else(name, there)}",
+            f"{path} has no labels by the annotator {name!r}{or_else(name, there)}",
             remedy="correct --annotator",
         )
     if not name and len(there) != 1:
         listed = ", ".join(there) or "nobody"
         raise UsageError(
-            f"{path} has labels of {listed}, but only one annotator per file can be compared",
+            f"{path} has labels by {listed}, but only one annotator per file can be compared",
             remedy="--annotator FIRST --annotator SECOND",
         )
     return name or there[0]

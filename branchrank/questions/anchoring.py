@@ -4,13 +4,13 @@
    anchored gold item stores a digest of its lines.
 2. An anchor is valid if its file and its lines exist, the lines contain its quote, and the digest of the
    lines is the stored digest.
-3. An invalid anchor moves to the nearest lines in its file that have the stored digest. If no lines in the
-   file have this digest, but exactly one place in the rest of the corpus has it, the anchor moves there.
-   Rewrapping a text does not change its digest.
-4. If the anchor can't be moved by its digest, it moves to lines that contain its quote. The quote must be at
-   exactly one place in the file, or, if the file does not contain the quote, in the corpus. If the quote is
-   missing or in several places, the anchor is not moved. The new span has as many lines as the old span, and
-   starts and ends at blank lines if possible.
+3. An invalid anchor is moved to the nearest lines in its file that have the stored digest. If no lines in the
+   file have this digest, but exactly one place in the rest of the corpus has it, the anchor is moved to that
+   place. Rewrapping a text does not change its digest.
+4. If the digest gives no new place for the anchor, the anchor is moved to the lines that contain its quote.
+   The quote must be at exactly one place in the file, or, if the file does not contain the quote, in the
+   corpus. If the quote is missing or in several places, the anchor is not moved. The new span has as many
+   lines as the old span, and starts and ends at blank lines if possible.
 """
 
 from __future__ import annotations

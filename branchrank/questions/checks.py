@@ -25,7 +25,7 @@ from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: A question is reported for having all its content words in its gold only if it has at least this many.
+#: A question whose content words are all in its gold is reported only if it has this many content words.
 LEAKING_WORDS = 5
 
 
@@ -102,7 +102,7 @@ def check_questions(
 
 
 def _leaked(question: Question, lines: Lines) -> float | None:
-    """Return the largest share of the question's content words that the lines of one gold item contain."""
+    """Return the largest share of the question's content words found in the lines of any one gold item."""
     if not content_stems(question.question):
         return None
     shares = [

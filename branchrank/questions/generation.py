@@ -195,7 +195,10 @@ class _Streak:
 
     @property
     def left(self) -> int:
-        """The number of calls that may be made before the next check. It is smaller after a failed call."""
+        """The number of calls that may be made before :meth:`has_ended` must be checked again.
+
+        After a failed call, this is the number of further failures in a row that would end the streak.
+        """
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 
     def has_ended(self) -> bool:

@@ -5,10 +5,10 @@
    it helps but does not answer it, and ``no`` that it does not help.
 2. A person's label ``yes`` makes the passage gold. If the person gives line numbers, only these lines of the
    passage become gold. Lines that overlap existing gold do not become gold, so that no line counts twice. The
-   labels ``partly`` and ``no`` never make gold.
-3. An LLM's label is a proposal, which makes gold only on request. Such gold is marked in the label and in
-   every report on the questions. If a person labels the same passage, the gold from the LLM's label is
-   removed.
+   labels ``partly`` and ``no`` never make a passage gold.
+3. An LLM's label is a proposal. A passage that an LLM labels ``yes`` becomes gold only on request. Such gold
+   is marked in the label and in every report on the questions. If a person labels the same passage, the gold
+   from the LLM's label is removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Label(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     ``by`` is ``llm`` if an LLM labelled the passage, and ``model`` is then its name. If a person labelled the
     passage after seeing an LLM's proposal, ``model`` is the name of the LLM and ``proposed`` is the proposal.
-    ``gold`` has the first and the last line that this label made gold, or is ``None`` if it made no gold.
+    ``gold`` has the first and the last line that this label added to the gold, or is ``None`` if it added
+    none.
     """
 
     source_file: str
@@ -99,9 +100,9 @@ def with_label(
 ) -> Question:
     """Return the question with a label for the passage ``span``.
 
-    An earlier label for the passage by the same annotator is replaced. If the label is ``yes``, the lines
-    ``answer`` of the passage become gold (by default all lines). An LLM's label ``yes`` makes gold only if
-    ``accept`` is true.
+    An earlier label for the passage by the same annotator is replaced. If the label is ``yes``, the lines in
+    ``answer`` become gold (by default all lines of the passage). A passage that an LLM labels ``yes`` becomes
+    gold only if ``accept`` is true.
     """
     made = Label(
         source_file=span.source,
@@ -147,7 +148,10 @@ def annotators(questions: Sequence[Question]) -> tuple[str, ...]:
 
 
 def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str, Span, str], Choice]:
-    """Return a map from question id, passage and digest of its lines to the label by ``annotator``."""
+    """Return the labels by ``annotator``.
+
+    A key consists of a question id, a passage and the digest of the passage's lines.
+    """
     return {
         (each.id, label.span, label.answer_digest): label.label
         for each in questions
@@ -157,12 +161,12 @@ def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str,
 
 
 def _yields(label: Label, by: str) -> bool:
-    """Return whether a new label by a person replaces the gold that an LLM's label made."""
+    """Return whether a person's new label replaces the gold that was added by an LLM's label."""
     return label.by == "llm" and by == "person"
 
 
 def _made(item: GoldItem, label: Label, question: Question) -> bool:
-    """Return whether this label made the gold item."""
+    """Return whether this label added the gold item."""
     if label.gold is None or item.source_file != label.source_file:
         return False
     lines = (item.answer_line_start, item.answer_line_end)

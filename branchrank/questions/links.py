@@ -65,9 +65,8 @@ class Links:
     def target(self, source: str, reference: Reference) -> Target | None:
         """Return the target of a reference in the document ``source``, or ``None`` if it has no target.
 
-        Only a reference to an inner label has no target.
-
-        Raises ``LookupError`` if the target is not in the corpus.
+        A reference has no target only if it refers to an inner label, which is a label that is not at a
+        heading. Raises ``LookupError`` if the target is not in the corpus.
         """
         if reference.role == "ref":
             return self._labels[_label(reference.target)]
@@ -114,6 +113,6 @@ def _path_name(path: str) -> str:
 
 
 def _site_name(path: str) -> str:
-    """Return a page's path in URLs, without suffix, ``index`` and the numbers that order files."""
+    """Return a page's path as used in URLs, without suffix, final ``index`` or numeric prefixes."""
     parts = [_ORDER.sub("", part) for part in _path_name(path).split("/")]
     return "/".join(parts[:-1] if parts[-1] in ("index", "README") else parts)

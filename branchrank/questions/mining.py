@@ -62,7 +62,7 @@ _POINTING = (
     "above aforementioned before below earlier former here latter later next previous previously these "
     "this those"
 )
-#: Words for the kinds of identifiers in code.
+#: Words that name kinds of code identifiers.
 _CODE_KINDS = (
     "argument attribute class command constant decorator directive event exception field file flag "
     "function hook interface keyword listener method module object option package parameter property "
@@ -106,7 +106,11 @@ class Mined(NamedTuple):
 
 
 class _Query(NamedTuple):
-    """Links that share one text, with their spellings, their targets and the sections that contain them."""
+    """Links whose texts are the same except for letter case and whitespace.
+
+    ``texts`` contains the link texts, ``targets`` the distinct targets, and ``linking`` the distinct spans of
+    text that contain the links.
+    """
 
     texts: list[str]
     targets: list[Target]
@@ -210,7 +214,7 @@ class _Miner:
         return "links itself" if any(gold.overlap(span) for gold in golds for span in query.linking) else ""
 
     def content(self, text: str) -> frozenset[str]:
-        """Return the stems of the words in a text that name a subject."""
+        """Return the stems of a text's content words, without words such as "the", "see" and "chapter"."""
         return frozenset(self.analyze(text)) - self.empty
 
     def span(self, target: Target) -> Span:

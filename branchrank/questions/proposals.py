@@ -45,13 +45,13 @@ class Proposals:
         if self.failed >= MOST_FAILED:
             raise LLMError(
                 f"{self.failed} calls in a row gave no label: {answer.detail or answer.fault}",
-                remedy="fix the problem of the LLM server and run the command again; labels are kept",
+                remedy="fix the problem with the LLM server and run the command again; labels are kept",
             )
         return answer.value
 
 
 def read_label(reply: LLMReply) -> Choice:
-    """Return the label in a reply, from its JSON or else from its first word that is a label.
+    """Return the label in the JSON of a reply or, if there is no JSON, the first word that is a label.
 
     >>> read_label(LLMReply(text='{"label": "Partly"}')), read_label(LLMReply(text="No, it does not."))
     ('partly', 'no')

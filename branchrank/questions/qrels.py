@@ -13,8 +13,11 @@ from branchrank.errors import InputError
 Qrels = dict[str, dict[str, int]]
 
 
-_ORDER = "The commands have different orders: branchrank score-trec RUN QRELS, compare-trec QRELS RUN"
-#: The fix for the likely mistake, by the expected and the found number of columns.
+_ORDER = (
+    "The two commands take their arguments in different orders: "
+    "branchrank score-trec RUN QRELS, compare-trec QRELS RUN"
+)
+#: The fix for the likely mistake, keyed by the expected and the actual number of columns.
 _OTHER_KIND = {
     (4, 6): f"give a qrels file; this file looks like a run. {_ORDER}",
     (6, 4): f"give a run; this file looks like qrels. {_ORDER}",

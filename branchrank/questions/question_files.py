@@ -85,7 +85,7 @@ def load_questions(path: Path) -> list[Question]:
                 )
             questions[question.id] = question
         except RecursionError:
-            problems.append(f"{path}:{number}: the JSON has too many nested values")
+            problems.append(f"{path}:{number}: the JSON is nested too deeply")
         except (msgspec.DecodeError, ValueError) as error:
             problems.append(f"{path}:{number}: {error}")
     if problems:
@@ -282,7 +282,7 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
 #: The key that marks example questions, which the user should replace.
 EXAMPLE = "example"
 
-#: The key of a question that lists the gold files that are missing from the corpus.
+#: The question key under which the gold files that are missing from the corpus are listed.
 ABSENT_GOLD = "absent_gold"
 
 

@@ -2,8 +2,8 @@
 
 1. Questions with gold in the same document, or in an alias of it, are in the same group. A question with gold
    in several documents merges the groups of these documents. A question without gold is a separate group.
-2. Groups are ordered by the SHA-256 of the seed and the group's first document (for a question without gold,
-   of the seed and the question's id).
+2. Groups are ordered by a SHA-256 hash of the seed and the group's first document, or of the seed and the
+   question's id if the question has no gold.
 3. Groups are added to the smaller of the two parts until that part reaches its share of the questions. The
    tuning part takes groups from the start of the order, and the test part from the end. A group that would
    exceed the share is skipped.
@@ -39,7 +39,7 @@ def split_questions(questions: Sequence[Question], share: float, seed: int) -> S
     groups = _groups(questions)
     if len(groups) < 2:
         raise QuestionError(
-            f"the {len(questions)} questions have common documents and can't be split",
+            f"the {len(questions)} questions share documents and can't be split",
             remedy="add questions about other documents",
         )
 

@@ -63,7 +63,7 @@ def _step(
 ) -> tuple[Places, Scores, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Do one step of the expansion from the rows in ``frontier``.
 
-    Return all rows that have a score, the scores, and, for each score, whether the step increased it.
+    Return the rows that have a score after this step, the scores, and which scores this step increased.
     """
     reached, passed = around.passed(rows[frontier], scores[frontier])
     joined = np.unique(np.concatenate([rows, reached]))
@@ -75,7 +75,10 @@ def _step(
 
 
 def _best_files(files: Sequence[int], scores: Sequence[float], ties: Rows) -> list[tuple[int, float]]:
-    """Return the row and the best score of each file, best first. Files with equal scores are in id order."""
+    """Return a pair for each file, best file first. Files with equal scores are in id order.
+
+    A pair contains the row of the file's node and the best score of the file's seeds.
+    """
     best: dict[int, float] = {}
     for file, score in zip(files, scores, strict=True):
         best[file] = max(best.get(file, score), score)

@@ -20,8 +20,8 @@ The factor 0.5 balances the two branches, because the cosines of a query's candi
 the range 0..1, whereas the scaled BM25 scores cover all of it. Factors from 0.3 to 0.6 gave the same hit
 rates in our experiments. With the factor 1, the hit rates were as low as with RRF.
 
-A branch with the weight 0 is ignored, so a key that is only in this branch is not in the result. A key that
-is missing from a branch gets 0 from this branch.
+A branch with the weight 0 is ignored, so a key that is only in that branch is not in the result. A key that
+is missing from a branch gets a score of 0 from that branch.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ is in -1..1 for queries of any length.
 
 1. Token vectors are stored as int8 or float16. For int8, each row is scaled so that its largest absolute
    value becomes 127. Each row is stored together with the factor that restores it to unit length.
-2. A single matrix product multiplies the tokens of all candidates with all query tokens. For each candidate
-   and each query token, the largest product is used.
+2. A single matrix product multiplies the token vectors of all candidates by those of the query. For each
+   candidate and each query token, the largest product is used.
 3. The matrix product is exact, so the result does not depend on the order of summation, on the number of
    threads or on the other candidates. For int8 vectors with d dimensions, each entry of the product is a sum
    of d terms of at most 127 * 127. If d is at most 1,040, the sum is below 2**24 and therefore exact in
@@ -100,10 +100,10 @@ def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float6
 
 
 def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: float) -> RankedList:
-    """Add ``weight`` times a second score to the scores of a ranked list, and sort the list again.
+    """Add ``weight`` times another score to each score in a ranked list, and sort the list again.
 
-    ``scores`` contains second scores for the first entries in the list. All other entries get the lowest of
-    the second scores, so they can't overtake any of the first entries.
+    ``scores`` maps the keys of the first entries in the list to the scores that are added. For all other
+    entries, the lowest value in ``scores`` is added, so they can't overtake any of the first entries.
 
     >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], dict(a=0.1, b=0.4), 1.0).ids
     ('b', 'a', 'c')

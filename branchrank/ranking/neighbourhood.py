@@ -66,9 +66,9 @@ class Neighbourhood:
         return self._rows.families[places], counts
 
     def _nearest(self, rows: Places, parents: Rows) -> tuple[Rows, Places]:
-        """Return the nearest siblings of all rows.
+        """Return the nearest siblings of all rows as two arrays, ``siblings`` and ``positions``.
 
-        The second array contains, for each sibling, the position in ``rows`` of the row that it belongs to.
+        The row ``siblings[i]`` is a sibling of the row ``rows[positions[i]]``.
         """
         if not len(rows) or not self._siblings:
             return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.intp)

@@ -2,8 +2,8 @@
 
 To choose one passage per section, each kind of score (cosine similarity, BM25) is min-max scaled to 0..1 over
 the section's chunks, and the chunk with the largest sum of scaled scores is returned. If several chunks have
-the same sum, the first of them is returned. Ranks are not summed instead, because a section has few chunks,
-and sums of ranks would often be equal.
+the same sum, the first of them is returned. Summing the ranks is not an option, because a
+section has few chunks, so the sums would often be equal.
 
 To rank all passages from several ranked sections, the passage with rank ``j`` within the section with rank
 ``i`` gets the score ``1 / (i * j)``.

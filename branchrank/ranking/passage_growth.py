@@ -3,10 +3,10 @@
 1. Lines that are already in a higher-ranked passage are removed from the passage, and the longest remaining
    run of lines is kept. (If several runs are equally long, the first of them is kept.) A passage with no
    remaining lines is dropped.
-2. The run of lines can grow up to the ends of the section and up to the nearest higher-ranked passages.
-3. Whole lines are added equally on both sides until the run has the target length. If the number of added
+2. The passage can grow up to the ends of the section and up to the nearest higher-ranked passages.
+3. Whole lines are added equally on both sides until the passage has the target length. If the number of added
    lines is odd, the last one is added at the end. If one side has no more room, the remaining lines are added
-   on the other side. A run that is longer than the target length is not shortened.
+   on the other side. A passage that is longer than the target length is not shortened.
 
 A passage depends only on higher-ranked passages, so the first k passages do not change if more passages are
 requested. Line numbers are 1-based and inclusive.
@@ -47,7 +47,7 @@ def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) 
 
 
 def _uncovered(passage: Lines, others: Iterable[Lines]) -> list[Lines]:
-    """Return the runs of a passage's lines that are not in ``others``, a list sorted by line."""
+    """Return the runs of consecutive lines in a passage that are not in ``others`` (sorted by line)."""
     runs = []
     start, last = passage
     for first, end in others:

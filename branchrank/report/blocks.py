@@ -70,7 +70,10 @@ class Callout(Record, frozen=True, kw_only=True):
 
 
 class QuestionBrowser(Record, frozen=True, kw_only=True):
-    """A placeholder for the question browser, which only HTML shows; Markdown shows the text ``instead``."""
+    """A placeholder for the question browser, which only HTML reports contain.
+
+    Markdown reports show the text in ``instead`` in place of the question browser.
+    """
 
     instead: str
 
@@ -86,7 +89,7 @@ class Section(Record, frozen=True, kw_only=True):
 
     @property
     def anchor(self) -> str:
-        """The heading as an id, which links to the section use."""
+        """The heading as an id, for links to the section."""
         return "-".join("".join(c if c.isalnum() else " " for c in self.title.casefold()).split())
 
 

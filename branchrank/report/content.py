@@ -1,4 +1,4 @@
-"""The content of a report. It is computed only from the run's files, so the same files give the same report.
+"""Compute the content of a report from the run's files alone, so that the same files give the same report.
 
 1. The scores, the comparisons and the slices are computed from the rows, the timings and the questions.
 2. The content consists of sections with text, tables and plots. The Markdown and HTML writers only format

@@ -55,11 +55,12 @@ def latency(run: RunData) -> Section:
             ),
             Paragraph(
                 text=f"Queries run one at a time and without caches, {_timed(run.settings.latency_repeats)}. "
-                "The predictors take turns in a seeded order, after one query each. The column first query "
-                "has the time of this query; a new process takes longer, since it also opens the index and "
-                "the models. Compute is the whole time without the wait for an LLM. CPU includes all threads "
-                "of the process. The intervals are two-sided, from order statistics. For p95, an interval "
-                "needs at least 72 queries, and an upper bound at least 59."
+                'Each predictor first answers one query, whose time is in the column "first query". In a new '
+                "process, the first query takes longer, because the index and the models must be opened. "
+                'The predictors then take turns in a seeded order. "Compute" is the time of a query without '
+                'the wait for an LLM. "CPU" is the CPU time of all threads of the process. The intervals are '
+                "two-sided and use order statistics. For p95, an interval needs at least 72 queries, and an "
+                "upper bound needs at least 59."
             ),
             Table(
                 caption="Stages, in milliseconds",
@@ -141,9 +142,10 @@ def llm_cost(run: RunData) -> Section:
                 labels=2,
             ),
             Paragraph(
-                text="All calls count, with their tokens, also calls that a cache or a cassette answered. "
-                "The column from cache is the number of calls without a server. Estimated is the number of "
-                "calls whose tokens the server did not report. " + _price_words(record)
+                text="All calls and their tokens are counted, including calls that were answered from a "
+                'cache or a cassette. "From cache" is the number of calls that were answered without a '
+                'server. "Estimated" is the number of calls whose tokens the server did not report. '
+                + _price_words(record)
             ),
         ),
     )

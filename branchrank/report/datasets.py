@@ -184,7 +184,7 @@ def _difference(each: StratifiedComparison, measure: str) -> tuple[Cell, ...]:
 
 
 def sentences(found: DatasetComparison) -> list[str]:
-    """Return a sentence about the verdict on each comparison."""
+    """Return one sentence per comparison, with the verdict and the macro difference."""
     unit = " points" if is_share(found.measure) else ""
     over = plural(len(found.datasets), "dataset")
     return [
@@ -202,8 +202,8 @@ def legend(found: DatasetComparison) -> str:
         f"{name}: {plural(n, 'question')} on {plural(pages, 'page')}" for name, n, pages in parts
     )
     return (
-        f"{sizes}. In the macro average every dataset has the same weight. The test is a sign-flip by page, "
-        "stratified by dataset, with Holm's correction over the candidates."
+        f"{sizes}. In the macro average, every dataset has the same weight. The p-values are from a "
+        "sign-flip test by page, stratified by dataset, with Holm's correction over the candidates."
     )
 
 

@@ -13,7 +13,7 @@ from branchrank.printable import safe
 from branchrank.runs.run import RunData
 from branchrank.safe_open import read_beneath
 
-#: The number of hits per answer whose text is shown.
+#: The number of hits per answer for which the text is shown.
 SHOWN_HITS = 5
 #: The number of lines shown before and after a passage.
 AROUND = 2
@@ -25,7 +25,7 @@ Passages = dict[str, list[tuple[int, list[str]]]]
 
 
 def gather_passages(run: RunData, root: Path) -> Passages:
-    """Read the lines that the report shows from the corpus in the folder ``root``."""
+    """Read, from the corpus in the folder ``root``, the lines that the report shows."""
     wanted: dict[str, set[int]] = {}
 
     def want(source: str, start: int, end: int) -> None:

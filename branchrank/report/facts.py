@@ -17,9 +17,9 @@ def asked(run: RunData) -> str:
 
 
 def judged_documents(run: RunData) -> int | None:
-    """Return how many documents are judged relevant, or ``None`` if the gold is not judged documents.
+    """Return the number of documents judged relevant, or ``None`` if any gold is not a judged document.
 
-    Questions whose gold is judged documents (as in BEIR) are not clustered, even if they share documents.
+    If the gold consists of judged documents (as in BEIR), questions that share documents are not clustered.
     """
     answerable = [each for each in run.asked if each.gold]
     if not answerable or not all(map(is_judged, answerable)):
@@ -48,7 +48,10 @@ def facts(run: RunData) -> Section:
     rows = [
         ("questions", f"{asked(run)}, {origin}; {record.questions_file}"),
         ("questions' digest", record.questions_digest[:16]),
-        ("split", record.split or "not given; scores on questions used for tuning are not evidence"),
+        (
+            "split",
+            record.split or "not given; scores on questions used for tuning don't show a system's quality",
+        ),
         (
             "corpus",
             f"{record.corpus or 'none'} (digest {record.corpus_digest[:16]})" if record.corpus else "none",

@@ -41,7 +41,7 @@ from branchrank.report.browser import browser_data
 from branchrank.report.documents import Passages
 from branchrank.runs.run import RunData
 
-#: Names in tables with at most this many characters are not wrapped.
+#: Names of at most this many characters are not wrapped in tables.
 _SHORT = 24
 _RANGE = re.compile(r"([^()]+) (\([^()]+\))")
 _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.*?)\n</script>', re.DOTALL)
@@ -82,7 +82,7 @@ def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Pa
 
 
 def kept_passages(page: str) -> Passages | None:
-    """Return the document text that a page includes, or ``None`` if there is no readable text in it."""
+    """Return the document text that a page embeds, or ``None`` if the page contains no readable text."""
     found = _PASSAGES.search(page)
     if found is None:
         return None
@@ -116,7 +116,10 @@ def _hash(text: str) -> str:
 
 
 def block_html(block: Block, drawings: Mapping[str, str]) -> str:
-    """Return one block as HTML. For a plot, ``drawings`` must have its SVG, and can have its narrow SVG."""
+    """Return one block as HTML.
+
+    For a plot, ``drawings`` must contain the SVG, and may also contain a version for narrow screens.
+    """
     if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
     if isinstance(block, Points):

@@ -105,7 +105,7 @@ def _environment(
 
 
 def caption(table: ResultsTable) -> str:
-    """Return the caption, which explains the questions, the bold means and the test behind the marks."""
+    """Return the caption, which states the title and explains the bold type and the significance marks."""
     words = [f"{table.title}."]
     if len(table.systems) > 1:
         words.append("Bold: the highest mean.")

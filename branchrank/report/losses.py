@@ -33,7 +33,7 @@ def _fate(row: Row) -> str:
 
 
 def lost(run: RunData) -> Section:
-    """Return the section that counts, for each stage, the answers that lost the gold at that stage."""
+    """Return the section that counts, for each stage, the answers whose gold was lost at that stage."""
     scores = run.scores
     answers = {
         name: [row for row in scores.rows(name) if scores.questions[row.question_id].answerable]
@@ -42,15 +42,15 @@ def lost(run: RunData) -> Section:
     traced = {name: rows for name, rows in answers.items() if any(row.stages for row in rows)}
     if not traced:
         text = "No predictor of this run has a trace of its stages."
-        return Section(title="Stages that lost the gold", blocks=(Paragraph(text=text),))
+        return Section(title="Stages at which the gold was lost", blocks=(Paragraph(text=text),))
     reaches = {name: waterfall(rows) for name, rows in traced.items()}
     counts = {name: Counter(map(_fate, rows)) for name, rows in traced.items()}
     fates = [fate for fate in _FATES if any(count[fate] for count in counts.values())]
     return Section(
-        title="Stages that lost the gold",
+        title="Stages at which the gold was lost",
         blocks=(
             Table(
-                caption=f"Answers to {over(run)}, by the stage that lost the gold",
+                caption=f"Answers to {over(run)}, by the stage at which the gold was lost",
                 headings=("predictor", "answers", *fates),
                 rows=tuple(
                     (name, str(len(rows)), *(str(counts[name][fate]) for fate in fates))
@@ -59,7 +59,7 @@ def lost(run: RunData) -> Section:
             ),
             plots.losses([(name, fate, counts[name][fate]) for name in traced for fate in fates]),
             Table(
-                caption="Gold that is left after each stage, as a share of the predictor's answers",
+                caption="Share of the predictor's answers with gold in the list after each stage",
                 headings=("predictor", "stage", "answers", "gold in its list", f"gold in its first {DEPTH}"),
                 rows=tuple(
                     (
@@ -75,13 +75,13 @@ def lost(run: RunData) -> Section:
                 labels=2,
             ),
             Paragraph(
-                text="Gold is lost at retrieval if no branch found it, and at mapping if a chunk of it was "
-                "found, but no node. Gold is lost at fusion if it was ranked too low, at cap if it was below "
-                "the maximum number of candidates, and at group if another chunk represents its document. "
-                "Gold is lost at rerank if it was in the first hits before the reranker, but not after it. "
-                "Gold is lost at passage if another passage of its section was returned. If a system sorts "
-                "the passages of all candidates (hybrid), gold is lost at passage order if passages of other "
-                "candidates came first."
+                text="Gold is lost at retrieval if no branch found it, and at mapping if one of its chunks "
+                "was found, but no node covers the gold's lines. Gold is lost at fusion if it was ranked too "
+                "low, at cap if it was ranked below the maximum number of candidates, and at group if "
+                "another chunk represents its document. Gold is lost at rerank if it was among the first "
+                "hits before the reranker, but not after it. Gold is lost at passage if another passage of "
+                "its section was returned. If a system sorts the passages of all candidates (hybrid), gold "
+                "is lost at passage order if passages of other candidates came first."
             ),
         ),
     )
@@ -155,8 +155,8 @@ def unanswerable(run: RunData) -> Section | None:
         title="Unanswerable questions",
         blocks=(
             Table(
-                caption=f"{asked - answerable} of {asked} questions have no answer in the corpus; answered, "
-                f"AURC and risk are over all {asked}",
+                caption=f"{asked - answerable} of {asked} questions have no answer in the corpus; "
+                f'"answered", "AURC" and "risk" are computed over all {asked}',
                 headings=(
                     "predictor",
                     "unanswerable with hits",
@@ -169,12 +169,13 @@ def unanswerable(run: RunData) -> Section | None:
             ),
             plots.risks(drawn),
             Paragraph(
-                text="The coverage is the share of questions that are answered, starting with the highest "
-                "scores of the first hit. The risk is the share of wrong first hits among these answers. Any "
-                "answer to an unanswerable question is wrong. Answered is the share of all questions with "
-                "a hit. AURC is the mean risk over all coverages, and is not defined for a predictor that "
-                "never answers. Excess is the part of AURC that the best order of the same answers would "
-                "avoid. With repeats, the figures are means over the curves of the repeats."
+                text="The coverage is the share of questions that are answered if only the answers whose "
+                "first hits have the highest scores are given. The risk is the share of wrong first hits "
+                'among the given answers. Any answer to an unanswerable question is wrong. "Answered" is the '
+                "share of all questions with a hit. AURC is the mean risk over all coverages, and is not "
+                'defined for a predictor that never answers. "Excess" is the part of AURC that the best '
+                "order of the same answers would avoid. If a run has repeats, the figures are means over the "
+                "curves of the repeats."
             ),
         ),
     )

@@ -19,7 +19,7 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
     """The results of a power analysis, with one plan for each number of questions.
 
     ``icc`` is the assumed correlation between differences on the same page, or ``None`` if no two questions
-    share a page. If the plans assume the mean disagreement of several pairs of predictors in the pilot,
+    share a page. If the plans use a disagreement averaged over several pairs of predictors from the pilot,
     ``pairs`` describes the disagreement of each pair. ``str()`` returns the table that ``branchrank power``
     prints.
     """
@@ -83,7 +83,7 @@ def power_analysis(
     icc: float | None,
     pilot: Pilot | None,
 ) -> PowerAnalysis:
-    """Plan a comparison of hit rates for each number of questions.
+    """Return a power analysis for hit rates, with one plan for each number in ``questions``.
 
     Arguments that are ``None`` are taken from the pilot, or from ``ASSUMED`` if there is no pilot. Raises
     :class:`UsageError` if ``icc`` is given without ``sources`` or a pilot.
@@ -98,7 +98,7 @@ def power_analysis(
         pages = power.NO_SHARED_PAGES
     else:
         raise UsageError(
-            "a correlation within pages also needs the number of pages",
+            "a correlation within pages was given, but not the number of pages",
             remedy="give the number of pages with --sources, or a run with --run",
         )
     plans = tuple(
@@ -121,7 +121,10 @@ def power_analysis(
 
 
 def _pairs(pilot: Pilot) -> str:
-    """Describe the pairs of predictors whose mean disagreement is assumed; return "" if there is only one."""
+    """Describe the pairs of predictors over which the assumed disagreement is averaged.
+
+    Returns "" if the pilot has fewer than two pairs.
+    """
     if len(pilot.pairs) < 2:
         return ""
     each = ", ".join(f"{name} {share:.1%}" for name, share in pilot.pairs)

@@ -2,8 +2,8 @@
 
 1. Every rate is shown with its 95% interval, and every table states the number of questions.
 2. If the gold consists of lines for some questions and of a whole file for others, each kind has its own
-   rows. The rates over all questions come last, since they mix the two kinds, and whole files are easier to
-   find than lines.
+   rows. The rates over all questions come last, because they depend on how many questions have a whole file
+   as gold. A whole file is easier to find than lines.
 3. Hit rates are shown for hits that contain any gold line (strict), at least half of the gold lines, and all
    gold lines.
 """
@@ -61,7 +61,7 @@ def mixed_words(run: RunData) -> list[Paragraph]:
     if len(run.by_gold) == 1:
         return []
     text = (
-        f"The questions have gold of two levels: {gold_counts(run)}. If the gold is a whole file, any hit in "
+        f"The questions have gold at two levels: {gold_counts(run)}. If the gold is a whole file, any hit in "
         "the file is correct, so the levels are reported separately. A rate over both levels depends on how "
         "many questions have each level. The verdicts are for both levels together."
     )
@@ -78,7 +78,9 @@ def rates_table(
     cell: Callable[[Estimate | None, str], str] = interval,
     costs: tuple[Sequence[str], Callable[[SummaryRow], Sequence[str]]] = ((), lambda row: ()),
 ) -> Table:
-    """Return a table with one row per predictor or, if there are two gold levels, also one per level.
+    """Return a table with one row per predictor.
+
+    If there are two gold levels, each predictor has one row per level and one row for both levels.
 
     The last two ``labels`` are the headings for the gold level and the level's number of questions. ``costs``
     contains the headings of further columns, and a function that returns a row's cells in these columns.

@@ -153,7 +153,7 @@ def test_a_run_of_an_object_is_never_resumed(project: Path, tmp_path: Path) -> N
     assert Interrupted.asked == 4 + 8
     refused = invoke("resume", stopped, "--data-dir", project / "data")
     assert refused.exit_code == 3
-    assert "'Interrupted' was an object of a Python program" in refused.stderr
+    assert "'Interrupted' was an object in a Python program" in refused.stderr
 
 
 def test_an_interrupted_run_of_names_is_resumed_by_the_same_plan(

@@ -213,7 +213,7 @@ def test_a_file_may_not_name_a_cluster_elsewhere(project: Path, tmp_path: Path) 
         stream.write('\n[engine]\nkind = "ray"\nray_address = "192.0.2.77:6379"\n')
     result = invoke("benchmark", "--data-dir", data, "--predictor", "local")
     assert result.exit_code == 2
-    assert "a file can only set a cluster of this machine" in result.output
+    assert "a file can only select a cluster on this machine" in result.output
     assert "--ray-address 192.0.2.77:6379" in result.output
 
 

@@ -131,7 +131,7 @@ def test_no_key_is_in_any_file_or_output(
 def test_a_missing_call_ends_the_run_with_its_name(workspace: Path, runs: object) -> None:
     process = command(workspace, "http://127.0.0.1:9/v1", "--llm-replay", "c.sqlite", "--sample-seed", "7")
     assert process.returncode == 7
-    assert re.search(r"lacks a call of question 'q\d', stage '[a-z ]+\d?'", process.stderr)
+    assert re.search(r"has no call for question 'q\d', stage '[a-z ]+\d?'", process.stderr)
     assert "seed is 7, recorded 42" in process.stderr
     assert "Traceback" not in process.stderr
 

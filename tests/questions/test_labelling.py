@@ -265,13 +265,13 @@ def test_agreement_of_two_files(label, tmp_path: Path) -> None:
     files = (tmp_path / "gold.jsonl", tmp_path / "bob.jsonl")
     done = invoke("questions", "agreement", *files)
     assert done.exit_code == 0, done.output
-    assert f"{count} passages are labelled by both" in done.output
+    assert f"{count} passages are labelled by both annotators" in done.output
     assert f"they agree on {(count - 2) / count:.0%}" in done.output
     same = invoke("questions", "agreement", files[0], files[0])
     assert "kappa is not defined" in same.output
     label("n\n" * 99, who="cy")  # a second annotator in the first file
     several = invoke("questions", "agreement", *files)
-    assert (several.exit_code, "has labels of ada, cy" in several.output) == (2, True)
+    assert (several.exit_code, "has labels by ada, cy" in several.output) == (2, True)
     named = invoke("questions", "agreement", *files, "--annotator", "ada", "--annotator", "bob")
     assert named.output == done.output
     wrong = invoke("questions", "agreement", *files, "--annotator", "ad", "--annotator", "bob")

@@ -95,7 +95,7 @@ def test_questions_without_gold_are_split_one_by_one() -> None:
 
 
 def test_one_document_cannot_be_split() -> None:
-    with pytest.raises(QuestionError, match="have common documents"):
+    with pytest.raises(QuestionError, match="share documents"):
         split_questions([question("a", "1.md"), question("b", "1.md")], 0.5, 1)
 
 

@@ -152,13 +152,13 @@ def test_failures_are_named(tmp_path: Path) -> None:
         report_content(make_run(tmp_path, (Planned("local", 0.6, fails="q0007"),), latency_sample=0))
     )
     assert "1 of 60 queries failed; each counts as a miss." in text
-    [row] = table(text, "Answers to the 60 questions with an answer, by the stage that lost the gold")
+    [row] = table(text, "Answers to the 60 questions with an answer, by the stage at which the gold was lost")
     assert (row["answers"], row["failed"]) == ("60", "1")
     assert r"local, q0007: RuntimeError: the kettle is \| \<b\>empty\</b\>" in text
 
 
 def test_where_the_gold_was_lost_adds_up(paired: RunData, text: str) -> None:
-    for row in table(text, "Answers to the 60 questions with an answer, by the stage that lost the gold"):
+    for row in table(text, "Answers to the 60 questions with an answer, by the stage at which"):
         counts = [int(value) for name, value in row.items() if name not in ("predictor", "answers")]
         assert sum(counts) == int(row["answers"]) == 60
 

@@ -57,7 +57,7 @@ def _caption(comparisons: Sequence[Comparison]) -> str:
     measure = first.measure.replace("_", " ")
     return (
         f"Difference from {against} in {measure} over {plural(first.n, 'question')}, with its "
-        f"{confidence(first)}. Systems on the right of the line are better than "
+        f"{confidence(first)}. Systems to the right of the line are better than "
         f"{against}.{band if first.delta else ''}"
     )
 

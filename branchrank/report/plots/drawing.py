@@ -51,7 +51,10 @@ def standalone(svg: str) -> str:
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """Return the SVG in a :func:`standalone` file if another version drew it, or ``None`` for other files."""
+    """Return the SVG in a :func:`standalone` file that other versions of the drawing packages drew.
+
+    Returns ``None`` if the installed versions drew the file, or if it is not such a file.
+    """
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):
         return None

@@ -19,7 +19,10 @@ _FAR_PIXELS = 10
 
 
 def frontier(standings: Sequence[Standing], efficient: set[str], measure: str, unit: str) -> Plot:
-    """Plot quality against p95 latency. Points are larger for higher LLM cost, and filled on the frontier."""
+    """Plot quality against p95 latency.
+
+    Points are larger for higher LLM cost. Points on the frontier are filled.
+    """
     described = "; ".join(_words(each, efficient, measure, unit) for each in standings)
     paid = any(each.cost for each in standings)
     return Plot(

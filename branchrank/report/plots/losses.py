@@ -25,12 +25,12 @@ Counts = Sequence[tuple[str, str, int]]
 
 
 def losses(counts: Counts) -> Plot:
-    """Plot, for each predictor, the share of answers that lost the gold at each stage."""
+    """Plot, for each predictor, the share of answers whose gold was lost at each stage."""
     described = "; ".join(f"{name} {outcome} {count}" for name, outcome, count in counts if count)
     return Plot(
         name="losses",
-        description=f"Stages that lost the gold. {described}",
-        caption="Share of the answers by the stage that lost the gold.",
+        description=f"Stages at which the gold was lost. {described}",
+        caption="Share of the answers, by the stage at which the gold was lost.",
         spec=_chart(counts, WIDE),
         narrow=_chart(counts, NARROW),
     )
@@ -86,7 +86,10 @@ def _chart(counts: Counts, frame: Frame) -> dict[str, Any]:
 
 
 def _name_axis(frame: Frame) -> Any:
-    """Return the axis with predictor names, which are left of the bars, or above them on narrow screens."""
+    """Return the axis of predictor names.
+
+    The names are to the left of the bars, or above the bars on narrow screens.
+    """
     import altair
 
     looks: dict[str, Any] = {"ticks": False, "domain": False, "labelFontSize": frame.font}
