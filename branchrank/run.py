@@ -150,8 +150,8 @@ class Run(RunData):
     ) -> RunGate:
         """Decide whether this run is worse than the baseline by ``delta`` or more (pass, fail or undecided).
 
-        The decision is based on the primary measure only. For ``measures``, the differences are only shown.
-        Raises the same errors as :meth:`compare_with`.
+        The decision is based on the primary measure only. The differences in the other ``measures`` are
+        printed, but not tested. Raises the same errors as :meth:`compare_with`.
         """
         from branchrank.runs.run_comparison import gate_runs
 
@@ -190,7 +190,7 @@ class Run(RunData):
 
         if into is None and self.conditions:
             raise UsageError(
-                "the report of some of the questions can't replace the report of the whole run",
+                "a report on some of the questions can't replace the report on the whole run",
                 remedy="choose another directory with into=",
             )
         if into is not None and (Path(into) / RUN_JSON).exists():

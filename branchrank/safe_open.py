@@ -6,9 +6,9 @@
    link. If another process replaces a folder with a link, opening the path fails. Therefore no other process
    can redirect a path after it was checked.
 3. A file is opened without following a link and without blocking, and must be a regular file. Files are
-   written under a temporary name and then renamed, relative to the descriptor of their folder. Folders are
-   removed relative to the descriptor of their parent. When a folder is copied, its total size and its number
-   of files are limited.
+   written under a temporary name and then renamed, relative to the descriptor of their folder. A folder is
+   removed through the descriptor of its parent folder, and not by its path. When a folder is copied, its
+   total size and its number of files are limited.
 """
 
 from __future__ import annotations
@@ -160,7 +160,9 @@ def check_opened(root: Path, relative: str) -> None:
             if (found.st_dev, found.st_ino) == wanted:
                 return
     raise PermissionError(
-        errno.EACCES, "the path was replaced while it was opened, so another file was opened", relative
+        errno.EACCES,
+        "the path was replaced while it was being opened, so a different file was opened",
+        relative,
     )
 
 
@@ -177,7 +179,8 @@ def remove_beneath(root: Path, relative: str) -> None:
     """Remove the file or folder ``relative`` below ``root``, if it exists.
 
     Raises :class:`PermissionError` for a path that leaves the folder or contains a link, and ``OSError`` if
-    the system refuses. If the path is a symbolic link, the link is removed and its target is kept.
+    the operating system does not allow the removal. If the path is a symbolic link, the link is removed
+    and its target is kept.
     """
     with contextlib.suppress(FileNotFoundError), _folder_of(root, relative) as (folder, name):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode

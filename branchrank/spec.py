@@ -24,9 +24,9 @@ RECOMMENDED = "recommended"
 
 
 class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The expansion of a branch's results in the tree.
+    """Settings for adding neighbouring tree nodes to the results of a branch.
 
-    It replaces the branch's chunks with their nodes and adds neighbouring nodes.
+    The chunks that the branch found are replaced by their nodes before the neighbours are added.
     """
 
     depth: Annotated[
@@ -46,13 +46,13 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings for a ``tree`` branch.
 
-    Each next node is selected by an LLM or by the lexical score of its subtree.
+    In each step, the next nodes are selected by an LLM or by the lexical scores of their subtrees.
     """
 
     beam: Annotated[int, Meta(ge=1, le=100_000, description="number of nodes followed at each step")] = 4
     depth: Annotated[int, Meta(ge=1, le=100_000, description="maximum number of steps down the tree")] = 12
     max_steps: Annotated[
-        int, Meta(ge=1, le=100_000, description="maximum number of LLM calls per question that select nodes")
+        int, Meta(ge=1, le=100_000, description="maximum LLM calls per question for selecting nodes")
     ] = 12
     step_candidates: Annotated[
         int, Meta(ge=1, le=100_000, description="number of child nodes that are shown to the LLM in one call")
@@ -67,11 +67,10 @@ class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A search that produces one ranked list.
 
-    Its fields include the number of results and the weight in the fusion. ``kind`` is the kind of the branch
-    (:mod:`branchrank.systems.branches`), and ``options`` are the options of this kind. If ``doubled`` is
-    true, the branch returns twice as many results as the query asks for, and ``top_n`` is ignored. A branch
-    with ``expand`` returns nodes. If ``threshold`` is ``calibrated``, the branch uses the threshold that was
-    measured for the index's model.
+    ``kind`` is the kind of the branch (:mod:`branchrank.systems.branches`), and ``options`` are the options
+    of this kind. If ``doubled`` is true, the branch returns twice as many results as the query asks for, and
+    ``top_n`` is ignored. If ``expand`` is set, the branch returns nodes. If ``threshold`` is ``calibrated``,
+    the branch uses the threshold that was measured for the index's model.
     """
 
     kind: str
@@ -93,7 +92,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def fused_unit(self) -> Unit:
-        """What the keys that the branch passes to the fusion stand for (chunks, nodes or spans)."""
+        """The kind of items (chunks, nodes or spans) that the branch passes to the fusion."""
         return "node" if self.expand is not None else self.unit
 
 
@@ -136,7 +135,7 @@ class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(description="second score for the best candidates; maxsim: late interaction of token vectors"),
     ] = "none"
     candidates: Annotated[
-        int, Meta(ge=1, le=1000, description="number of candidates that get the second score")
+        int, Meta(ge=1, le=1000, description="number of best candidates for which a second score is computed")
     ] = 30
     weight: Annotated[
         float, Meta(ge=0.0, le=100.0, description="weight of the second score; the fusion score has weight 1")
@@ -172,12 +171,17 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             ge=0.0,
             le=1.0,
-            description="weight of the reranker's order; the order before gets 1 - weight; 1: reranker only",
+            description="weight of the reranker's order; 1 - weight is the weight of the order before "
+            "reranking; 1: reranker only",
         ),
     ] = 1.0
     context_tokens: Annotated[
         int,
-        Meta(ge=512, le=1_000_000, description="maximum prompt tokens; more candidates take two calls"),
+        Meta(
+            ge=512,
+            le=1_000_000,
+            description="maximum prompt tokens; if the candidates do not fit, the LLM is called twice",
+        ),
     ] = 8000
     cross_encoder: Annotated[
         str,
@@ -191,9 +195,10 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings that determine which passages from the ranked candidates are returned.
 
-    If ``order`` is ``scores``, the passages from all candidate sections are sorted together. Without a
-    reranker, they are sorted by their scores. With a reranker, they are sorted by its ranks for their
-    sections and then by their ranks within each section. Systems that rank chunks ignore ``order``.
+    If ``order`` is ``scores``, the passages from all candidate sections are sorted together by passage score
+    (:mod:`branchrank.systems.passage_order`). If a reranker ranked the sections, a passage scores
+    ``1 / (i * j)``, where ``i`` is the rank of the section and ``j`` is the rank of the passage within the
+    section. Systems that rank chunks ignore ``order``.
     """
 
     order: Annotated[
@@ -250,7 +255,7 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def unit(self) -> Unit:
-        """What the keys in the fused list stand for (chunks, nodes or spans)."""
+        """The kind of items (chunks, nodes or spans) in the fused list."""
         return self.branches[0].fused_unit
 
     @property

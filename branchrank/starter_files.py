@@ -63,14 +63,14 @@ baseline = "local"         # the system that the others are compared with
 # Vectors and BM25 over passages, fused by rank.
 [systems.local]
 
-# Vectors and BM25 over sections, with neighbouring sections of the tree of headings added; without an LLM.
+# Vectors and BM25 over sections, plus neighbouring sections in the heading tree; no LLM.
 [systems.hybrid]
 rerank.method = "none"
 
 # The passages of `local`, reordered by a comparison of token vectors.
 [systems.late-interaction]
 """
-_NOTE = "an example by `branchrank init`: replace it with a question that your readers ask"
+_NOTE = "an example written by `branchrank init`: replace it with a question that your readers ask"
 
 
 class StarterFiles(Record, frozen=True, kw_only=True):
@@ -105,8 +105,8 @@ def usual_folder() -> Path:
 def write_starter_files(corpus: str | Path | None, data_dir: Path) -> StarterFiles:
     """Write the missing starter files for the documents in ``corpus`` (a folder or the name of a corpus).
 
-    Raises :class:`CorpusError` if no documents are found, and :class:`UsageError` if the workspace
-    ``data_dir`` contains other documents. If an error is raised, no file is written.
+    Raises :class:`CorpusError` if no documents are found, and :class:`UsageError` if the workspace in
+    ``data_dir`` indexes a different folder. If an error is raised, no file is written.
     """
     root = locate_corpus(usual_folder() if corpus is None else corpus)
     exclude = tuple(_own_folders(root, data_dir))
@@ -184,7 +184,7 @@ def _paragraphs(document: Document) -> Iterator[tuple[Document, Section, Block]]
 
 
 def _check_same(config: Path, root: Path, data_dir: Path) -> None:
-    """Raise :class:`UsageError` if the workspace in ``data_dir`` has an index of other documents."""
+    """Raise :class:`UsageError` if the workspace in ``data_dir`` indexes a different folder."""
     before = read_config(config)[0].corpus
     if before and (data_dir / before).resolve() != root.resolve():
         raise UsageError(

@@ -144,13 +144,13 @@ class Workspace(Searcher):
     ) -> Workspace:
         """Create a workspace in ``data_dir`` from another program's chunks, vectors and nodes, and open it.
 
-        In ``folder``, ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` are read. Nothing is
-        changed there. Chunks without line numbers are located in the documents by their text. If ``chroma/``
-        contains several collections, ``collection`` is the name of the one to use. To check the vectors of
-        the collection, 20 chunks are embedded again with ``embedder``. If each new vector has a cosine of at
-        least 0.999 with the stored one, the stored vectors are reused. :attr:`adoption` lists what was used
-        and what was skipped. ``corpus`` is the folder that contains the documents. By default, it is read
-        from ``branchrank.toml`` in ``data_dir`` or in ``folder``.
+        The method reads ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` in ``folder``, and does
+        not change this folder. Chunks without line numbers are located in the documents by their text. If
+        ``chroma/`` contains several collections, ``collection`` is the name of the one to use. To check the
+        vectors of the collection, 20 chunks are embedded again with ``embedder``. If each new vector has a
+        cosine of at least 0.999 with the stored one, the stored vectors are reused. :attr:`adoption` lists
+        what was used and what was skipped. ``corpus`` is the folder that contains the documents. By default,
+        it is read from ``branchrank.toml`` in ``data_dir`` or in ``folder``.
 
         Raises :class:`~branchrank.errors.ArtifactError` if the vectors are not from the embedder or the
         folder can't be read safely, :class:`~branchrank.errors.InputError` for an invalid file, and the same

@@ -115,9 +115,9 @@ def beir_plan(
 
 
 def _beir_folder(folder: Path) -> Path:
-    """Return the path of the BEIR folder at a path or for ``ir:ID``.
+    """Return the path of the BEIR folder that ``folder`` names, as a path or as ``ir:ID``.
 
-    Raises :class:`QuestionError` if it is not one.
+    Raises :class:`QuestionError` if the path is not a BEIR folder.
     """
     found = locate_corpus(folder)
     if not is_beir(found):
@@ -137,7 +137,7 @@ def _is_large(plan: Plan, questions: int) -> bool:
 
 
 def _check_place(place: Path, name: str) -> None:
-    """Raise :class:`UsageError` if the workspace has another corpus, because its index would be replaced."""
+    """Raise :class:`UsageError` if ``place`` is the workspace of a different corpus, to protect its index."""
     if (place / CONFIG).exists():
         corpus = WorkspaceFolder.open(place).config.corpus
         if corpus != entries_place(name):
@@ -160,7 +160,7 @@ def _predictors(name: str, workspace: WorkspaceFolder) -> list[str | System]:
 def _measure_settings(measures: Sequence[str]) -> dict[str, object]:
     """Return settings that make the first measure the primary one.
 
-    Measures use grades, unless their name begins with another mode such as ``strict_``.
+    A measure whose name has no prefix such as ``strict_`` uses graded scoring.
     """
     names = []
     for name in measures:

@@ -53,7 +53,11 @@ class MovedGold(Record, frozen=True, kw_only=True):
 
 
 class SplitFile(Record, frozen=True, kw_only=True):
-    """One part of a split question file, with its path and its numbers of questions and documents."""
+    """One part of a split question file.
+
+    ``path`` is the file of this part, and ``questions`` is the number of questions in the file. ``documents``
+    is the number of documents that contain the gold of these questions.
+    """
 
     path: Path
     questions: int
@@ -230,8 +234,8 @@ class WorkspaceQuestions:
     def mine(self, output: AnyPath, corpus: AnyPath | None = None) -> Mined:
         """Make questions from the cross references in the corpus, and write them to ``output``.
 
-        To use another corpus than the workspace's, set ``corpus`` to its folder or name. If no cross
-        reference can become a question, no file is written.
+        To use a corpus other than the workspace's, set ``corpus`` to the folder or name of that corpus. If no
+        cross reference can become a question, no file is written.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.corpus.named import locate_corpus

@@ -18,21 +18,23 @@ TESTS = DOCS.parent / "tests" / "acceptance"
 HEAD = """\
 # Acceptance tests
 
-BranchRank implements the requirements of five documents and a card. Each requirement, scenario and
-statement of these documents has a test with the same name. This page lists the statements with their tests;
-`make test` runs all of them.
+BranchRank implements the requirements in five design documents and in a project card, which summarises the
+purpose, the parts and the users of the project. Each requirement, scenario and statement in these documents
+has a test with the same name. This page lists each statement with its test. `make test` runs all of these
+tests.
 
 The documents are inconsistent in two places. Document 000 requires the fusion of unranked grep results, and
 document 001 requires BM25 ranking with a percentile filter. `hybrid_search` does the first by default and
 the second with `ranking="bm25"`. Document 003 puts the PageIndex-only retriever out of scope. BranchRank
 therefore gives `pageindex` no BM25 branch, but includes it in the comparison of three predictors.
 
-The default of the distance threshold of document 000 is 0.5. Each model has another scale of distances.
+In document 000, the default distance threshold is 0.5. However, each model has its own scale of distances.
 With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search would find nothing.
 Therefore `branchrank index` tests the default with queries made from section titles of the corpus. If the
 default finds no chunk for most of these queries, the index stores a calibrated threshold, which is used
 instead of the default. Search results, `branchrank settings` and reports show the calibrated threshold. A
-threshold that a user sets is always used, also 0.5, with a warning if it drops every chunk.
+threshold that a user sets is always used, even if it is 0.5. If this threshold drops every chunk, a warning
+is shown.
 
 The column "interface" lists the interfaces that a test uses: the commands, the Python library, the HTTP
 server, the MCP server or the terminal UI.
@@ -43,9 +45,9 @@ server, the MCP server or the terminal UI.
 BREAKAGES = """\
 ## Mutants that these tests detect
 
-`make mutants` changes a copy of the product in one place (a mutant) and runs the tests of this mutant, at
-least one of which must fail. This table lists the mutants for the statements above; `tests/mutants/rooms/`
-has the mutants of single modules.
+`make mutants` changes a copy of the code in one place (a mutant) and runs the tests that are listed for the
+mutant. At least one of these tests must fail. This table lists the mutants for the statements above;
+`tests/mutants/rooms/` also contains the mutants for individual modules.
 """
 
 #: Name of a class, function or fixture in a test -> the interface that the test uses.
@@ -77,9 +79,9 @@ DOCUMENTS = (
     ("The card", ("test_card.py",)),
 )
 
-#: Number of a document -> a note about other tests of the document's statements.
+#: Number of a document -> a note about tests of this document outside ``tests/acceptance``.
 BESIDE = {
-    "003": "`tests/cli/test_sample.py` runs the command lines of document 003 over the bundled sample. "
+    "003": "`tests/cli/test_sample.py` runs the commands in document 003 on the bundled sample. "
     "`tests/systems/test_rerank.py` tests reranking with every kind of faulty server, and "
     "`tests/test_bad_input.py` tests invalid input.",
 }
@@ -157,7 +159,10 @@ def doors(test: ast.FunctionDef) -> list[str]:
 
 
 def _tests(path: Path) -> Iterator[tuple[str, list[ast.FunctionDef]]]:
-    """Yield each test class's name with its tests. Tests outside classes come first, with an empty name."""
+    """Yield the name of each test class with its tests.
+
+    Tests outside classes come first, with an empty class name.
+    """
     body = ast.parse(path.read_text(encoding="utf-8")).body
     alone = _functions(body)
     if alone:

@@ -29,9 +29,9 @@ COMMANDS_HEAD = """\
 
 This page lists every command of `branchrank` with its arguments and flags. `branchrank COMMAND --help`
 prints the same text. If a command has many flags, `--help` prints only the most common, and `--help-all`
-prints all. A clone has four scripts as short forms: `retrieve.py` for `branchrank retrieve`,
-`hybrid_retrieve.py` for `branchrank hybrid`, `benchmark_run.py` for `branchrank benchmark`, and
-`pageindex_common.py` for `branchrank pageindex`.
+prints all. A clone contains scripts that run four of these commands: `retrieve.py` for
+`branchrank retrieve`, `hybrid_retrieve.py` for `branchrank hybrid`, `benchmark_run.py` for
+`branchrank benchmark`, and `pageindex_common.py` for `branchrank pageindex`.
 
 [Settings](settings.md) describes the flags that change settings, with their defaults and ranges. Each
 command below links to the groups of settings whose flags it accepts.

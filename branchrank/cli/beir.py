@@ -90,7 +90,7 @@ def run(
     fresh: bool,
     quiet: bool,
 ) -> None:
-    """Index the BEIR folder FOLDER, run predictors on its queries, and print the results table.
+    """Index the BEIR folder FOLDER, run predictors on its queries, and print the table of results.
 
     FOLDER can also be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test. Download the
     dataset first with `branchrank corpus add ir:ID`.

@@ -20,9 +20,8 @@ from branchrank.settings import IndexSettings
 def command(data_dir: Path, as_json: bool) -> None:
     """Read every file of the index and compare it with the digest from its build.
 
-    Other commands read a file again only if its size or modification time has changed since the last
-    check. Damage that changes neither the size nor the modification time, such as a bad sector, is found only
-    by `branchrank check`.
+    Other commands read a file again only if its size or timestamps have changed since the last check. Damage
+    that does not change them, such as a bad sector, is found only by `branchrank check`.
     """
     with open_workspace(data_dir, given_flags(), quiet=True) as workspace:
         found = workspace.check()

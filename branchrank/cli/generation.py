@@ -87,8 +87,8 @@ def generate(
 
     The gold of each question is an exact quotation from the corpus. If the command is interrupted, run it
     again to resume. Finished LLM calls are not repeated. The command stops after three failed calls in a row,
-    or after twenty calls in a row without a usable question. In both cases, the questions
-    that were already written stay in OUTPUT.
+    or after twenty calls in a row without a usable question. In both cases, OUTPUT keeps the questions that
+    were already written.
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,

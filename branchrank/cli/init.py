@@ -17,7 +17,7 @@ from branchrank.errors import CorpusError
 @click.argument("folder", required=False)
 @data_dir_option
 def command(folder: str | None, data_dir: Path) -> None:
-    """Start a benchmark of the documents in FOLDER (by default docs or doc in the working directory).
+    """Set up a benchmark on the documents in FOLDER (by default docs or doc in the working directory).
 
     The command writes branchrank.toml into the workspace. It writes questions.jsonl, with three example
     questions about the documents, and experiment.toml, which compares three systems, into the working

@@ -53,7 +53,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--by-query", is_flag=True, help="Also print the value of each measure for each query.")
 def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_query: bool) -> None:
-    """Score RUNS (TREC run files of any program) with QRELS, and average over all judged queries."""
+    """Score RUNS (TREC run files from any program) with QRELS, and average over all judged queries."""
     for scored in branchrank.library.score_trec(runs, qrels, names):
         path = safe(str(scored.path))
         judged = len(next(iter(scored.by_query.values())))
@@ -122,7 +122,7 @@ def compare_trec(
     seed: int,
     latex: Path | None,
 ) -> None:
-    """Compare RUNS (TREC run files of any program) on the queries that are judged in QRELS.
+    """Compare RUNS (TREC run files from any program) on the queries that are judged in QRELS.
 
     Each run is compared with the baseline by a paired test over the queries. For each measure, Holm's
     correction is applied to the p-values of all comparisons. If documents of a run have equal scores, they

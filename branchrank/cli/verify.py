@@ -41,9 +41,9 @@ def verify(
 
     The command prints each problem that it finds. If it finds a problem, its exit code is 1.
 
-    With --rerun, the run's systems answer some of the questions again. The index that the run used is needed.
-    Give the run's classes, endpoints, models and LLM cassette (--llm-replay) as flags. A system is not
-    run again if its class, endpoint, model or cassette is missing.
+    With --rerun N, the run's systems answer N questions again. The rerun needs the index that the run used.
+    Give the run's classes, endpoints, models and LLM cassette (--llm-replay) as flags. A system is not run
+    again if its class, endpoint, model or cassette is missing.
 
     The digests of a run detect damage and accidental edits, but not changes by someone who also rewrites the
     digests.
@@ -76,8 +76,8 @@ def verify(
 def report(run: Path, no_text: bool, corpus: Path | None, latex: Path | None) -> None:
     """Regenerate report.md and report.html of RUN.
 
-    The table that --latex writes contains the run's additional measures (--measure). If the run has none, the
-    table contains the measures of the report.
+    The table that --latex writes shows the run's additional measures (--measure). If the run has no
+    additional measures, the table shows the measures of the report.
     """
     from branchrank.library import run_table
     from branchrank.run import Run

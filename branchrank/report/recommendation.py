@@ -6,12 +6,13 @@
 2. The leader's rivals are the systems that it was compared with: its baselines or, if it is itself the
    baseline, every candidate. If the verdict is that the leader is better than every rival, the leader is
    recommended.
-3. If the leader does not beat every rival, a cheaper rival that it does not beat is recommended. If the
-   leader uses an LLM, a rival is cheaper if it does not use one. If both or neither use an LLM, a rival is
-   cheaper if it answers in less than half the leader's time and saves at least 50 ms.
-4. If there is no such rival, the leader is recommended if it is the baseline, or if it is equivalent to all
-   rivals that it does not beat. In all other cases there is no clear winner, and the recommendation only says
-   which system leads.
+3. If the leader does not beat every rival, a cheaper rival that it does not beat is recommended. A rival
+   without an LLM is cheaper than a leader that uses an LLM. If the leader and a rival both use an LLM, or if
+   neither does, the rival is cheaper if it answers in less than half the leader's time and saves at least
+   50 ms per query.
+4. If no cheaper rival is found, a leader that is the baseline is recommended. A leader that is not the
+   baseline is recommended if it is equivalent to every rival that it does not beat. In all other cases there
+   is no clear winner, and the recommendation only says which system leads.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ _NOTICED_MS = 50.0
 
 
 class _Rival(Record, frozen=True, kw_only=True):
-    """The other system in a comparison; ``difference`` is positive if the rival scored lower."""
+    """A system that was compared with the leader.
+
+    ``difference`` is the leader's mean score minus the rival's mean score. ``verdict`` is ``better`` if the
+    leader is better than the rival.
+    """
 
     name: str
     difference: float
@@ -145,7 +150,7 @@ def _winner(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
 
 
 def _uncompared(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
-    """Describe which systems the winner was not compared with."""
+    """Return a sentence that lists the systems with which the winner was not compared."""
     compared = {name, *(each.name for each in rivals)}
     others = [each for each in run.predictors if each not in compared]
     if not others:
@@ -260,7 +265,7 @@ def _why(rival: _Rival) -> str:
 
 
 def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
-    """Describe the cost, such as ``at 12 ms a query and no LLM``, and the time of a much faster rival."""
+    """Describe a system's latency and LLM use, and add the latency of a rival that is much faster."""
     if row.latency_p50_ms is None:
         time = "latency not measured"
     else:
@@ -278,7 +283,7 @@ def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
 
 
 def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
-    """Describe the cheapest system that is not worse than the winner by delta, if it isn't the winner."""
+    """Describe the cheapest system less than delta worse than the winner, unless the winner is cheapest."""
     found = standings(run)
     if name not in {each.name for each in found}:
         return ()

@@ -107,8 +107,8 @@ def _scoring_words(run: RunData) -> list[str]:
         words.append("A hit is relaxed if it is on the gold's page.")
     if "graded" in modes:
         words.append(
-            "In graded measures, hits count with the grade of their judgement. For measures without grades, "
-            "such as AP and R, every document judged above 0 is relevant."
+            "In graded measures, the gain of a hit is the grade of its judgement. For measures without "
+            "grades, such as AP and R, every document judged above 0 is relevant."
         )
     words.append("A failed query counts as a miss.")
     if judged_documents(run) is None:
@@ -166,11 +166,11 @@ def _flips(run: RunData) -> list[Block]:
 
 
 def statistics(run: RunData) -> Section:
-    """Return the section about the tests of the primary measure, and about other measures without tests."""
+    """Return the section with the tests of the primary measure and the values of the untested measures."""
     judgement = run.judgement
     if not judgement.comparisons:
         nothing = Paragraph(
-            text="There is nothing to compare, with one predictor or without answerable questions."
+            text="There is nothing to compare: the run has only one predictor or no answerable questions."
         )
         return Section(title="Statistics", blocks=(_means(run), nothing))
     first = judgement.comparisons[0]
@@ -345,7 +345,7 @@ def passages(run: RunData) -> Section:
     with_lines = run.summary_rows[0].span_questions
     headings = ["lines per hit", "characters per hit", "tokens per hit", "repeated pages"]
     caption = f"Size of the first five hits, over {over(run)}"
-    words = "Repeated pages is the share of hits whose page has a higher hit already."
+    words = "Repeated pages is the share of hits whose page already has a higher-ranked hit."
     if strict:
         caption = f"Strict rates and size of the first five hits, over {over(run)}"
         words = f"Returning whole files inflates strict hits. The sizes show this cost. {words}"

@@ -28,7 +28,7 @@ def sweeps(run: RunData) -> Section | None:
 
 
 def _by_system(run: RunData) -> dict[str, list[Swept]]:
-    """Return the systems in each sweep, by the part of the name that they have in common."""
+    """Map the system name of each sweep, such as ``local``, to the sweep's points."""
     found: dict[str, list[Swept]] = {}
     for row in run.summary_rows:
         name = _SWEPT.match(row.predictor)
@@ -42,7 +42,7 @@ def _by_system(run: RunData) -> dict[str, list[Swept]]:
 
 
 def _axes(points: list[Swept]) -> list[str]:
-    """Return the settings with several values, or an empty list if the systems set different settings."""
+    """Return the settings whose values differ, or an empty list if the points set different settings."""
     named = points[0].values
     if any(each.values.keys() != named.keys() for each in points):
         return []

@@ -58,7 +58,7 @@ def write_report(
 
 
 def searched_text(run: RunData, corpus: Path | None) -> Passages | None:
-    """Return the text for hits and gold, or ``None`` if ``corpus`` is not the one that the run searched."""
+    """Return the lines of the hits and the gold, or ``None`` if ``corpus`` is not the run's corpus."""
     record = run.record
     root = corpus if corpus is not None else Path(record.corpus) if record.corpus else None
     if root is None or digest_now(root, record.corpus_exclude) != record.corpus_digest:

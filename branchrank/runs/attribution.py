@@ -1,4 +1,4 @@
-"""Find the gold's rank after every stage of a query, and the stage that lost the gold.
+"""Find the gold's rank after every stage of a query, and the stage at which the gold was lost.
 
 1. The gold's keys are the ids of the chunks and nodes that would count as strict hits. If the gold has lines,
    a chunk or node must overlap them. If it has only a quote, the chunk or node must contain the quote. For
@@ -99,7 +99,10 @@ def lost_in(row: Row) -> str:
 
 
 class Reach(Record, frozen=True, kw_only=True):
-    """The shares of questions with gold in a stage's list (``present``) and in its first k (``in_first``)."""
+    """The shares of questions whose gold is in the ranked list of a stage.
+
+    ``present`` counts gold anywhere in the list, and ``in_first`` only gold among the first k entries.
+    """
 
     stage: str
     present: float

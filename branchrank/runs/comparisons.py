@@ -27,9 +27,9 @@ class Judgement(Record, frozen=True, kw_only=True):
     """A run's comparisons on one measure, and the winner if there is one.
 
     ``baselines`` are the declared baselines; with ``all_pairs`` every predictor is a baseline. ``winner`` is
-    the candidate with the highest mean if its verdict against every baseline is ``better``. If there is no
-    such candidate, ``winner`` is a baseline for which every other predictor's verdict is ``worse``, or
-    ``None`` if there is no such baseline either.
+    the candidate with the highest mean if its verdict against every baseline is ``better``. Otherwise,
+    ``winner`` is a baseline that is better than every other predictor. ``winner`` is ``None`` if neither a
+    candidate nor a baseline wins.
     """
 
     measure: str
@@ -79,7 +79,7 @@ def pairs_of(baselines: Sequence[str], predictors: Sequence[str]) -> list[tuple[
 
 
 def primary_measure(settings: BenchmarkSettings) -> NamedMeasure:
-    """Return the declared primary measure, or its variant (strict or relaxed) that ``--mode`` selects."""
+    """Return the declared primary measure, or its strict or relaxed variant if ``--mode`` asks for it."""
     measure = named_measure(settings.primary)
     if settings.mode == "both" or measure.mode in (settings.mode, "graded"):
         return measure

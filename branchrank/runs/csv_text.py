@@ -26,7 +26,7 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = str(value).replace("\r\n", "\n").replace("\r", "\n")
-    # Text that starts with apostrophes of its own gets one too, so that text_of can remove it again.
+    # Leading apostrophes are skipped, so that '=1 becomes ''=1, from which text_of restores '=1.
     bare = text.lstrip("'")
     if isinstance(value, int) or not (bare[:1] in ("\t", "\n") or bare.lstrip().startswith(_FORMULA)):
         return text

@@ -1,7 +1,7 @@
 """Restrict a run to the questions in a slice, so that every score is computed from these questions only.
 
-A run that is restricted in this way is called a cut. Verdicts on a cut are exploratory, since the run
-declared its comparisons for all of its questions.
+The verdicts of a restricted run are exploratory, since the comparisons were declared for all questions before
+the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ R = TypeVar("R", bound="RunData")
 def cut_run(run: R, conditions: Sequence[str]) -> R:
     """Restrict the run to the questions that meet every condition ``SLICE=VALUE`` (slices are in ``LABELS``).
 
-    If several conditions name the same slice, a question needs only one of their values. ``depth=1`` is short
+    If several conditions name the same slice, a question needs to meet only one of them. ``depth=1`` is short
     for ``depth=depth 1``. Raises :class:`UsageError` if a condition names an unknown slice, or a value that
     no question of the run has.
     """
@@ -81,8 +81,10 @@ def _present(values: Mapping[str, Mapping[str, str]], name: str) -> list[str]:
 def _only(run: R, questions: tuple[Question, ...], conditions: Sequence[str]) -> R:
     ids = {question.id for question in questions}
     rows = tuple(row for row in run.rows if row.question_id in ids)
-    cut = f"This is a cut of the run, {' and '.join(conditions)}: {len(questions)} of its "
-    cut += f"{len(run.asked)} questions. The cut was not declared before the run, so it is not evidence."
+    cut = (
+        f"The run is restricted to {' and '.join(conditions)}: {len(questions)} of its {len(run.asked)} "
+        "questions. The slice was not declared before the run, so its verdicts are exploratory."
+    )
     record = msgspec.structs.replace(
         run.record,
         question_ids=tuple(question.id for question in questions),

@@ -48,11 +48,11 @@ MEASURED = (TIMINGS_CSV, QUESTIONS, GOLD)
 
 
 class PredictorRecord(Record, frozen=True, kw_only=True):
-    """One predictor of a run.
+    """The definition of a predictor, recorded in ``run.json`` so that the run can be repeated.
 
-    ``system`` is the complete system. If the predictor is a class or an endpoint, ``system`` is ``None`` and
-    ``origin`` is the name of the class or endpoint. ``origin`` is ``tuned`` for a system whose settings
-    ``branchrank tune`` chose.
+    ``system`` contains all settings of a system. If the predictor is a class or an endpoint, ``system`` is
+    ``None`` and ``origin`` is the name of the class or endpoint. ``origin`` is ``tuned`` for a
+    system whose settings ``branchrank tune`` chose.
     """
 
     name: str
@@ -105,8 +105,8 @@ class _Schema(Record, frozen=True, kw_only=True):
 class RunRecord(Record, frozen=True, kw_only=True):
     """The content of ``run.json``: everything needed to repeat and describe a run.
 
-    ``digests`` has the digest of each file in :attr:`truth`, and a digest of this record. The record's digest
-    does not cover itself.
+    ``digests`` maps the name of each measurement file (:attr:`truth`), and the name ``run.json``, to a
+    digest. The digest for ``run.json`` covers all values in the file except for that digest itself.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -215,7 +215,7 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
 
 
 def sealed(directory: Path, run: RunRecord) -> RunRecord:
-    """Return the record with added digests of its files in ``directory`` and of the record itself."""
+    """Return the record, completed with digests of the record itself and of the files in ``directory``."""
     digests = {name: digest_file(directory / name) for name in run.truth if (directory / name).exists()}
     with_files = msgspec.structs.replace(run, digests=digests)
     own = own_digest(msgspec.json.encode(with_files))

@@ -107,7 +107,10 @@ def standings(run: RunData) -> list[Standing]:
 
 
 def choice(run: RunData, found: Sequence[Standing]) -> tuple[tuple[Standing, ...], Choice]:
-    """Return the Pareto frontier, and the cheapest predictor not inferior to the best by ``delta``."""
+    """Return the Pareto frontier, and the cheapest predictor that is not clearly worse than the best.
+
+    A predictor qualifies if its interval shows that it is less than ``delta`` worse than the best.
+    """
     cheapest = cheapest_not_inferior(
         found,
         {name: run.scores.per_question(name, run.primary) for name in run.predictors},

@@ -1,4 +1,4 @@
-"""Explain one question from a run, with the gold's rank after each stage and the stage that lost the gold."""
+"""Show the gold's rank after each stage for one question of a run, and where the gold was lost."""
 
 from __future__ import annotations
 

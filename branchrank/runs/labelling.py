@@ -1,8 +1,8 @@
 """Label the passages that a run's systems found, and write the labels to a question file.
 
 1. The first ``depth`` hits of every system, repeat and question are pooled as in TREC (Sparck Jones and van
-   Rijsbergen 1975). The pool has each passage once, without blank lines at its ends and without the names of
-   the systems that found it.
+   Rijsbergen 1975). The pool contains each passage once, without leading or trailing blank lines and without
+   the names of the systems that found the passage.
 2. Passages that overlap the original gold, or are inside an excluded span, are not labelled.
 3. The questions, and the passages of each question, are shuffled with the seed, so that annotators can't
    infer the ranks from the order.
@@ -155,7 +155,7 @@ class Labelling:
 
 
 def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:
-    """Return each question's distinct passages, without blank lines at the ends, and their node ids."""
+    """Map question id -> passage (without leading or trailing blank lines) -> id of the passage's node."""
     pool: dict[str, dict[Span, str | None]] = {}
     for row in run.rows:
         for hit in row.hits[:depth]:

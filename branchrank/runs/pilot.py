@@ -18,8 +18,8 @@ class Pilot(Record, frozen=True, kw_only=True):
     ``rate`` is the baseline's hit rate. ``disagreement`` is the share of questions on which a candidate and
     the baseline have different scores. ``icc`` is the intraclass correlation (0 to 1) of the score
     differences within a page. ``disagreement`` and ``icc`` are means over the ``candidates``. ``page_sizes``
-    has the number of questions about each page that contains gold. For each candidate, ``pairs`` has its name
-    and the share of questions on which it disagrees with the ``baseline``.
+    lists the number of questions about each page that contains gold. ``pairs`` lists the name of each
+    candidate, and the share of questions on which the candidate disagrees with the ``baseline``.
     """
 
     rate: float
@@ -42,12 +42,12 @@ def pilot(run: RunData, measure: str = "") -> Pilot:
     if not others or not run.clusters:
         raise UsageError(
             f"{run.directory} has nothing to compare: it has one predictor, or no answerable question",
-            remedy="choose a run with two predictors with --run",
+            remedy="use --run to choose a run that has two predictors and answerable questions",
         )
     scores = {name: run.scores.per_question(name, chosen) for name in run.predictors}
     if not {value for of in scores.values() for value in of.values()} <= {0.0, 1.0}:
         raise UsageError(
-            f"{chosen.name} is not 0 or 1 for every question of {run.directory}",
+            f"{chosen.name} has values other than 0 and 1 in {run.directory}",
             remedy="choose a hit rate with --measure, such as strict_hit@1",
         )
     pages = list(run.clusters.values())

@@ -62,7 +62,11 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
 
 
 def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return a run's judgements, one row per gold document or (by gold) one per gold item and gold page."""
+    """Return a run's judgements, with one row per judged document.
+
+    With ``ids="gold"``, every gold item counts as a document. A gold page also counts as a document, if a hit
+    can be on the page without covering the gold.
+    """
     rows = [
         (query, document, label)
         for query, judged in run_qrels(run, ids).items()

@@ -4,7 +4,8 @@
    the decompressed frames, joined in order.
 2. A run in progress adds one frame per row. The file of a finished run has one frame.
 3. A truncated file ends with an incomplete line or frame.
-4. A file can come from another person, so its decompressed size and the memory for decompressing are limited.
+4. A file can come from another person, so the decompressed size is limited, and also the memory used to
+   decompress the file.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _line(row: Row) -> bytes:
 
 
 def is_under_way(path: Path) -> bool:
-    """Return whether a process is currently writing the file with rows at ``path``."""
+    """Return whether a process is currently writing the rows file ``path``."""
     try:
         with path.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -114,7 +114,7 @@ def is_under_way(path: Path) -> bool:
 
 
 class RowLog:
-    """The rows of a run in progress. Their file is locked by this process until it is closed.
+    """The rows of a run in progress, in a file that this process locks until :meth:`close` is called.
 
     ``torn`` is true if an incomplete last row was removed. Raises :class:`RunError` if another process is
     writing the file or a line is not a row, and :class:`~branchrank.errors.StorageError` if writing fails.

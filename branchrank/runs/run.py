@@ -83,12 +83,12 @@ class RunData:
 
     @cached_property
     def primary(self) -> NamedMeasure:
-        """The declared primary measure, or its variant (strict or relaxed) that ``--mode`` selects."""
+        """The declared primary measure, or its strict or relaxed variant if ``--mode`` asks for it."""
         return primary_measure(self.settings)
 
     @cached_property
     def standard(self) -> tuple[NamedMeasure, ...]:
-        """The standard measures that ``--mode`` reports."""
+        """The standard measures that are reported for the run's ``--mode`` (strict, relaxed or both)."""
         return standard_measures(self.record.mode)
 
     @cached_property
@@ -183,7 +183,7 @@ class RunData:
 
     @cached_property
     def questions(self) -> pd.DataFrame:
-        """A table with one row per question, predictor and repeat and the columns of ``questions.csv``."""
+        """A table with the columns of ``questions.csv``, and one row per question, predictor and repeat."""
         from branchrank.runs.frames import questions_frame
 
         return questions_frame(self)

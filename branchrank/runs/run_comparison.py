@@ -163,12 +163,12 @@ def compare_runs(
 ) -> RunComparison:
     """Compare each predictor of ``candidate`` with the predictor of the same name in ``baseline``.
 
-    If ``predictor`` or ``baseline_predictor`` is given, only these two predictors are compared. If one of the
-    two names is not given, it is the same as the other. ``primary`` is the tested measure, by default the
-    candidate run's primary measure. ``measures`` and the candidate run's other measures are reported with an
-    interval, but not tested. Raises :class:`RunError` if the two runs have different questions. Raises
-    :class:`UsageError` if a predictor is not in its run, or if a measure is unknown or needs more hits than
-    the runs stored.
+    If ``predictor`` or ``baseline_predictor`` is given, only ``predictor`` of the candidate run is compared
+    with ``baseline_predictor`` of the baseline run. If only one of the two names is given, it is used for
+    both runs. ``primary`` is the tested measure, by default the candidate run's primary measure. ``measures``
+    and the candidate run's other measures are reported with an interval, but not tested. Raises
+    :class:`RunError` if the two runs have different questions. Raises :class:`UsageError` if a predictor is
+    not in its run, or if a measure is unknown or needs more hits than the runs stored.
     """
     check_same_questions(candidate, baseline)
     chosen = candidate.measure(primary)
@@ -308,7 +308,7 @@ def check_same_questions(candidate: RunData, baseline: RunData) -> None:
     if alone:
         shown = ", ".join(alone[:5])
         raise RunError(
-            f"the runs have different questions: {len(alone)} are in one of the runs only ({shown}, ...)",
+            f"the runs have different questions: {len(alone)} are in only one of the runs ({shown}, ...)",
             remedy="run both with the same questions, sample size and seed",
         )
     if old.questions_digest != new.questions_digest:
@@ -336,7 +336,7 @@ def _pairs(candidate: RunData, baseline: RunData, wanted: str, wanted_old: str) 
     raise UsageError(
         f"the runs have no predictor in common: {', '.join(baseline.predictors)}; "
         f"{', '.join(candidate.predictors)}",
-        remedy="choose a predictor of each run",
+        remedy="choose a predictor from each run",
     )
 
 

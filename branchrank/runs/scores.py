@@ -17,7 +17,7 @@ from branchrank.records import Question
 from branchrank.runs.judging import hits_of, judged_row
 from branchrank.runs.rows import Row, RowHit
 
-#: Passage sizes are computed for this many of the first hits for each question.
+#: The number of top hits per question for which passage sizes are computed.
 PASSAGE_DEPTH = 5
 
 
@@ -57,7 +57,7 @@ class Scores:
 
     @property
     def predictors(self) -> list[str]:
-        """The predictors with rows, in the order of the rows."""
+        """The predictors that have rows, in the order in which they first appear in the rows."""
         return list(self._rows)
 
     def rows(self, predictor: str) -> list[Row]:
@@ -96,7 +96,7 @@ class Scores:
         ]
 
     def shown_hits(self, predictor: str) -> list[RowHit]:
-        """Return the hits that :meth:`passage_sizes` measures."""
+        """Return the first five hits of every row of an answerable question."""
         return [hit for row in self._answerable_rows(predictor) for hit in row.hits[:PASSAGE_DEPTH]]
 
     def _answerable_rows(self, predictor: str) -> list[Row]:

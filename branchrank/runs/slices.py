@@ -34,7 +34,10 @@ class GoldFacts(Record, frozen=True, kw_only=True):
 
 
 def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
-    """Return the facts about each question with gold, from the documents in the corpus at ``root``."""
+    """Describe the gold of each question that has gold, for example by the length of the gold's document.
+
+    The documents are read from the corpus in the folder ``root``.
+    """
 
     @cache
     def document(source: str) -> Document | None:
@@ -134,7 +137,7 @@ def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
 def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dict[str, dict[str, list[str]]]:
     """Map slice label -> value -> ids of the answerable questions with this value.
 
-    Slices with only one value and questions without a value are omitted.
+    A slice is omitted if all of its questions have the same value. Questions without a value are not listed.
     """
     found: dict[str, dict[str, list[str]]] = {label: {} for label in LABELS.values()}
     for question in questions:

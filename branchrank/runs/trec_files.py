@@ -150,7 +150,7 @@ class TrecScores(Record, frozen=True, kw_only=True):
 
 
 def score_trec(paths: Iterable[Path], qrels: Path, measures: Iterable[str]) -> list[TrecScores]:
-    """Score TREC run files on every query of the qrels; a query that a file lacks scores 0.
+    """Score TREC run files on every query of the qrels. Queries that are missing from a file score 0.
 
     Raises :class:`RunError` if a file can't be read, and :class:`~branchrank.errors.UsageError` for an
     unknown measure.
@@ -161,7 +161,7 @@ def score_trec(paths: Iterable[Path], qrels: Path, measures: Iterable[str]) -> l
 
 
 def run_scores(run: TrecRun, qrels: Qrels, measures: Iterable[Measure]) -> dict[str, dict[str, float]]:
-    """Map measure -> judged query -> value; a query that the run lacks scores 0."""
+    """Map measure -> judged query -> value. The value is 0 for a query that is missing from the run."""
     rankings = {query: run_ranking(run[query], judged) for query, judged in qrels.items() if query in run}
     return {str(measure): score(measure, rankings, qrels) for measure in measures}
 

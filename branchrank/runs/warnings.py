@@ -30,7 +30,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
 
 
 def total_failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
-    """Find predictors whose queries or LLM calls all failed, with the most common reason.
+    """Find predictors whose queries or LLM calls all failed, and the most common reason.
 
     If all of a predictor's queries or LLM calls failed, its scores are meaningless.
     """
@@ -119,7 +119,7 @@ def lost_branches(
 
 
 def lost_llms(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
-    """Find predictors with LLM fallbacks in more than half of their rows, with the most common reason."""
+    """Find predictors that used an LLM fallback in most of their answers, and the most common reason."""
     found = []
     for predictor in predictors:
         answered = [row for row in rows if row.predictor == predictor.name and row.status == "ok"]

@@ -46,7 +46,7 @@ def interval(found: Estimate | None, measure: str) -> str:
 
 
 def gap(value: float, measure: str) -> str:
-    """Format a difference with its sign, in percentage points for hit rates, as a decimal for others."""
+    """Format a difference with its sign, in percentage points for hit rates and as a decimal otherwise."""
     # Adding 0 turns -0.0 into 0.0.
     shown = f"{round(100 * value, 1) + 0:+.1f}" if is_share(measure) else f"{round(value, 3) + 0:+.3f}"
     return shown.replace("-", MINUS)
@@ -134,7 +134,7 @@ def confidence(comparison: Comparison | StratifiedComparison) -> str:
 
 
 def effect_size(comparison: Comparison) -> str:
-    """Format the effect size without a name (the odds ratio for hits, d_z for other measures)."""
+    """Format the value of the effect size, which is the odds ratio for hits and d_z for other measures."""
     if comparison.d_z is not None:
         return f"{comparison.d_z:.2f}".replace("-", MINUS)
     return NOTHING if comparison.odds_ratio is None else _ratio(comparison.odds_ratio)

@@ -81,7 +81,7 @@ def access_for(
         if match is None or match[1] != name:
             raise UsageError(
                 f"--allowed-host {name!r} is not a host name",
-                remedy="give the host name without scheme and port, such as docs.example.org",
+                remedy="give only the host name, without a scheme or a port, such as docs.example.org",
             )
     origins = [origin.lower() for origin in allowed_origins]
     for origin in origins:

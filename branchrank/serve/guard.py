@@ -36,20 +36,20 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class ErrorDetail(Record, frozen=True, kw_only=True):
-    """An error of the API, with a ``code`` for programs and a ``message`` for people."""
+    """An API error, with a ``code`` for programs and a ``message`` for people."""
 
     code: str
     message: str
 
 
 class ErrorAnswer(Record, frozen=True, kw_only=True):
-    """The body of every answer with an error status."""
+    """The body of every error response."""
 
     error: ErrorDetail
 
 
 class Refusal(Exception):
-    """An error answer to a request, with status, headers and JSON body."""
+    """An error response to a request, with status, headers and JSON body."""
 
     def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -165,7 +165,7 @@ def _is_preflight(scope: Scope) -> bool:
 
 
 def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Return headers for every answer, such as those that allow pages with an allowed Origin to read it."""
+    """Return headers for every response, such as those that let an allowed Origin read the response."""
     headers = [(b"x-content-type-options", b"nosniff")]
     for origin in _headers(scope, b"origin"):
         headers += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
@@ -173,7 +173,7 @@ def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 async def _permit(scope: Scope, send: Send) -> None:
-    """Answer a CORS preflight request. The answer permits the browser to send the actual request."""
+    """Answer a CORS preflight request. The response permits the browser to send the actual request."""
     wanted = ", ".join(_headers(scope, b"access-control-request-headers"))
     headers = [
         *_always(scope),
@@ -203,7 +203,7 @@ async def _discard(receive: Receive) -> None:
 
 
 async def answer(send: Send, refusal: Refusal) -> None:
-    """Send a refusal as the answer to a request, and close the connection."""
+    """Send a refusal as the response to a request, and close the connection."""
     headers = {
         "content-type": "application/json",
         "content-length": str(len(refusal.body)),

@@ -1,6 +1,6 @@
 """The HTTP application with ``POST /retrieve``, ``GET /health`` and an OpenAPI description.
 
-The record classes in this module define the requests and answers, and the OpenAPI description contains their
+The record classes in this module define the requests and responses. The OpenAPI description contains their
 JSON schemas. Retrievals run in a small thread pool. If the pool's queue is full, requests are answered with
 status 503. Importing this module raises :class:`MissingDependencyError` if FastAPI is not installed.
 """

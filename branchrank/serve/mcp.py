@@ -61,7 +61,7 @@ FilterTexts = Annotated[
 
 
 class Result(BaseModel):
-    """One passage, which is the lines ``line_start..line_end`` of ``path``.
+    """A passage that consists of the lines ``line_start..line_end`` of the file ``path``.
 
     ``distance`` is the squared L2 distance to the query, from 0 to 4. ``id`` is the id of the chunk, section
     or span, as in the library and the HTTP API.
@@ -104,7 +104,8 @@ class _Tools:
     ) -> SearchAnswer:
         """Return passages that contain the query's words, quoted strings or identifiers.
 
-        Matched lines are marked. Passages are in BM25 order, and ranking "bm25" drops the lowest quarter.
+        Matched lines are marked. Passages are always in BM25 order. With ranking "bm25", the quarter of the
+        passages with the lowest BM25 scores is dropped.
         """
         return await self._searched(
             lambda: self._tools.grep_search(query, ranking=ranking, limit=limit, filters=filters), filters
@@ -124,8 +125,9 @@ class _Tools:
         limit: Limit = 10,
         filters: FilterTexts = (),
     ) -> SearchAnswer:
-        """Search with grep for exact_keywords and with vectors for semantic_query, fused by reciprocal rank.
+        """Search with grep for exact_keywords and with vectors for semantic_query.
 
+        The results of the two searches are fused by reciprocal rank.
         Without exact_keywords, grep searches for the identifiers, quoted strings and content words of
         semantic_query.
         """
@@ -164,7 +166,7 @@ class _Tools:
 
 
 def mcp_server(service: Service, workers: Workers) -> MCPServer:
-    """Return a server with search tools for a workspace, and a tool for its predictors."""
+    """Return an MCP server whose tools search a workspace, run its predictors and read its files."""
     server = MCPServer(
         "branchrank", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", subscriptions=False
     )

@@ -1,8 +1,8 @@
 """Serve an ASGI application over HTTP/1.1 in one process until a signal stops it.
 
 1. The server listens before its URL is printed, so that clients can connect as soon as they see the URL.
-2. A client is disconnected if it does not send complete headers within 10 seconds, or does not read its
-   answer within 20 seconds.
+2. A client is disconnected if it does not send complete headers within 10 seconds, or does not read the
+   response within 20 seconds.
 3. While more than 256 clients are connected, every request gets status 503 and its connection is closed.
 4. After SIGINT or SIGTERM, the server accepts no new connections and gives running requests 30 seconds to
    finish.
@@ -29,9 +29,10 @@ CONNECTIONS = 256
 
 
 class ImpatientProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 protocol with two more deadlines.
+    """uvicorn's HTTP/1.1 protocol, which also disconnects slow clients.
 
-    Clients must send headers and read answers in time.
+    Clients must send complete headers within ``head_deadline_s`` seconds, and read a response within
+    ``unread_deadline_s`` seconds.
     """
 
     head_deadline_s = 10.0
@@ -41,36 +42,36 @@ class ImpatientProtocol(H11Protocol):
     _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the deadline for the headers when a client connects."""
+        """Start the timer for receiving the headers when a client connects."""
         super().connection_made(transport)
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        """When a part of a request arrives, start or stop the deadline for the headers."""
+        """Stop the header timer when a request's headers are complete, and start it for the next request."""
         super().data_received(data)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers when the client disconnects."""
+        """Stop both timers when the client disconnects."""
         for timer in (self._head, self._unread):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Start the deadline for reading the answer, because the client does not read fast enough."""
+        """Start the timer that disconnects a client if it reads a response too slowly."""
         super().pause_writing()
         self._expect_reading()
 
     def resume_writing(self) -> None:
-        """Stop the deadline for reading the answer, because the client reads again."""
+        """Stop the timer that disconnects a slow client, because the client has started to read again."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
     def on_response_complete(self) -> None:
-        """Start the deadline for reading the answer if the client has not read all of it."""
+        """Start the timer that disconnects a slow client if part of the response is still unread."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
             self._expect_reading()

@@ -10,7 +10,7 @@ from branchrank.records import Record
 
 
 def reaches(role: str) -> Meta:
-    """Return a mark for a setting whose value refers to a host, a model or a file outside the workspace.
+    """Mark a setting whose value refers to a host, a model or a file outside the workspace.
 
     When a run is resumed, the value of a marked setting is not read from the run; it must be given as a flag.
     """

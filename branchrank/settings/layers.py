@@ -45,7 +45,7 @@ class Setting(Record, frozen=True, kw_only=True):
     several: bool = False
     #: The recommended range. Values outside the recommended range are allowed, with a warning.
     recommended: tuple[float, float] | None = None
-    #: The path, such as ``fuse.k``, of the field of a built-in system that this setting changes, or empty.
+    #: The path (such as ``fuse.k``) of the field that this setting changes in a built-in system, or "".
     address: str = ""
     reaches: str = ""
 

@@ -111,7 +111,7 @@ class Bm25Settings(Settings, frozen=True, kw_only=True):
 
 
 class CacheSettings(Settings, frozen=True, kw_only=True):
-    """Settings for the caches of embeddings and LLM decisions. These settings do not change results."""
+    """Settings of the embedding cache and the LLM decision cache. These settings do not change results."""
 
     section: ClassVar[str] = "cache"
     title: ClassVar[str] = "Caches"
@@ -149,7 +149,8 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
     ] = 60.0
     retries: Annotated[int, Meta(ge=0, le=10, description="maximum retries of one call")] = 2
     retry_budget: Annotated[
-        int, Meta(ge=0, le=1_000_000, description="maximum retries of all calls of a run")
+        int,
+        Meta(ge=0, le=1_000_000, description="maximum retries in a run, counted over all calls"),
     ] = 100
     concurrency: Annotated[int, Meta(ge=1, le=64, description="maximum concurrent calls")] = 4
     repeats: Annotated[
@@ -163,7 +164,7 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
         int, Meta(ge=16, le=100_000, description="maximum completion tokens per call")
     ] = 512
     record: Annotated[
-        str, reaches("cassette"), Meta(description="record every LLM call in this file, a cassette")
+        str, reaches("cassette"), Meta(description="record every LLM call in this cassette file")
     ] = ""
     replay: Annotated[
         str,
@@ -228,9 +229,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     ] = 1
     trace_depth: Annotated[
         int,
-        Meta(
-            ge=0, le=100_000, description="number of candidates per stage that the trace of an answer stores"
-        ),
+        Meta(ge=0, le=100_000, description="number of candidates that are stored for each stage of a query"),
     ] = 20
     question_text: Annotated[
         Literal["keep", "hash"],
@@ -284,7 +283,7 @@ class EmbeddingSettings(Settings, frozen=True, kw_only=True):
 
 
 class EngineSettings(Settings, frozen=True, kw_only=True):
-    """Settings of the processes and machines that do the work. These settings do not change results."""
+    """Settings of worker processes and Ray clusters. These settings do not change results."""
 
     section: ClassVar[str] = "engine"
     title: ClassVar[str] = "Processes and machines"

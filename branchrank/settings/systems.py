@@ -111,7 +111,7 @@ def alias_fields(system: System, **aliases: str) -> Callable[[type[S]], type[S]]
 
 
 def _hint(system: System, address: str) -> Any:
-    """Return the annotation of a system's field, with the name of the branch in its description."""
+    """Return a field's annotation. The description of a branch's field gets the name of the branch."""
     bare, meta = hint_at(system, address)
     slot, _, rest = address.partition(".")
     named = f"the {rest.split('.')[0]} branch" if slot == "branches" else ""
@@ -200,7 +200,7 @@ class GrepSettings(SystemSettings, frozen=True, kw_only=True):
     context_lines: Annotated[int, Meta(ge=0, le=100, description="lines shown before and after a match")] = 10
     ranking: Annotated[
         Literal["none", "bm25"],
-        Meta(description="filter of the grep passages; bm25: drop the quarter with the lowest BM25 scores"),
+        Meta(description="filter for grep passages; bm25: drop the lowest quarter by BM25 score"),
     ] = "none"
 
 
@@ -221,7 +221,10 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     path: Annotated[
         str,
         reaches("Qdrant collection"),
-        Meta(description="folder of an existing collection (a shard, or the local mode of qdrant-client)"),
+        Meta(
+            description="folder of an existing collection, written by qdrant-client's local mode or "
+            "containing a shard"
+        ),
     ] = ""
     fusion_weight: Annotated[
         float,
@@ -232,17 +235,17 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     ] = True
     shards: Annotated[
         int,
-        Meta(ge=0, le=1024, description="number of shards of a new collection; 0: default of the server"),
+        Meta(ge=0, le=1024, description="number of shards of a new collection; 0: the server's default"),
     ] = 0
     replication_factor: Annotated[
-        int, Meta(ge=0, le=64, description="number of copies of each shard; 0: default of the server")
+        int, Meta(ge=0, le=64, description="number of copies of each shard; 0: the server's default")
     ] = 0
     write_consistency: Annotated[
         int,
         Meta(
             ge=0,
             le=64,
-            description="number of shard copies that must confirm a write; 0: default of the server",
+            description="number of shard copies that must confirm a write; 0: the server's default",
         ),
     ] = 0
     on_disk: Annotated[

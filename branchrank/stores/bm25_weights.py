@@ -38,9 +38,9 @@ _BLOCK = 1 << 22
 class TokenCounts:
     """The number of occurrences of each token in each text, as a sparse matrix with one row per text.
 
-    Text ``i`` contains the distinct tokens from ``tokens[starts[i]]`` to ``tokens[starts[i + 1] - 1]``. Token
-    ``tokens[j]`` occurs ``counts[j]`` times in its text. ``vocabulary`` maps the number of a token to the
-    token. Tokens are numbered in the order of their first occurrence.
+    For every ``j`` from ``starts[i]`` to ``starts[i + 1] - 1``, text ``i`` contains the token with the number
+    ``tokens[j]`` exactly ``counts[j]`` times. ``vocabulary`` maps the number of a token to the token. Tokens
+    are numbered in the order of their first occurrence.
     """
 
     vocabulary: list[str]
@@ -55,8 +55,8 @@ class TokenCounts:
 def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int]) -> TokenCounts:
     """Return the same token counts with the groups of texts in another order.
 
-    A group is a run of consecutive texts. ``sizes`` contains the number of texts in each group. ``order``
-    contains the old positions of the groups in their new order.
+    A group is a run of consecutive texts. ``sizes`` contains the number of texts in each group. The group
+    ``order[i]`` of ``counted`` becomes group ``i`` of the result.
     """
     ends = np.cumsum(sizes)
     chosen = np.array(order, dtype=np.intp)
@@ -64,7 +64,7 @@ def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int
     lengths = np.diff(counted.starts)[texts]
     entries = _ranges(counted.starts[:-1][texts], lengths)
     tokens = counted.tokens[entries]
-    # Number the tokens by their first occurrence. (Later assignments overwrite earlier ones.)
+    # Assign positions in reverse, so that each token keeps the position of its first occurrence.
     first = np.empty(len(counted.vocabulary), dtype=np.int64)
     first[tokens[::-1]] = np.arange(len(tokens) - 1, -1, -1)
     by_occurrence = np.argsort(first)
@@ -180,8 +180,10 @@ def _columns(
 ) -> dict[str, Any]:
     """Compute the columns of weights in blocks of limited size, and return the arrays that bm25s expects.
 
-    If ``relative`` is true, bm25s reduces each weight by the weight that the token has in a text that does
-    not contain it. The subtracted value is added again here, so that an absent token adds 0 to a score.
+    If ``relative`` is true, bm25s subtracts from each weight the weight that the token has in texts without
+    the token. During a search, bm25s adds the subtracted weight to the score of every text. This function
+    adds the subtracted weight back to each weight instead, so a token adds 0 to the score of a text that does
+    not contain the token.
     """
     from scipy.sparse import csr_matrix
 

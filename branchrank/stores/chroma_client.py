@@ -54,7 +54,7 @@ def chroma_errors(location: Location) -> Iterator[None]:
 def _is_panic(error: BaseException) -> bool:
     """Return whether an exception is a panic in Chroma's compiled Rust code.
 
-    The module name of the exception is compared, because the class of these exceptions can't be imported.
+    A panic is recognised by the module name of its class, because the class can't be imported.
     """
     return type(error).__module__ == "pyo3_runtime"
 
@@ -102,7 +102,10 @@ def connect(location: Location, root: Path | None = None) -> Any:
 
 @functools.cache
 def _bounded_client() -> Any:
-    """Return a subclass of Chroma's client that limits every request, including those by the constructor."""
+    """Return a subclass of Chroma's client that limits the time and the response size of every request.
+
+    The limits also apply to the requests that the client's constructor sends.
+    """
     from chromadb.api.client import Client
 
     class BoundedClient(Client):  # type: ignore[misc]

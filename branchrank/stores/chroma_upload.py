@@ -28,18 +28,18 @@ from branchrank.errors import ArtifactError
 from branchrank.stores.chroma_client import Location, connected, refuse_foreign
 from branchrank.stores.vectors_chroma import MADE_FOR, ChromaVectors, UnreachableError
 
-#: With 1000, 2 of 20 builds missed a result (100 questions, 8,426 chunks); with 2000, none of 50. A search
-#: takes about a fifth longer.
+#: With an ``ef_search`` of 1000, 2 of 20 builds missed a result (100 questions, 8,426 chunks).
+#: With an ``ef_search`` of 2000, none of 50 builds missed a result, and searches took about a fifth longer.
 EF_SEARCH = 2000
-#: With 200 (and 32 neighbours), one build in eight missed a result.
+#: With an ``ef_construction`` of 200 and 32 neighbours per vector, one build in eight missed a result.
 _EF_CONSTRUCTION = 400
-#: With Chroma's default of 16, vectors with many near-duplicates can be unreachable, even in small graphs.
+#: With 16 neighbours (Chroma's default), vectors with many near-duplicates can be unreachable.
 _MAX_NEIGHBORS = 64
 #: The largest number of attempts to build a graph in which all vectors are reachable.
 _BUILDS = 3
-#: With a small threshold, Chroma writes vectors to files whose digests are in the manifest, not to a log.
+#: With a low sync threshold, Chroma writes vectors to files (with digests in the manifest), not to a log.
 _SYNC_THRESHOLD = 2
-#: On a server, a small threshold would make Chroma write the whole graph after every batch.
+#: On a server, a low sync threshold would make Chroma write the whole graph after every batch.
 _SERVER_SYNC_THRESHOLD = 10_000
 _LARGEST_BATCH = 5461
 #: The number of vectors in one request to a server, and the number of simultaneous requests.
@@ -63,8 +63,8 @@ def build_collection(
 
     The collection is checked after the build. A collection is built again if a search can't reach some
     vectors, or if an interrupted upload left a wrong vector. Raises :class:`ArtifactError` if Chroma fails,
-    if vectors are unreachable in every build, or if another program created a collection with this name on
-    the server.
+    if searches can't reach all vectors after three builds, or if another program created a collection with
+    this name on the server.
     """
     if isinstance(location, Path) and (location / "chroma.sqlite3").is_file():
         drop_collection(location, name, root)

@@ -59,7 +59,7 @@ def map_npys(stream: BinaryIO, count: int) -> list[NDArray[Any]]:
 def _header(stream: BinaryIO) -> tuple[np.dtype[Any], tuple[int, ...]]:
     start = stream.read(len(_MAGIC) + 2)
     if not start.startswith(_MAGIC):
-        raise ValueError("the file does not have the .npy format, version 1.0")
+        raise ValueError("the file is not in .npy format version 1.0")
     header = stream.read(int.from_bytes(start[-2:], "little"))
     found = _HEADER.fullmatch(header)
     if found is None:
@@ -67,7 +67,7 @@ def _header(stream: BinaryIO) -> tuple[np.dtype[Any], tuple[int, ...]]:
     try:
         dtype = np.dtype(found[1].decode())
     except TypeError as error:
-        raise ValueError(f"the .npy header has an unknown type of numbers: {error}") from None
+        raise ValueError(f"the .npy header has an unknown number type: {error}") from None
     return dtype, tuple(int(number) for number in found[2].replace(b",", b" ").split())
 
 

@@ -115,13 +115,13 @@ class EmbeddedCollection:
         qdrant = edge()
         with self._failures():
             # Send one point per operation, because the engine reorders the points in an operation.
-            # Another order would change the last digits of sparse scores, and therefore the order of ties.
+            # The order of the points affects the last digits of sparse scores, and thereby the ranking.
             for point in points:
                 self._shard.update(qdrant.UpdateOperation.upsert_points([self._point(point)]))
             self._shard.flush()
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete the points with the keys ``keys``. Unknown keys are ignored."""
+        """Delete the points whose keys are in ``keys``. Unknown keys are ignored."""
         with self._failures():
             self._shard.update(edge().UpdateOperation.delete_points([point_id(key) for key in keys]))
             self._shard.flush()
@@ -151,7 +151,7 @@ class EmbeddedCollection:
         )
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """Return the MaxSim of a query with each point in ``keys``; see :class:`QdrantCollection`."""
+        """Return the MaxSim between a query and each point in ``keys``; see :class:`QdrantCollection`."""
         if not keys or not len(tokens):
             return {}
         return mean_of_sums(self._query(tokens.tolist(), TOKENS, len(keys), {KEY: list(keys)}), tokens)

@@ -49,7 +49,7 @@ _RECORDS = frozenset(f"qdrant_client.http.models.models.{name}" for name in ("Po
 
 
 class ExistingCollection(Protocol):
-    """A Qdrant collection that is only read. Every method raises :class:`ArtifactError` if Qdrant fails."""
+    """A read-only Qdrant collection. Every method raises :class:`ArtifactError` if Qdrant fails."""
 
     @property
     def place(self) -> str:
@@ -63,7 +63,7 @@ class ExistingCollection(Protocol):
         """Yield the key and the payload of every point."""
 
     def vectors(self, keys: Sequence[str]) -> list[StoredVectors]:
-        """Return the vectors of the points with the keys ``keys``, in the same order."""
+        """Return the vectors of the points whose keys are in ``keys``, in the order of ``keys``."""
 
     def dense(self, vector: Vectors, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
         """Return the ``n`` points whose dense vectors are nearest to ``vector``, with ties sorted by key.

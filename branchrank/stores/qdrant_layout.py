@@ -82,7 +82,7 @@ class StoredLayout(msgspec.Struct):
 
 
 class LocalModeMeta(msgspec.Struct):
-    """The content of ``meta.json`` in a folder of qdrant-client's local mode."""
+    """The content of the file ``meta.json`` that qdrant-client writes in local mode."""
 
     collections: dict[str, StoredLayout]
 

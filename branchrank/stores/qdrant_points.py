@@ -103,7 +103,7 @@ class QdrantCollection(Protocol):
         """Add points, or replace points with the same key."""
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete the points with the keys ``keys``. Unknown keys are ignored."""
+        """Delete the points whose keys are in ``keys``. Unknown keys are ignored."""
 
     def count(self) -> int:
         """Return the number of points."""
@@ -121,9 +121,10 @@ class QdrantCollection(Protocol):
         """
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """Return the MaxSim of a query's token vectors ``tokens`` with each point in ``keys``, by key.
+        """Return the MaxSim between a query and each point in ``keys``, as a dict from keys to scores.
 
-        ``tokens`` has the shape ``(number of tokens, d)``. Points without token vectors are omitted.
+        ``tokens`` contains the query's token vectors, with the shape ``(number of tokens, d)``. Points
+        without token vectors are omitted.
         """
 
     def close(self) -> None:

@@ -144,9 +144,9 @@ class ServerCollection:
                 self._client.upsert(self._name, points=batch, wait=True)
 
     def fill(self, keys: Sequence[str], points: Callable[[Sequence[int]], Sequence[Point]]) -> None:
-        """Add the points with the keys ``keys`` that are missing from the collection.
+        """Add those of the points ``keys`` that the collection does not contain yet.
 
-        ``points(rows)`` must return the points with the keys ``keys[row]`` for each ``row`` in ``rows``. If a
+        ``points(rows)`` must return the point with the key ``keys[row]`` for each ``row`` in ``rows``. If a
         batch fails, its error is raised, and batches that have not started are not sent.
         """
 
@@ -170,7 +170,7 @@ class ServerCollection:
                 raise
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete the points with the keys ``keys``. Unknown keys are ignored."""
+        """Delete the points whose keys are in ``keys``. Unknown keys are ignored."""
         selector = rest_models().PointIdsList(points=[point_id(key) for key in keys])
         with failures(self._url):
             self._client.delete(self._name, points_selector=selector, wait=True)
@@ -199,7 +199,7 @@ class ServerCollection:
         return self._query(vector, SPARSE, n, filters)
 
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
-        """Return the MaxSim of a query with each point in ``keys``; see :class:`QdrantCollection`."""
+        """Return the MaxSim between a query and each point in ``keys``; see :class:`QdrantCollection`."""
         if not keys or not len(tokens):
             return {}
         return mean_of_sums(self._query(tokens.tolist(), TOKENS, len(keys), {KEY: list(keys)}), tokens)

@@ -1,10 +1,12 @@
-"""Write and open search files. A search file is a SQLite file with chunks and their FTS5 index.
+"""Create and read the SQLite files that keyword search uses.
+
+Such a search file contains chunks and their FTS5 index.
 
 1. The file is built in a temporary folder, then copied next to its final path and renamed. The file does not
    change after it has been renamed.
 2. The file is opened with SQLite's options ``mode=ro`` and ``immutable=1``, and with ``trusted_schema`` off.
-   A file with another application id or another schema (such as an added view or trigger) is rejected, and so
-   is a file that fails SQLite's ``quick_check``.
+   The file is rejected if its application id is wrong, if its schema is wrong (for example, because a view or
+   a trigger was added), or if SQLite's ``quick_check`` fails.
 3. The FTS5 index is compared with its digest when the file is opened, and each chunk is compared with its
    checksum when it is read. SQLite's ``quick_check`` does not detect a changed byte in a value.
 
@@ -53,7 +55,7 @@ _FTS_CONTENT = (
 
 
 class SqliteHeader(Record, frozen=True, kw_only=True):
-    """The header of a search file, which contains the digests and the number of chunks."""
+    """The header of a SQLite search file, with the digests and the number of chunks."""
 
     corpus_digest: str
     chunk_count: int
@@ -61,7 +63,10 @@ class SqliteHeader(Record, frozen=True, kw_only=True):
 
 
 class SqliteFile:
-    """An open search file. Several threads can use the file, but only one thread reads at a time."""
+    """An open SQLite file with chunks and their FTS5 index.
+
+    Several threads can use the file, but only one thread reads at a time.
+    """
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
         """Open and check the file ``path``.
@@ -69,7 +74,7 @@ class SqliteFile:
         Symbolic links in the path below ``root`` (by default the file's folder) are not followed.
 
         Raises :class:`ArtifactError` if the file does not exist, is damaged, is a symbolic link, or is not a
-        search file.
+        BranchRank search file.
         """
         if not path.is_file():
             raise ArtifactError(f"the search file {path} does not exist", remedy=REMEDY)
@@ -120,7 +125,7 @@ class SqliteFile:
         run = self._connection.execute
         run("PRAGMA trusted_schema = OFF")
         if run("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise ArtifactError(f"{self.path} is not a search file of BranchRank", remedy=REMEDY)
+            raise ArtifactError(f"{self.path} is not a BranchRank search file", remedy=REMEDY)
         version = run("PRAGMA user_version").fetchone()[0]
         if version != SCHEMA_VERSION:
             raise ArtifactError(
@@ -153,7 +158,7 @@ class SqliteFile:
 def build_sqlite(
     path: Path, chunks: Sequence[Chunk], *, corpus_digest: str, root: Path | None = None
 ) -> None:
-    """Write the search file for ``chunks`` to ``path``.
+    """Write ``chunks`` and their FTS5 index to the SQLite file ``path``.
 
     Symbolic links in the path below ``root`` (by default the file's folder) are not followed.
 

@@ -80,7 +80,7 @@ def _literal(terms: Iterable[str]) -> re.Pattern[str]:
 
     The searched text must contain single spaces instead of runs of white space.
     """
-    # A term must not match inside a longer word. This does not apply to an end that is punctuation.
+    # A word boundary is required only where a term starts or ends with a word character, not punctuation.
     return re.compile(
         "|".join(
             (r"(?<!\w)" if re.match(r"\w", term) else "")
@@ -92,7 +92,7 @@ def _literal(terms: Iterable[str]) -> re.Pattern[str]:
 
 
 class Fts5Table:
-    """Keyword search in one search file. Several threads can search at the same time."""
+    """Keyword search with FTS5 in one SQLite file. Several threads can search at the same time."""
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
         """Open the file ``path``.

@@ -41,9 +41,9 @@ class Strings(Sequence[str]):
         starts, order, ties, text = self.arrays = arrays
         kinds = [f"{array.dtype.name} {array.ndim}" for array in arrays]
         if kinds != ["int64 1", "int32 1", "int32 1", "uint8 1"]:
-            raise ValueError(f"the arrays of a table of strings have the wrong types: {kinds}")
+            raise ValueError(f"the string table's arrays have the wrong types: {kinds}")
         if not len(starts) - 1 == len(order) == len(ties) or starts[0] != 0 or starts[-1] != len(text):
-            raise ValueError("the sizes of the arrays of a table of strings do not match")
+            raise ValueError("the string table's arrays have inconsistent sizes")
         #: The position of each row in the list of sorted strings, with the shape ``(n,)``.
         self.ties = ties
         # Indexing a memoryview returns Python integers, which are faster than NumPy's integers.
@@ -130,7 +130,7 @@ class Strings(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
     def find(self, string: str) -> int | None:
-        """Return the row number of ``string``, or ``None`` if the string does not exist."""
+        """Return the row number of ``string``, or ``None`` if the string is not stored."""
         found = self._found.get(string)
         if found is None:
             found = self._bisected(string)
@@ -154,7 +154,7 @@ class Strings(Sequence[str]):
         return None
 
     def row(self, string: str) -> int:
-        """Return the row number of ``string``. Raises ``KeyError`` if the string does not exist."""
+        """Return the row number of ``string``. Raises ``KeyError`` if the string is not stored."""
         found = self._found.get(string)
         if found is None and (found := self.find(string)) is None:
             raise KeyError(string)

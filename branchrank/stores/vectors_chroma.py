@@ -48,7 +48,7 @@ _PROBES_FOUND = 0.95
 
 
 class UnreachableError(ArtifactError):
-    """A search does not find vectors that are stored in the collection."""
+    """Raised if searches fail to find vectors that are stored in a Chroma collection."""
 
 
 class ChromaVectors:

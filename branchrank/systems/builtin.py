@@ -75,9 +75,10 @@ def hybrid(settings: Resolved) -> System:
 
 
 def grep(settings: Resolved) -> System:
-    """Return the system ``grep``, which uses RRF to fuse grep with a vector search that has a threshold.
+    """Return the system ``grep``, which uses RRF to fuse the results of grep and a vector search.
 
-    The index's calibrated threshold replaces the default threshold, but not a threshold that the user set.
+    The vector search drops chunks at or beyond a distance threshold. The index's calibrated threshold
+    replaces the default threshold, but not a threshold that the user set.
     """
     by_default = settings.origins[f"{GrepSettings.section}.vector_score_threshold"] == DEFAULT
     return _laid(settings, GrepSettings, {"branches.dense.threshold": "calibrated"} if by_default else None)
@@ -130,9 +131,9 @@ def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any
 
 
 def _hits(settings: Resolved) -> dict[str, Any]:
-    """Return the settings for the passages in answers. All systems share these settings.
+    """Return the settings that determine which lines a hit contains. All systems share these settings.
 
-    If the settings have no passage length, each system uses its default length.
+    If the passage length is not set, each system uses its default length.
     """
     part = settings.part(BenchmarkSettings)
     lines = {} if part.passage_lines is None else {"passages.lines": part.passage_lines}

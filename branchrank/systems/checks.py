@@ -31,14 +31,12 @@ def problems(system: System) -> list[str]:
         found.append("reranks with a cross-encoder, but has no model: set rerank.cross_encoder")
     if system.unit != "chunk" and system.rescore.method == "maxsim" and (found or not _keeps_tokens(system)):
         found.append(
-            f"rescores by maxsim, which needs the unit chunk, not {system.unit}: set rescore.method = 'none'"
+            f"rescores by maxsim, but ranks {system.unit}s instead of chunks: set rescore.method = 'none'"
         )
     if system.unit == "span" and system.rerank.method != "none":
         found.append("reranks spans, but only chunks and nodes can be reranked: set rerank.method = 'none'")
     if system.unit != "chunk" and system.group.by == "document":
-        found.append(
-            f"groups by document, which needs the unit chunk, not {system.unit}: set group.by = 'none'"
-        )
+        found.append(f"groups by document, but ranks {system.unit}s instead of chunks: set group.by = 'none'")
     if not found and system.passages.order == "scores":
         found += _passage_problems(system)
     return [f"system {system.name!r} {problem}" for problem in found]
@@ -67,7 +65,9 @@ def _branch_problems(branch: Branch) -> list[str]:
         can = " or ".join(kind.units)
         found.append(f"has a branch {kind.name} with the unit {branch.unit}, which must be {can}")
     if branch.expand is not None and branch.unit != "chunk":
-        found.append(f"expands over the tree, which needs the unit chunk, not {branch.unit}: remove expand")
+        found.append(
+            f"expands over the tree from {branch.unit}s, but can expand only from chunks: remove expand"
+        )
     return found + [f"has a branch that cannot run: {each}" for each in kind.problems(branch)]
 
 

@@ -5,18 +5,18 @@
    branches run in parallel.
 2. Entries that the query excludes, or that its filters reject, are removed from the lists.
 3. The lists are fused, and the fused list is cut to the candidate cap.
-4. If the system rescores, MaxSim is computed for the first candidates, multiplied by a weight and added to
-   their scores.
-5. If the system groups, candidates are grouped by document.
+4. If the system rescores its candidates, the MaxSim of each of the first candidates is multiplied by a weight
+   and added to the candidate's score.
+5. If the system groups its candidates by document, each document becomes one candidate.
 6. If the system reranks, the reranker reorders the candidates. If the reranker's LLM fails, the candidates
    are put in the reranker's fallback order.
 7. If the system orders passages, the passages of all candidate sections are ranked in one list.
-8. The first k candidates become hits. The hit for a node is the node's best chunk or own span. A hit may be
-   extended within its section.
+8. The first k candidates become hits. The hit for a node is the best chunk of the node, or the lines of the
+   node without its subsections. A hit may be extended within its section.
 
-Steps 1 to 7 do not depend on k, except for ``doubled`` branches, which return 2k results. Without ``doubled``
-branches, a larger k adds hits at the end of the list and does not change earlier hits. Every stage adds its
-list to the trace.
+Steps 1 to 7 do not depend on k, unless a branch has the setting ``doubled`` and therefore returns 2k results.
+If no branch has this setting, a larger k adds hits at the end of the list and does not change earlier hits.
+Every stage adds its list to the trace.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Engine:
     """Runs systems over one index. A context manager. Thread-safe if its memo is thread-safe.
 
     ``corpus_root`` is the folder with the documents. ``cache`` keeps query vectors for later runs, and
-    ``open_token_cache`` opens the cache for the candidates' token vectors. ``llm_stages`` makes the LLM
+    ``open_token_cache`` opens the cache for the candidates' token vectors. ``llm_stages`` creates the LLM
     stages for each query. Branches open their resources once, on first use.
     """
 
@@ -283,10 +283,10 @@ class Engine:
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
     ) -> dict[str, Sequence[Scored]]:
-        """Add to each branch's list the candidates that only other branches found, with scores by the branch.
+        """Add the candidates that only other branches found to each branch's list.
 
-        The list of a branch that expands over the tree is not changed, since such a branch can't score a
-        section outside its list.
+        Each branch computes its own scores for the added candidates. The list of a branch with the setting
+        ``expand`` is not changed, because such a branch can't score a section that is not in its list.
         """
         union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
         completed = dict(lists)
@@ -308,7 +308,7 @@ class Engine:
         )
 
     def _scorer(self, kind: str) -> Scores:
-        """Return the function with which a branch kind scores candidates. It is opened on first use."""
+        """Return the function that scores candidates for a branch kind, after creating it on first use."""
         with self._lock:
             if kind not in self._scorers:
                 self._scorers[kind] = branch_kind(kind).open_scores(self._opening)
@@ -329,7 +329,7 @@ class Engine:
         return found
 
     def _search(self, kind: str) -> Search:
-        """Return a branch kind's search function, which is opened on first use."""
+        """Return the search function of a branch kind, after opening the kind's resources on first use."""
         found = self._searches.get(kind)
         if found is None:
             with self._lock:
@@ -345,7 +345,7 @@ class Engine:
                 self.sources.embedding(text)
 
     def _result(self, search: Search, kind: BranchKind, lookup: Lookup) -> BranchResult:
-        """Return at most ``n`` entries that the query admits, from the memo if possible."""
+        """Return at most ``n`` entries that the query does not exclude, from the memo if possible."""
         if not kind.remembered:
             return self._searched(search, kind, lookup)
         key = _asked(lookup.branch, lookup.query, lookup.n)

@@ -19,8 +19,8 @@ def fuse(
 ) -> RankedList:
     """Fuse ranked lists with a system's ``fuse`` settings. With ``unit_interval``, scores are in 0..1.
 
-    ``shares`` contains branch names. In score fusion, the scores of each of these branches are divided by the
-    branch's best score.
+    ``shares`` contains the names of the branches whose scores have no maximum. Score fusion divides each
+    score of such a branch by twice the best score of the branch.
     """
     if slot.method == "convex":
         return convex(lists, weights)

@@ -1,8 +1,10 @@
-"""Turn candidates into hits. The hit for a node is the node's best chunk or own span.
+"""Turn candidates into hits.
+
+The hit for a node is the best chunk of the node, or the lines of the node without its subsections.
 
 A hit records its rank in each branch's list. If the branch expands over the tree, a section's rank and score
-are those of its best chunk in the branch's list of chunks. A section that only the expansion over the tree
-found has no rank, but it has a note with the rank of the best chunk in its file.
+are those of its best chunk in the branch's list of chunks. If a section contains none of these chunks, the
+section has no rank, but a note with the rank of the best chunk in the section's file (if there is one).
 """
 
 from __future__ import annotations
@@ -34,7 +36,11 @@ def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, P
 
 
 class HitMaker:
-    """Makes one query's hits. ``lists`` and ``results`` map branch names to ranked lists and results."""
+    """Makes the hits for one query.
+
+    ``lists`` maps branch names to the ranked lists that were fused. ``results`` maps branch names to the
+    results of the branches.
+    """
 
     def __init__(
         self,

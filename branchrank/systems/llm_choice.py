@@ -50,7 +50,12 @@ class Choice(NamedTuple):
 
 
 class Task(Record, frozen=True, kw_only=True):
-    """The parameters that all pages in one choice share."""
+    """The parameters of the LLM calls for a list of pages. All pages have the same parameters.
+
+    ``build`` creates the prompt for a page. The LLM chooses at most ``most`` options from each page. Each
+    prompt should have at most ``budget_tokens`` tokens. If ``may_be_empty`` is true, the LLM may choose no
+    option.
+    """
 
     stage: str
     build: Callable[[Sequence[Shown]], tuple[Message, ...]]
@@ -80,7 +85,10 @@ def entries(options: Sequence[Option], body_chars: int) -> list[Shown]:
 
 
 def fitted(options: Sequence[Option], budget_tokens: int) -> tuple[list[Shown], bool]:
-    """Return the entries with as much text as the budget allows, and whether the entries fit the budget."""
+    """Shorten the texts of the options until the prompt fits the budget, and return the prompt's entries.
+
+    The second return value is false if the prompt exceeds the budget even without texts.
+    """
     shown: list[Shown] = []
     for body_chars in BODY_CHARS:
         shown = entries(options, body_chars)

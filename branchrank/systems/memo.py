@@ -80,7 +80,10 @@ class Memo:
         return sys.getsizeof(key) + held_bytes(value)
 
     def _is_full(self) -> bool:
-        """Return whether to drop the least recently used result. The only stored result is never dropped."""
+        """Return whether to drop the least recently used result.
+
+        A memo never drops its last result, even if this result is larger than the limit.
+        """
         return self._bytes > self._limit and len(self._kept) > 1
 
     def _drop(self, key: tuple[Hashable, ...]) -> None:

@@ -53,7 +53,10 @@ class PassageLayout:
         )
 
     def _section(self, hit: Hit) -> Lines:
-        """Return the own lines of the hit's section, or the hit's lines if they extend beyond the section."""
+        """Return the lines of the hit's section without its subsections.
+
+        If the hit contains other lines as well, return the hit's lines, so that the hit is not extended.
+        """
         node = self.sources.index.tree.nodes.get(hit.node_id or "")
         span = node.own_span if node is not None else None
         if span is None or span.overlap(hit.span) < hit.span.lines:

@@ -8,7 +8,8 @@
    section, and ``j`` is the rank of the passage within the section by passage score. As a result, the first
    five hits are two or three passages from the first section, one or two from the second, and one from the
    third.
-4. If the reranker failed, each section returns its best passage, in the fallback order of the sections.
+4. If the reranker failed, only the best passage of each section is returned. The passages are in the
+   fallback order of their sections.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def passage_evidence(system: System) -> frozenset[str]:
 def ordered_passages(
     sources: Sources, system: System, query: Query, pool: Sequence[Scored], reranked: Reranked
 ) -> OrderedPassages:
-    """Order the passages of the sections in ``pool``, which are in the order of the previous stage."""
+    """Order the passages of the sections in ``pool``, which is the ranked list of the previous stage."""
     banned = sources.banned("chunk", query)
     section_of: dict[str, str] = {}
     for section in RankedList.of(pool).ids:

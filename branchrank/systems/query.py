@@ -9,7 +9,7 @@ from branchrank import arguments
 from branchrank.errors import UsageError, or_else
 from branchrank.records import Record, Span
 
-#: A map from each key that a filter can have to the document field that is compared with the filter's value.
+#: Maps each possible filter key to the document field that is compared with the filter's value.
 FILTER_KEYS = {"file_path": "source", "source": "source"}
 
 

@@ -1,7 +1,7 @@
 """Reranking of candidates by an LLM (listwise or pointwise) or by a cross-encoder.
 
-1. The first stage is the list of candidates sorted by fused score. Ties are broken by evidence (the score in
-   one branch's list), then by lexical score, then by id.
+1. The first stage sorts the candidates by fused score. Ties are broken by evidence (the score in one branch's
+   list), then by lexical score, then by id.
 2. The listwise method shows all candidates to the LLM, shuffled with the seed or in the order of the first
    stage. If the prompt would exceed the context budget, the candidates are divided between two calls, and the
    two replies are merged by rank, with ties in the order of the first stage.
@@ -10,7 +10,7 @@
 4. The cross-encoder method scores the query together with each candidate's text, using a
    sentence-transformers model.
 5. Candidates that the reranker omits follow in the order of the first stage. If the fusion weight is below 1,
-   the reranker's order and the first stage are fused by weighted RRF instead.
+   the reranker's order and the order of the first stage are fused by weighted RRF instead.
 6. If an LLM call fails, the candidates are ordered by evidence, lexical score and id, and the reason for the
    failure is returned.
 
@@ -69,8 +69,9 @@ class RerankCandidate(Record, frozen=True, kw_only=True):
 class RerankResult(Record, frozen=True, kw_only=True):
     """The ids of all candidates, best first.
 
-    ``shown`` has the order of the candidates in each prompt. If a call failed, ``order`` is the fallback
-    order and ``fallback`` is the reason for the failure; otherwise ``fallback`` is ``None``.
+    For each prompt, ``shown`` contains the ids of the candidates in the order in which the prompt shows them.
+    If a call failed, ``order`` is the fallback order and ``fallback`` is the reason for the failure;
+    otherwise ``fallback`` is ``None``.
     """
 
     order: tuple[str, ...]
@@ -126,8 +127,8 @@ def batches(
     """Divide the candidates, in the given order, into one or two pages whose prompts fit the budget.
 
     If one page with the full texts does not fit, the candidates are divided into two pages, and texts are
-    shortened if necessary. If two pages do not fit even without texts, candidates are dropped from the end of
-    ``pool``.
+    shortened if necessary. If the prompts for two pages exceed the budget even without texts, candidates are
+    dropped from the end of ``pool``.
     """
     kept = list(pool)
     while True:
@@ -211,7 +212,7 @@ def _by_score(first: Sequence[RerankCandidate], scores: Sequence[float]) -> tupl
 
 
 def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: float) -> tuple[str, ...]:
-    """Fuse the reranker's order with the first stage.
+    """Fuse the reranker's order with the order of the first stage.
 
     If ``weight`` is 1, candidates that the reranker omitted come last.
     """

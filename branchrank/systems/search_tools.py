@@ -5,7 +5,7 @@ Each search tool runs a system on the engine, and ranks results in the same way 
 1. ``grep_search`` finds the passages that contain words from the query, sorted by BM25 score.
 2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
    between unit vectors) are dropped, and a notice gives their number.
-3. ``hybrid_search`` runs the predictor ``grep``, which fuses the grep and the vector search by RRF.
+3. ``hybrid_search`` runs the predictor ``grep``, which fuses the results of grep and vector search by RRF.
 4. After every search, the listeners receive the number of characters returned and the number of files or
    chunks found.
 
@@ -34,7 +34,7 @@ TOP = 10
 GREP_DEPTH = 1000
 
 FoundUnit = Literal["files", "chunks", "sections", "passages"]
-#: The word that messages use for a system's candidates, by the unit of the system.
+#: Maps a system's unit to the word that messages use for the system's candidates.
 FOUND_UNITS: dict[Unit, FoundUnit] = {"chunk": "chunks", "node": "sections", "span": "passages"}
 #: One or several filters ``KEY=VALUE``. A document must pass every filter.
 Filters = str | Sequence[str]
@@ -221,7 +221,10 @@ def _alone(name: str, branch: Branch) -> System:
 
 
 def _with_ranking(system: System, ranking: Ranking | None) -> System:
-    """Return the system with ``ranking`` for the grep passages, or unchanged if ``ranking`` is ``None``."""
+    """Return a copy of the system whose ``grep`` branches rank passages by ``ranking``.
+
+    If ``ranking`` is ``None``, return the system unchanged.
+    """
     if ranking is None:
         return system
     arguments.one_of("ranking", ranking, get_args(Ranking))

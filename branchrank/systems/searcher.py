@@ -223,9 +223,9 @@ class Searcher:
     ) -> list[Hit]:
         """Search whole documents. Return one hit per document, best first. Scores are in 0..1.
 
-        ``mode`` is ``keyword`` (FTS5), ``semantic`` (vectors) or ``hybrid`` (both). A hit is the best chunk
-        of a document, and its ``members`` are the document's best chunks. ``limit`` defaults to ``[retrieval]
-        final_limit``. ``filters`` restricts the search as in :meth:`search`. Raises
+        ``mode`` is ``keyword`` (FTS5), ``semantic`` (vectors) or ``hybrid`` (both). Each hit is the best
+        chunk of a document, and the hit's ``members`` are the best chunks of the same document. ``limit``
+        defaults to ``[retrieval] final_limit``. ``filters`` restricts the search as in :meth:`search`. Raises
         :class:`~branchrank.errors.UsageError` if the mode needs embeddings, but ``[embedding]`` has no model.
         """
         arguments.text("query", query)

@@ -57,7 +57,10 @@ class PositiveScores(Mapping[str, float]):
 
 
 class Sources:
-    """Shared lookups in one index. ``cache`` keeps query vectors for later runs."""
+    """Looks up query vectors, scores, lines and nodes in one index, for all systems.
+
+    ``memo`` stores the results. ``cache`` keeps query vectors for later runs.
+    """
 
     def __init__(
         self, index: Index, corpus_root: Path, memo: Memo, cache: EmbeddingCache | None = None
@@ -95,7 +98,10 @@ class Sources:
         return self.memo.get(key, lambda: inside(query))
 
     def admits(self, unit: Unit, query: Query) -> Callable[[str], bool]:
-        """Return a function that checks whether the query admits a key of this unit."""
+        """Return a function that checks whether the query's filters and exclusions allow a key.
+
+        A key is a chunk id, a node id or a span, depending on ``unit``.
+        """
         if unit == "span":
             return lambda key: query.admits(span_of(key))
         banned = self.banned(unit, query)
@@ -179,7 +185,7 @@ class Sources:
     ) -> Callable[[Sequence[Node]], dict[str, float]]:
         """Return a function that maps each node to the best BM25 score in its subtree.
 
-        Nodes in documents that ``filters`` reject score 0.
+        The texts of documents that do not pass ``filters`` get the score 0.
         """
         best = self.memo.get(("subtree scores", query, filters), lambda: self._subtree_best(query, filters))
         row = self.index.tree.table.row

@@ -1,7 +1,8 @@
 """The stages, stage times and number of hits that a system's answers must have.
 
 ``branchrank verify`` compares the answers in a run with the values in this module. If you add a stage to the
-engine, add it to this module as well. A test compares this module with the stages of every built-in system.
+engine, add it to this module as well. A test checks that this module agrees with the stages of every
+built-in system.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from branchrank.records import Placement
 from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
 
-#: Prefix and name of the stages that only some queries have, due to the tree search or an LLM.
+#: The trace of a tree search contains a stage with this prefix for each step.
 _WALKED = "tree step "
+#: The trace of an LLM reranker contains a stage with this name for each prompt.
 _SHOWN = "shown"
 
 
@@ -43,7 +45,7 @@ def orders_passages(system: System) -> bool:
 
 
 def fits(system: System, stages: Sequence[str]) -> bool:
-    """Return whether the trace of the system's answer to some query can have these stages."""
+    """Return whether the system can return an answer whose trace has exactly these stages."""
     walks = any(branch.tree is not None for branch in system.searched)
     fixed = [
         stage
@@ -76,10 +78,10 @@ def depth(branch: Branch, k: int) -> int:
 
 
 def least_hits(system: System, k: int, chunks: int) -> int:
-    """Return the minimum number of hits in an answer if the query admits ``chunks`` chunks.
+    """Return the minimum number of hits in an answer if the query's restrictions leave ``chunks`` chunks.
 
-    Only a vector search without a threshold always returns its nearest chunks. Several chunks may belong to
-    one section or document, which is then one hit.
+    A branch is guaranteed to return chunks only if it is a vector search without a threshold. Several chunks
+    may belong to one section or document, which is then one hit.
     """
     depths = [
         min(chunks, depth(branch, k))

@@ -67,7 +67,10 @@ class TokenVectorSource:
         return quantise(self._embedder.embed_query_tokens(query), kept.precision if kept else "int8")
 
     def _query_rows(self, query: str) -> Vectors:
-        """Return the query's token vectors, rounded to the index's precision if the index has any."""
+        """Return the query's token vectors.
+
+        If the index stores token vectors, the query's token vectors are rounded to the same precision.
+        """
         if self._index.token_vectors is not None:
             return unit_tokens(self._query(query))
         return self._embedder.embed_query_tokens(query)

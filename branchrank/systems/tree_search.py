@@ -117,9 +117,10 @@ def _shortlist(
 ) -> list[Node]:
     """Return the picked sections that the final LLM call shows.
 
-    If an LLM picked nodes, the first picks of all steps come before the second picks. The first pick of each
-    step, and all nodes of a step that followed every child, are kept even if there are more than ``limit``.
-    If all picks were lexical, the sections with the best lexical scores are returned.
+    If an LLM picked nodes, the first picks of all steps come before the second picks. If a step followed all
+    children without a choice, all of the step's nodes count as first picks. First picks are always kept, even
+    if there are more than ``limit``. If all picks were lexical, the sections with the best lexical scores are
+    returned.
     """
     keys = [entry.key for entry in ranking]
     if by_llm:

@@ -35,10 +35,10 @@ _SENTENCE_END = re.compile(r"[.!?:。！？](?=\s)")
 
 
 class Page(Record, frozen=True, kw_only=True):
-    """The nodes of one document, before its position in the tree is known. The node of the file comes first.
+    """The nodes of one document whose position in the tree is not yet known.
 
-    The node of the file has depth 0 and no parent. Its children are only the file's top sections, and its
-    summary contains only prose.
+    The node of the file comes first, and has depth 0 and no parent. Its children are only the file's top
+    sections, and its summary contains only prose.
     """
 
     nodes: tuple[Node, ...]
@@ -46,8 +46,9 @@ class Page(Record, frozen=True, kw_only=True):
     def placed(self, parent: str | None, depth: int, below: Sequence[tuple[str, str]]) -> Iterator[Node]:
         """Yield the nodes with their final parents, children, depths and summaries.
 
-        ``parent`` and ``depth`` are the parent and the depth of the file's node in the tree. ``below``
-        contains the ids and titles of the documents that are children of this document.
+        ``parent`` is the id of the file node's parent. ``depth`` is the depth of the file's node. The root
+        has depth 0. ``below`` contains the ids and titles of the documents that are children of this
+        document.
         """
         file, *sections = self.nodes
         titles = [node.title for node in sections if node.parent_id == file.id]
@@ -129,7 +130,7 @@ def block_text(blocks: Iterable[Block]) -> str:
 def summarise(prose: str, child_titles: Sequence[str]) -> str:
     """Return the first sentences of ``prose``, followed by ``child_titles``.
 
-    The sentences together have at most :data:`SUMMARY_LENGTH` characters, and so do the titles together.
+    The sentences and the list of titles are each cut to at most :data:`SUMMARY_LENGTH` characters.
     """
     summary = _cut(prose, _SENTENCE_END)
     if not child_titles:
@@ -170,7 +171,7 @@ def _above(
 
 
 def draft_page(document: Document) -> Page:
-    """Return the nodes of one document, before its position in the tree is known."""
+    """Return the nodes of one document, whose position in the tree is not yet known."""
     sections = document.sections
     below: list[list[Section]] = [[] for _ in sections]
     depths: list[int] = []

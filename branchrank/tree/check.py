@@ -7,9 +7,10 @@ A tree is valid if all of the following are true.
    its parent.
 2. The depth of a node is one more than the depth of its parent, which excludes cycles.
 3. Files and sections have a source and line numbers. The root and folders have no source and no line numbers.
-4. A file starts at line 1. The lines of a file or section begin with its own span, followed by its
-   subsections. Each subsection starts on the line after the own span or the previous subsection, and the last
-   subsection ends on the last line of the file or section. Every line is therefore in exactly one own span.
+4. A file starts at line 1. The own span of a file or section consists of the lines before its first
+   subsection. The first subsection starts on the line after the own span, and every other subsection starts
+   on the line after the previous subsection. The last subsection ends on the last line of the file or
+   section. Every line is therefore in exactly one own span.
 5. A breadcrumb consists of the document's title and the titles of all headings down to the node.
 """
 
@@ -109,7 +110,7 @@ def _node_problems(node: Node, by_id: Mapping[str, Node]) -> Iterator[str]:
         yield f"a {node.kind} needs a source and lines"
         return
     if not (1 <= start <= end and start - (node.kind == "file") <= own_end <= end):
-        yield f"the lines {start}-{end} with an own span up to line {own_end} are not possible"
+        yield f"the lines {start}-{end} are not possible for a node whose own span ends at line {own_end}"
         return
     if node.kind == "file":
         if node.id != node.source:

@@ -1,8 +1,7 @@
 """Find the parent, the children and the siblings of a node in the tree, and the sections at given lines.
 
 1. Nodes are in pre-order, so a subtree is a range of rows; see :mod:`branchrank.tree.rows`.
-2. A tree is built from a list of nodes in memory, or opened from a table that decodes one node at a time from
-   a file.
+2. A tree is built from a list of nodes in memory, or opened from a file whose nodes are decoded one by one.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ class Tree:
         return node if node is not None and node.kind == "file" else None
 
     def of_sources(self, sources: Iterable[str]) -> Iterator[Node]:
-        """Return the nodes of the files ``sources`` and of their sections."""
+        """Return the nodes of the files in ``sources``, and of the sections of these files."""
         return (self.table.at(row) for source in sources for row in self.table.in_source(source).tolist())
 
     def overlapping(self, span: Span) -> tuple[Node, ...]:

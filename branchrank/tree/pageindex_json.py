@@ -66,7 +66,11 @@ class PageIndexDocument(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ImportedDocument(NamedTuple):
-    """A document whose sections come from a PageIndex tree, the summaries by section id, and notes."""
+    """A document that was made from a file and its PageIndex tree.
+
+    ``summaries`` maps section ids to summaries. ``notes`` lists the differences between the file and the
+    tree.
+    """
 
     document: Document
     summaries: dict[str, str]
@@ -239,7 +243,10 @@ def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Headi
 
 
 def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
-    """Yield the document's blocks without the lines of ``headings``, cut where lines were removed."""
+    """Yield the document's blocks without the lines of ``headings``.
+
+    A block that contains such lines is split there. Any other heading of the document becomes prose.
+    """
     taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
     for section in document.sections:
         for block in section.blocks:

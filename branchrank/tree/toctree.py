@@ -32,9 +32,10 @@ _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 
 
 def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str], list[str]]:
-    """Return a dictionary that maps the source of each document to that of its parent, and return notes.
+    """Return a dictionary that maps each document's source to its parent's source, and a list of notes.
 
-    The dictionary is in toctree order, and contains only documents that are in a toctree.
+    The dictionary is in toctree order, and contains only documents that are in a toctree. The notes are about
+    toctree entries that are ignored or match no document.
     """
     ordered = sorted(documents, key=lambda document: document.source)
     names = _names(ordered)
@@ -67,7 +68,7 @@ def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str
                 else:
                     parents[target] = document.source
             if _is_pattern(path):
-                # If all matches have parents, one match is kept, because an empty list would cause a note.
+                # Always keep one match, because a pattern without targets is noted as matching no document.
                 patterns[asked] = [target for target in targets if target not in parents] or targets[:1]
     return parents, notes
 

@@ -289,7 +289,7 @@ def test_runs_are_paired_by_question(tmp_path: Path) -> None:
 def test_runs_that_cannot_be_paired_are_refused(tmp_path: Path) -> None:
     ten = make_run(tmp_path / "a", questions=make_questions(10), latency_sample=0)
     nine = make_run(tmp_path / "b", questions=make_questions(9), latency_sample=0)
-    with pytest.raises(RunError, match="1 are in one of the runs only"):
+    with pytest.raises(RunError, match="1 are in only one of the runs"):
         compare_runs(ten, nine)
     with pytest.raises(UsageError, match=r"the baseline run .* has no predictor 'gone'"):
         compare_runs(ten, ten, baseline_predictor="gone")

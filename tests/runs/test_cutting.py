@@ -88,7 +88,7 @@ def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: RunData)
     assert "20 questions" in shown.output
     assert "kind=lookup: 20 of its 63 questions" in shown.output
     text = (tmp_path / "lookup" / "report.md").read_text(encoding="utf-8")
-    assert "This is a cut of the run, kind=lookup" in text
+    assert "The run is restricted to kind=lookup" in text
     assert "kind=lookup" in (tmp_path / "lookup" / "report.html").read_text(encoding="utf-8")
     assert (tmp_path / "lookup" / "plots" / "differences.svg").is_file()
     after = (directory / "report.md").read_bytes() if (directory / "report.md").exists() else None

@@ -72,12 +72,12 @@ def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="damaged"):
         SqliteFile(tmp_path / "text")
     (tmp_path / "empty").write_bytes(b"")
-    with pytest.raises(ArtifactError, match="not a search file"):
+    with pytest.raises(ArtifactError, match="not a BranchRank search file"):
         SqliteFile(tmp_path / "empty")
     connection = sqlite3.connect(tmp_path / "other")
     connection.execute("CREATE TABLE chunks (id)")
     connection.close()
-    with pytest.raises(ArtifactError, match="not a search file"):
+    with pytest.raises(ArtifactError, match="not a BranchRank search file"):
         SqliteFile(tmp_path / "other")
 
 

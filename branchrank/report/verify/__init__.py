@@ -113,7 +113,7 @@ def _verified(
 def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[str]]:
     """Recompute the reports; return findings, the passages in ``report.html``, and notes.
 
-    The notes name the plots that were drawn by another version but look the same as the recomputed ones.
+    The notes name the plots that another version of Altair or vl-convert drew, if they look the same.
     """
     report = report_content(run)
     drawn, notes = drawings(report.plots), []
@@ -126,10 +126,11 @@ def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[st
             findings += compare_lines(file, found, standalone(svg))
         elif same_to_the_eye(elsewhere, svg):
             drawn[name] = elsewhere
-            notes.append(f"{file} was drawn by another version, but looks the same")
+            notes.append(f"{file} was drawn by another version of Altair or vl-convert, but looks the same")
         else:
             message = (
-                "was drawn by another version, and looks different from the plot that this version draws"
+                "was drawn by another version of Altair or vl-convert, and looks different from the plot "
+                "that the installed version draws"
             )
             findings.append(Finding(file=file, place="", message=message))
     text = read_text(run.directory / names.REPORT_MD)

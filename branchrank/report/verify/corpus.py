@@ -107,7 +107,10 @@ class SearchedCorpus:
 
 
 def searched_corpus(run: RunData, corpus: Path | None) -> tuple[SearchedCorpus | None, str]:
-    """Read the corpus from ``corpus`` or the recorded folder, or return ``None`` and why it can't be used."""
+    """Return the corpus in ``corpus``, or by default in the folder that the run recorded.
+
+    If the folder does not contain the corpus that the run searched, return ``None`` and the reason.
+    """
     record = run.record
     if corpus is None and not record.corpus:
         return None, ""

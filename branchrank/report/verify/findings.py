@@ -39,7 +39,7 @@ def read_text(path: Path) -> str | None:
 
 
 def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
-    """Return a finding for every cell that differs, which states the cell's row and column."""
+    """Return a finding for each cell that differs. The finding states the cell's line and column."""
     if found is None:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:

@@ -1,10 +1,11 @@
 """Checks of ``run.json``, ``timings.csv`` and ``gold.jsonl`` against the plan in ``run.json``.
 
 1. Values that occur twice in ``run.json`` must be equal, and the counts in ``run.json`` must be correct.
-2. The counts of shared work must add up to the number of answers.
+2. The ids of a question's gold chunks and gold nodes are computed once for each index, and reused for all
+   other answers. The numbers of computed and reused results in ``run.json`` must agree with this rule.
 3. The latency pass must have timed exactly the questions that sampling with the run's seed selects, and no
    stage can take longer than its query.
-4. The facts in ``gold.jsonl`` must cover exactly the questions that have gold.
+4. If the run searched a corpus, ``gold.jsonl`` must contain exactly the questions that have gold.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _predictor_faults(predictor: PredictorRecord, indexes: set[str]) -> Iterator
 
 
 def _counter_faults(run: RunData) -> Iterator[str]:
-    """Check how often gold keys (ids of gold chunks and nodes) were computed and how often reused."""
+    """Check how many results were computed, and how many were reused, according to ``run.json``."""
     record = run.record
     index_of = {each.name: each.index for each in record.predictors if each.system is not None}
     answers = [row for row in run.rows if row.predictor in index_of and row.status == "ok"]

@@ -1,7 +1,7 @@
 """Answer some of a run's questions again, and look up each of the run's hits in its index.
 
 Scores can differ by 0.0001, since different processors compute slightly different scores. Times are not
-compared, and everything else must be the same.
+compared. All other values must be the same.
 """
 
 from __future__ import annotations
@@ -175,5 +175,6 @@ def _foreign_hits(run: RunData, indexes: Mapping[str, Index]) -> Iterator[Findin
             expected = known[key]
             if expected is None or expected[:5] != found or hit.tokens not in (None, expected[5]):
                 yield row_finding(
-                    row.key, f"{hit.id!r} has other lines, another node or another size in the index"
+                    row.key,
+                    f"{hit.id!r} is missing from the index, or has another place or size in the index",
                 )

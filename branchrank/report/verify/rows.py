@@ -1,4 +1,4 @@
-"""Checks that the rows are complete and consistent, and that spans and gold lead to the stored judgements.
+"""Checks that the rows are complete and consistent, and that each judgement follows from span and gold.
 
 The module :mod:`branchrank.report.verify.systems` contains further checks for the rows of predictors that are
 systems (not classes or endpoints).
@@ -73,14 +73,14 @@ def _row_faults(row: Row, question: Question) -> Iterator[str]:
         if lost != lost_in(row):
             yield f"has the stage {row.lost or 'none'!r} that lost the gold, should be {lost or 'none'!r}"
     elif row.lost:
-        yield f"has the stage {row.lost!r} that lost the gold, but no stage could lose it"
+        yield f"says that {row.lost!r} lost the gold, but has no stages or an unanswerable question"
     if row.gold_ranks and not question.gold:
         yield "has ranks of gold, but its question has no gold"
     if not row.gold_ranks.keys() <= set(row.stages):
         yield "has ranks of the gold for stages that the row does not list"
     for call in row.calls:
         if (call.question_id, call.predictor, call.repeat) != (row.question_id, row.predictor, row.repeat):
-            yield "has an LLM call of another row"
+            yield "contains an LLM call that belongs to another row"
         elif call.model != row.llm:
             yield f"has a call to the LLM {call.model!r}, but its LLM is {row.llm!r}"
     if any(hit.line_end < hit.line_start for hit in row.hits):
@@ -91,7 +91,7 @@ def _status_faults(row: Row) -> Iterator[str]:
     if row.status == "ok" and row.error:
         yield "has the status ok and an error"
     if row.status == "failed" and (not row.error or row.hits or row.stages or row.trace):
-        yield "has the status failed, but also hits or stages, or no error"
+        yield "has the status failed, but lacks an error, or contains hits, stages or a trace"
 
 
 def _judgement_faults(row: Row, question: Question) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Checks that each of a system's rows is one that it could have given (:mod:`branchrank.systems.stages`).
+"""Checks that each system could have produced its rows (:mod:`branchrank.systems.stages`).
 
 1. The row must have the system's stages, with traces whose lengths follow from the settings.
 2. Hits with the same id must have the same node and the same lines in all rows. A row must not contain a hit
@@ -86,7 +86,7 @@ class _Checks:
         self.grows = system.passages.lines > 0
 
     def faults(self, row: Row) -> Iterator[str]:
-        """Find everything in a successful row that the system could not have given."""
+        """Find everything in a successful row that the system could not have produced."""
         if not fits(self.system, row.stages):
             yield f"has the stages {', '.join(row.stages) or 'none'}, unlike the system {self.system.name!r}"
             return
@@ -164,7 +164,7 @@ class _Checks:
         if cap:
             fused = ranks.get("fusion")
             if ranks.get("cap") != (fused if fused is not None and fused <= cap else None):
-                yield "has ranks of the gold in cap and fusion that contradict each other"
+                yield "has a rank of the gold in the stage cap that contradicts the rank in the stage fusion"
         if self.system.unit == "chunk" and not self.grows:
             last = ranks.get(last_ranking(self.system))
             if (last if last is not None and last <= kept else None) != first:
@@ -174,7 +174,7 @@ class _Checks:
             if rank is not None and limit is not None and rank > limit:
                 yield f"has the gold at rank {rank} of {name}, which returns at most {limit} hits"
             if rank is not None and branch.expand is None and "fusion" not in ranks:
-                yield f"has a rank of the gold in {name}, but no rank of the gold in fusion"
+                yield f"has a rank of the gold in the branch {name}, but none in the stage fusion"
             if branch.fused_unit != "chunk":
                 continue
             if self.grows:

@@ -31,7 +31,10 @@ class Fts5Kind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score candidates with FTS5's BM25, since the best keyword search scores are all close to 1."""
+        """Return a function that scores candidates with FTS5's BM25.
+
+        Score fusion does not use the search's own scores, because all good matches have scores close to 1.
+        """
         table = _table(opening)
         return lambda lookup, keys: table.bm25(_words(lookup), keys)
 

@@ -1,6 +1,6 @@
 """The interface of a branch kind, with the records that it receives and returns.
 
-1. The engine opens a branch kind once, the first time that it runs a system with this kind.
+1. The engine opens the search of a branch kind only once, on the first run of a system that uses the kind.
    :meth:`BranchKind.open` receives the index, the corpus folder and the settings, and returns a search
    function. Resources that the kind opens are closed with the engine.
 2. The engine calls the search function with a :class:`Lookup` for each query. The function returns a
@@ -47,7 +47,10 @@ class BranchResult(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """A query for one branch, with the number ``n`` of requested entries and shared lookups in the index."""
+    """A query for one branch.
+
+    ``n`` is the number of requested entries. ``sources`` provides vectors, scores and texts from the index.
+    """
 
     query: Query
     branch: Branch
@@ -75,7 +78,10 @@ class Opening:
         self._shared: dict[Hashable, Any] = {}
 
     def shared(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return an object that several branch kinds share. The object is made once per engine."""
+        """Return an object that several branch kinds use, such as an open Qdrant collection.
+
+        The first call with ``key`` creates the object with ``make``. Later calls return the same object.
+        """
         if key not in self._shared:
             self._shared[key] = make()
         made: T = self._shared[key]
@@ -85,9 +91,9 @@ class Opening:
 class BranchKind:
     """Base class of branch kinds. A subclass sets the attributes and defines :meth:`open`.
 
-    - ``name`` is the name of the kind in a system.
-    - ``units`` are the possible units of the result, which are chunk ids, node ids or spans
-      (``source:first-last``).
+    - ``name`` is the name of the kind in the field ``kind`` of a branch.
+    - ``units`` lists what a branch of this kind can return. The keys of the returned entries are chunk ids,
+      node ids or spans (``source:first-last``).
     - ``needs_vector`` is true if the branch searches with the query's vector.
     - ``waits`` is true if the branch waits for a process or a server, so that the engine should run the
       branches of a system in parallel.
@@ -96,11 +102,11 @@ class BranchKind:
     - ``own_depth`` is true if the length of the list is limited by the kind's settings instead of ``top_n``.
     - ``fills`` is true if the list always has the requested length, unless the index has fewer entries.
     - ``scale`` says how score fusion treats the scores. ``fixed`` scores, such as a cosine, are not scaled.
-      ``open`` scores have no maximum, and are divided by the query's best score. Kinds with ``none`` can't be
-      fused by score.
+      ``open`` scores have no maximum, and are divided by twice the query's best score. Branches whose scale
+      is ``none`` can't be fused by score.
     - ``keeps_tokens`` is true if the kind's store can contain token vectors (:meth:`open_maxsim`).
     - ``shows_unit`` is true if the label includes the unit, as in ``dense(chunks)``.
-    - ``options`` are the names of the kind's options.
+    - ``options`` lists the options that a branch of this kind accepts.
     """
 
     name: str = ""
@@ -117,7 +123,7 @@ class BranchKind:
     options: tuple[str, ...] = ()
 
     def label(self, unit: Unit) -> str:
-        """Return the name that traces and hits show for a branch with this unit."""
+        """Return the name of a branch in traces and hits, such as ``dense(chunks)``."""
         return f"{self.name}({unit}s)" if self.shows_unit else self.name
 
     def problems(self, branch: Branch) -> list[str]:

@@ -48,7 +48,7 @@ class QdrantDenseKind(BranchKind):
     keeps_tokens = True
 
     def open(self, opening: Opening) -> Search:
-        """Open the collection, unless the other Qdrant branch has opened it."""
+        """Open the collection, which the kinds ``qdrant-dense`` and ``qdrant-sparse`` share."""
         if opening.settings.part(QdrantSettings).is_existing:
             return placed_collection(opening).dense
         collection = _collection(opening)
@@ -67,7 +67,7 @@ class QdrantDenseKind(BranchKind):
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
 
     def open_maxsim(self, opening: Opening) -> MaxSim | None:
-        """Return the collection's MaxSim, or ``None`` if the collection has no token vectors."""
+        """Return the collection's MaxSim function, or ``None`` if the collection has no token vectors."""
         return _maxsim(opening)
 
 
@@ -84,7 +84,7 @@ class QdrantSparseKind(BranchKind):
     keeps_tokens = True
 
     def open(self, opening: Opening) -> Search:
-        """Open the collection, unless the other Qdrant branch has opened it."""
+        """Open the collection, which the kinds ``qdrant-dense`` and ``qdrant-sparse`` share."""
         from branchrank.stores.qdrant_points import Bm25Encoder
 
         if opening.settings.part(QdrantSettings).is_existing:
@@ -115,12 +115,12 @@ class QdrantSparseKind(BranchKind):
         return scores
 
     def open_maxsim(self, opening: Opening) -> MaxSim | None:
-        """Return the collection's MaxSim, or ``None`` if the collection has no token vectors."""
+        """Return the collection's MaxSim function, or ``None`` if the collection has no token vectors."""
         return _maxsim(opening)
 
 
 def _maxsim(opening: Opening) -> MaxSim | None:
-    """Return the collection's MaxSim, or ``None`` if the collection has no multivector of token vectors."""
+    """Return the collection's MaxSim function, or ``None`` if the collection has no token vectors."""
     if opening.settings.part(QdrantSettings).is_existing:
         placed = placed_collection(opening)
         return placed.maxsim if placed.has_tokens else None

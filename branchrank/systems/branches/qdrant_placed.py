@@ -1,14 +1,14 @@
 """Searches a user's Qdrant collection, whose points are passages from the indexed documents.
 
-1. The lines of a point are found with its payload, which has line numbers or a text
-   (:mod:`branchrank.corpus.placing`). Points whose passage is in no document are ignored, and a notice gives
-   their number.
+1. The payload of a point contains line numbers or a text, which are used to determine the point's lines in a
+   document (:mod:`branchrank.corpus.placing`). Points whose passage does not occur in any document are
+   ignored, and a notice reports the number of these points.
 2. The texts of a sample of points are embedded again, and the vectors must agree with the stored dense
-   vectors. Sparse vectors are searched if they have the terms that Qdrant's BM25 gives for the texts.
-   Otherwise a notice reports that only dense search is used. If no point has text, the vectors can't be
-   checked, and a notice says so.
-3. A result is the span of a point. If several points have the same span, the result has the best of their
-   scores.
+   vectors. Sparse vectors are searched only if most of their terms agree with the terms that Qdrant's BM25
+   computes for the texts. Otherwise a notice reports that only dense search is used. If no point has text,
+   the vectors can't be checked, and a notice says so.
+3. Each search result is the span of document lines that a point covers. If several points cover the same
+   span, the result has the best of their scores.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ _LEAST_ALIKE = 0.9
 
 
 class _Points(NamedTuple):
-    """The spans and texts of the points found in documents, by key, and the number of other points."""
+    """The points whose passages were found in the documents.
+
+    ``spans`` and ``texts`` map the keys of these points to their spans and texts. ``left_out`` is the number
+    of points whose passages were not found.
+    """
 
     spans: dict[str, Span]
     texts: dict[str, str]
@@ -55,7 +59,7 @@ class _Points(NamedTuple):
 
 
 class PlacedCollection:
-    """The dense and the sparse search of a user's collection. The results are spans."""
+    """Dense and sparse search in a user's Qdrant collection. The results are spans of document lines."""
 
     def __init__(
         self, collection: ExistingCollection, points: _Points, notices: tuple[str, ...], no_sparse: str
@@ -73,14 +77,14 @@ class PlacedCollection:
         self._encoder = Bm25Encoder()
 
     def dense(self, lookup: Lookup) -> BranchResult:
-        """Return the spans of the points nearest to the query's vector."""
+        """Return the document spans of the points nearest to the query's vector."""
         check_unit(lookup, "span")
         vector = lookup.sources.embedding(lookup.query.text)
         found = self._collection.dense(vector, lookup.n + self._spare, self._admitted(lookup))
         return BranchResult(self._placed(found), notices=self._notices)
 
     def sparse(self, lookup: Lookup) -> BranchResult:
-        """Return the spans of the best points by BM25.
+        """Return the document spans of the points with the best BM25 scores.
 
         If sparse search is not possible, the result is empty and has a notice.
         """
@@ -121,7 +125,7 @@ class PlacedCollection:
         return self._encoder.query(lookup.query.keywords.strip() or lookup.query.text)
 
     def _admitted(self, lookup: Lookup) -> list[str] | None:
-        """Return the ids of the points in documents that pass the filters, or ``None`` if none are given."""
+        """Return the keys of points in documents that pass the filters, or ``None`` without filters."""
         if not lookup.query.filters:
             return None
         admitted = lookup.sources.admitted_sources(lookup.query.filters)
