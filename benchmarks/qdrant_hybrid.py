@@ -3,7 +3,7 @@
 1. A hybrid collection is filled with ``--points`` random unit vectors and with texts of Zipf-distributed
    words.
 2. Queries run one at a time after a warm-up, in Qdrant embedded in this process. If the 95th percentile of
-   their times is above 25 ms, the benchmark fails. (BranchRank's requirements allow 500 ms.)
+   their times is above 25 ms, the benchmark fails.
 3. An artificial delay is then added to each branch. The query takes longer by about one delay, not two,
    because the branches run concurrently.
 4. With ``--compare N``, the first N points are also searched by qdrant-client's local mode (slow).
