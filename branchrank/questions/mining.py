@@ -79,8 +79,8 @@ _VERSION = re.compile(r"(?:\w+ )?(?:version )?v?\d+(?:\.\d+)+(?: release notes?)
 class Mined(NamedTuple):
     """The questions in the order of their ids, and the numbers of dropped links and queries by reason.
 
-    ``links`` is the number of cross references with a link text. ``queries`` is the number of distinct link
-    texts among the links that were not dropped.
+    ``links`` is the number of cross references that have link text. ``queries`` is the number of distinct
+    link texts among the links that were not dropped.
     """
 
     questions: list[Question]
