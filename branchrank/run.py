@@ -1,4 +1,4 @@
-"""The class ``Run``, with which the results of finished runs are read, compared and reported."""
+"""The class ``Run``, which reads, compares and reports the results of finished runs."""
 
 from __future__ import annotations
 

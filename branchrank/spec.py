@@ -39,7 +39,13 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 1
     siblings: Annotated[int, Meta(ge=0, le=50, description="siblings added per section")] = 2
     file_roots: Annotated[
-        int, Meta(ge=0, le=50, description="files whose top section is added, best evidence first")
+        int,
+        Meta(
+            ge=0,
+            le=50,
+            description="maximum number of files whose top section is added; files with the best-scoring "
+            "sections come first",
+        ),
     ] = 5
 
 

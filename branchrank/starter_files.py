@@ -76,7 +76,7 @@ _NOTE = "an example written by `branchrank init`: replace it with a question tha
 class StarterFiles(Record, frozen=True, kw_only=True):
     """The starter files that were written (``written``), and those that already existed (``kept``).
 
-    ``corpus`` is the folder of the documents, and ``documents`` is their number.
+    ``corpus`` is the folder of the documents, and ``documents`` is the number of documents.
     """
 
     corpus: Path

@@ -3,14 +3,15 @@
 The data are lists instead of objects, to keep the page small. The script ``page/page.js`` reads these lists,
 which have the following items:
 
-- A question: id, text, its value in each slice, whether it is answerable, gold and rows.
-- Gold: source (an index into ``sources``), first line, last line and quote.
-- A row: predictor (an index), repeat, outcome (an index), the stage that lost the gold, error, ranks, hits
-  and fallbacks.
-- A rank: stage (an index into ``stages``) and the gold's rank after this stage, or null if the gold is
+- A question has an id, a text, a list with one value per slice (empty if the question is not in the slice),
+  1 if the question is answerable (else 0), the gold and the rows.
+- Gold has a source (an index into ``sources``), a first line, a last line and a quote.
+- A row has a predictor (an index), a repeat, an outcome (an index), the stage that lost the gold, an error,
+  ranks, hits and fallbacks.
+- A rank has a stage (an index into ``stages``) and the gold's rank after this stage, or null if the gold is
   absent.
-- A hit: source (an index), first line, last line, score and judgement (2 if the hit contains gold, 1 if it is
-  on a gold page, else 0).
+- A hit has a source (an index), a first line, a last line, a score and a judgement (2 if the hit contains
+  gold, 1 if the hit is on a gold page, else 0).
 
 For a run with compact rows, only the first hits in each row are included.
 """

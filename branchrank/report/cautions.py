@@ -29,7 +29,10 @@ def cautions(run: RunData) -> list[Caution]:
         found.append(Caution(text=text))
     if not run.record.split:
         found.append(
-            Caution(text="No --split was given. Scores on questions used for tuning are not evidence.")
+            Caution(
+                text="No --split was given. "
+                "Scores on questions used for tuning don't show a system's quality."
+            )
         )
     longest_first = sorted(run.predictors, key=len, reverse=True)
     for warning in run.record.warnings:

@@ -96,7 +96,7 @@ def _recall(index: IndexFacts) -> str:
 
 
 def _filtered(run: RunData) -> str:
-    """Describe for how many questions the answer is in documents that pass the filters."""
+    """State how many answerable questions have an answer in documents that pass the filters."""
     filters = read_filters(run.record.filters)
     answerable = [question for question in run.asked if question.gold]
     inside = sum(

@@ -169,13 +169,13 @@ def unanswerable(run: RunData) -> Section | None:
             ),
             plots.risks(drawn),
             Paragraph(
-                text="The coverage is the share of questions that are answered if only the answers whose "
-                "first hits have the highest scores are given. The risk is the share of wrong first hits "
-                'among the given answers. Any answer to an unanswerable question is wrong. "Answered" is the '
-                "share of all questions with a hit. AURC is the mean risk over all coverages, and is not "
-                'defined for a predictor that never answers. "Excess" is the part of AURC that the best '
-                "order of the same answers would avoid. If a run has repeats, the figures are means over the "
-                "curves of the repeats."
+                text="Suppose that a predictor answers only the questions whose first hits have the highest "
+                "scores. The coverage is the share of questions that are then answered, and the risk is the "
+                "share of these answers whose first hit is wrong. Any answer to an unanswerable question is "
+                'wrong. "Answered" is the share of all questions for which the predictor returns a hit. AURC '
+                "is the mean risk over all coverages, and is not defined for a predictor that never answers. "
+                '"Excess" is the part of AURC that the best order of the same answers would avoid. If a run '
+                "has repeats, the figures are means over the curves of the repeats."
             ),
         ),
     )

@@ -130,5 +130,5 @@ def _pairs(pilot: Pilot) -> str:
     each = ", ".join(f"{name} {share:.1%}" for name, share in pilot.pairs)
     return (
         f"This is the mean disagreement of {len(pilot.pairs)} candidates with {safe(pilot.baseline)}: "
-        f"{safe(each)}. To plan for one candidate, give its share with --disagreement."
+        f"{safe(each)}. To plan for one candidate, pass that candidate's share with --disagreement."
     )

@@ -2,8 +2,8 @@
 
 1. Every rate is shown with its 95% interval, and every table states the number of questions.
 2. If the gold consists of lines for some questions and of a whole file for others, each kind has its own
-   rows. The rates over all questions come last, because they depend on how many questions have a whole file
-   as gold. A whole file is easier to find than lines.
+   rows. The rates over all questions are shown last, because they mix the two kinds. A whole file is easier
+   to find than lines, so these rates rise with the share of questions that have a whole file as gold.
 3. Hit rates are shown for hits that contain any gold line (strict), at least half of the gold lines, and all
    gold lines.
 """

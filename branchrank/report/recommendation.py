@@ -283,7 +283,10 @@ def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
 
 
 def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
-    """Describe the cheapest system less than delta worse than the winner, unless the winner is cheapest."""
+    """Describe the cheapest system that is less than delta worse than the winner.
+
+    Returns an empty tuple if the winner itself is the cheapest of these systems.
+    """
     found = standings(run)
     if name not in {each.name for each in found}:
         return ()

@@ -120,16 +120,16 @@ def _bold_words(judgement: Judgement) -> str:
     if judgement.winner is None:
         return "No predictor is bold, since no lead on the primary measure is significant after adjustment."
     if judgement.all_pairs:
-        return "One predictor is bold: its lead over every other predictor is significant after adjustment."
+        return "The lead of the predictor in bold over every other predictor is significant after adjustment."
     if judgement.winner in judgement.baselines:
         if len(judgement.baselines) > 1:
             return (
-                "One baseline is bold: its lead over every other predictor is significant after adjustment."
+                "The lead of the baseline in bold over every other predictor is significant after adjustment."
             )
-        return "The baseline is bold: its lead over every candidate is significant after adjustment."
+        return "The lead of the baseline (bold) over every candidate is significant after adjustment."
     which = "the baseline" if len(judgement.baselines) == 1 else "every baseline"
     return (
-        f"The best candidate is bold: its lead over {which} is significant after adjustment. Candidates "
+        f"The lead of the best candidate (bold) over {which} is significant after adjustment. Candidates "
         "were not tested against each other."
     )
 
@@ -237,7 +237,7 @@ def _declared(run: RunData) -> str:
     """Describe whether a seal shows that the measure and baseline were chosen before the run."""
     seal = run.record.seal
     if seal is None:
-        return "No seal was given (--seal) as evidence that measure and baseline were chosen before the run."
+        return "No seal was given (--seal) to show that the measure and baseline were chosen before the run."
     return (
         f"Plan, questions, measure, baseline and alpha match the seal {seal.file} ({seal.digest[:16]}). Only "
         "a copy of the seal in another place proves that the seal is older than the run."
@@ -348,7 +348,10 @@ def passages(run: RunData) -> Section:
     words = "Repeated pages is the share of hits whose page already has a higher-ranked hit."
     if strict:
         caption = f"Strict rates and size of the first five hits, over {over(run)}"
-        words = f"Returning whole files inflates strict hits. The sizes show this cost. {words}"
+        words = (
+            "A system that returns whole files has more strict hits, but readers have to read more. The "
+            f"columns with lines, characters and tokens show the mean size of a hit. {words}"
+        )
     if with_lines:
         headings += ["span precision", "gold coverage"]
         caption += f"; span precision and gold coverage over the {with_lines} whose gold has lines"
@@ -392,7 +395,8 @@ def trade_off(run: RunData) -> Section:
         f"{plural(len(run.asked), 'question')}. {text}"
     )
     if others:
-        text += f" The cheapest, or fastest at the same cost, is {chosen.cheapest.name}."
+        cheapest = chosen.cheapest.name
+        text += f" The cheapest of these systems (if several cost the same, the fastest) is {cheapest}."
     plot = plots.frontier(found, {each.name for each in best}, measure, _cost_unit(run))
     return Section(title=title, blocks=(plot, Paragraph(text=text)))
 

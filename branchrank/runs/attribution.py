@@ -110,7 +110,7 @@ class Reach(Record, frozen=True, kw_only=True):
 
 
 def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
-    """For each stage, return the shares of one predictor's rows whose gold is in the stage's list."""
+    """Return how often the list of each stage contains the gold, as shares of one predictor's rows."""
     count = len(rows) or 1
     return [
         Reach(

@@ -118,7 +118,7 @@ def check_depth(measure: NamedMeasure, top_k: int) -> None:
 
 
 def check_kept(measure: NamedMeasure, kept: int) -> None:
-    """Raise :class:`UsageError` if a measure needs more than the ``kept`` hits that a run stored."""
+    """Raise :class:`UsageError` if a measure needs more hits than a run stored per question (``kept``)."""
     cutoff = measure.measure.cutoff or 0
     if cutoff > kept:
         raise UsageError(

@@ -26,7 +26,7 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = str(value).replace("\r\n", "\n").replace("\r", "\n")
-    # Leading apostrophes are skipped, so that '=1 becomes ''=1, from which text_of restores '=1.
+    # Text such as '=1 also gets an apostrophe (''=1), so that text_of can restore the text.
     bare = text.lstrip("'")
     if isinstance(value, int) or not (bare[:1] in ("\t", "\n") or bare.lstrip().startswith(_FORMULA)):
         return text

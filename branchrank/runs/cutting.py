@@ -74,7 +74,7 @@ def cut_run(run: R, conditions: Sequence[str]) -> R:
 
 
 def _present(values: Mapping[str, Mapping[str, str]], name: str) -> list[str]:
-    """Return the values of a slice that at least one question has."""
+    """Return the distinct values that the questions have in a slice, sorted."""
     return sorted({own[name] for own in values.values()} - {""})
 
 

@@ -1,6 +1,6 @@
 """A run's means with confidence intervals, latency percentiles, LLM costs and Pareto frontier.
 
-1. The interval of a mean allows for correlation between questions about the same page
+1. The confidence interval for a mean allows for correlation between questions about the same page
    (:mod:`branchrank.measures.intervals`). Every table, plot and file uses the interval computed here.
 2. A latency percentile has an upper confidence bound if there are enough queries.
 """

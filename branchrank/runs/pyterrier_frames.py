@@ -64,8 +64,8 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
 def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
     """Return a run's judgements, with one row per judged document.
 
-    With ``ids="gold"``, every gold item counts as a document. A gold page also counts as a document, if a hit
-    can be on the page without covering the gold.
+    With ``ids="gold"``, every gold item counts as a document. A page also counts as a document if any gold
+    item on the page has lines or a quote.
     """
     rows = [
         (query, document, label)

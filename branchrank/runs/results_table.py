@@ -4,8 +4,9 @@
 2. On each measure, all systems are compared with one baseline, or all with each other. P-values (with Holm's
    correction) and intervals are adjusted for all comparisons on the same measure
    (:mod:`branchrank.measures.verdicts`).
-3. A mean that differs significantly from another system's mean is marked in the table. The mark is a dagger
-   if there is one baseline, and otherwise the letters of the systems that the mean differs from.
+3. A mean that differs significantly from another system's mean is marked in the table. If there
+   is one baseline, the mark is a dagger. Otherwise every system has a letter, and the marks of a mean are the
+   letters of the systems whose means are significantly different.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     @property
     def letters(self) -> dict[str, str]:
-        """System -> letter, or an empty dict if there are fewer than two baselines."""
+        """The letter of each system, by name. The dict is empty if there are fewer than two baselines."""
         if len(self.baselines) < 2:
             return {}
         return {each.name: _letter(place) for place, each in enumerate(self.systems)}

@@ -2,10 +2,10 @@
 
 1. A compressed file is a sequence of Zstandard frames (RFC 8878) with checksums. The plain file is equal to
    the decompressed frames, joined in order.
-2. A run in progress adds one frame per row. The file of a finished run has one frame.
+2. A run in progress adds one frame per row. The file of a finished run is a single frame.
 3. A truncated file ends with an incomplete line or frame.
-4. A file can come from another person, so the decompressed size is limited, and also the memory used to
-   decompress the file.
+4. A file can come from another person, so the decompressed size and the memory used to decompress the
+   file are limited.
 """
 
 from __future__ import annotations

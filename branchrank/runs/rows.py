@@ -32,9 +32,9 @@ Repeat = Annotated[int, msgspec.Meta(ge=0, lt=MAX_REPEATS)]
 class RowHit(Record, frozen=True, kw_only=True):
     """A hit as stored in a row, without its text.
 
-    ``characters`` and ``tokens`` give the size of the text. Tokens are counted with the same tokenizer for
-    all models, and are ``None`` in older rows. ``gain``, ``gold`` and ``page`` are the judgement of the hit
-    (:class:`branchrank.measures.matching.JudgedHit`).
+    ``characters`` and ``tokens`` give the size of the text. All token counts use the same tokenizer,
+    whichever model embeds the text. In older rows, ``tokens`` is ``None``. ``gain``, ``gold`` and
+    ``page`` are the judgement of the hit (:class:`branchrank.measures.matching.JudgedHit`).
     """
 
     id: str

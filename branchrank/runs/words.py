@@ -1,4 +1,4 @@
-"""Format scores, times and verdicts for people."""
+"""Format scores, times and verdicts as text for reports and the terminal."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Check each request against the access rules, and read its body, before an HTTP application gets it.
 
-1. The guard answers a ``Host`` that is not allowed with status 421, an ``Origin`` that is not allowed with
-   403, and a missing or wrong token with 401. For CORS preflight requests from an allowed Origin, the token
-   is not checked, because browsers do not send it in these requests.
-2. The guard answers with 413 if the body exceeds the size limit, whether or not its length is declared, and
+1. The guard responds with status 421 if the ``Host`` is not allowed, with 403 if the ``Origin`` is not
+   allowed, and with 401 if the token is missing or wrong. For CORS preflight requests from an
+   allowed Origin, the token is not checked, because browsers do not send it in these requests.
+2. The guard responds with 413 if the body exceeds the size limit, whether or not its length is declared, and
    with 408 if the body is incomplete at the deadline.
 3. The application gets a request's body in one piece. After refusing a request, the guard closes the
    connection.
@@ -121,7 +121,7 @@ class Guard:
             raise Refusal(
                 403,
                 "wrong_origin",
-                "pages of this Origin may not send requests; allow it with --allowed-origin",
+                "pages from this Origin may not send requests; allow it with --allowed-origin",
             )
 
     def _check_token(self, scope: Scope) -> None:

@@ -72,7 +72,7 @@ class RetrieveAnswer(Record, frozen=True, kw_only=True):
 
 
 class Health(Record, frozen=True, kw_only=True):
-    """The state of the server. ``refused`` maps each predictor that can't run to the reason."""
+    """The response to ``GET /health``. ``refused`` maps each predictor that can't run to the reason."""
 
     status: str
     version: str
@@ -183,7 +183,7 @@ def _described(answer: type[Record], request: type[Record] | None = None) -> dic
             408: "slow body",
             413: "body too large",
             415: "not application/json",
-            422: "a value out of its bounds",
+            422: "a value is out of range",
             500: "the retrieval failed",
             503: "too many requests wait",
         }

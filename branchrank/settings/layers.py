@@ -41,7 +41,7 @@ class Setting(Record, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    #: Whether the value is a text that contains comma-separated values.
+    #: Whether the value is a comma-separated list, stored as one string.
     several: bool = False
     #: The recommended range. Values outside the recommended range are allowed, with a warning.
     recommended: tuple[float, float] | None = None

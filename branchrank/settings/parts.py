@@ -140,8 +140,8 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
     on_failure: Annotated[
         Literal["refuse", "fallback"],
         Meta(
-            description="what to do if the LLM endpoint does not answer before the first question; refuse: "
-            "stop with an error; fallback: use the fallback of each stage"
+            description="what to do if the LLM endpoint does not respond when it is checked before the first "
+            "question; refuse: stop with an error; fallback: use the fallback of each stage"
         ),
     ] = "refuse"
     deadline_s: Annotated[
@@ -302,8 +302,8 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=4096,
-            description="number of worker processes or Ray actors; 0: this process alone, or one Ray actor "
-            "for each CPU of the cluster",
+            description="number of worker processes or Ray actors; 0: no worker processes, or, with Ray, one "
+            "actor for each CPU of the cluster",
         ),
     ] = 0
     threads: Annotated[

@@ -111,7 +111,7 @@ def alias_fields(system: System, **aliases: str) -> Callable[[type[S]], type[S]]
 
 
 def _hint(system: System, address: str) -> Any:
-    """Return a field's annotation. The description of a branch's field gets the name of the branch."""
+    """Return a field's annotation, whose description names the branch instead of saying "the branch"."""
     bare, meta = hint_at(system, address)
     slot, _, rest = address.partition(".")
     named = f"the {rest.split('.')[0]} branch" if slot == "branches" else ""
@@ -222,8 +222,8 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
         str,
         reaches("Qdrant collection"),
         Meta(
-            description="folder of an existing collection, written by qdrant-client's local mode or "
-            "containing a shard"
+            description="folder with an existing collection that qdrant-client's local mode wrote, or folder "
+            "that contains a shard"
         ),
     ] = ""
     fusion_weight: Annotated[

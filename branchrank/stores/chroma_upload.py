@@ -4,9 +4,9 @@
    vectors itself, so a collection never has an embedding function.
 2. Chroma's search graph (HNSW) assigns vectors to random levels, so two builds differ. With the settings in
    this module, the graph has many edges, and searches visit many candidates. With ten thousand vectors,
-   searches in every build therefore return the same results as exact search. (The function
-   ``recall_against_exact`` measures how many results are the same.) If a search can't reach some of the
-   vectors in a graph, the graph is built again.
+   searches in every build therefore return the same results as exact search. The function
+   ``recall_against_exact`` measures the share of the exact results that a store returns. If a search can't
+   reach some of the vectors in a graph, the graph is built again.
 3. An embedded collection is always built from scratch, on one thread.
 4. Vectors are uploaded to a server in batches, with several uploads at the same time. The metadata of a
    collection on a server contains an identifier of its index. After an interrupted build, the next build of

@@ -61,7 +61,7 @@ class _Reader:
                 return value
             if operation not in _OPERATIONS:
                 raise ValueError(
-                    f"the pickle has the operation {operation!r}, which plain data does not need"
+                    f"the pickle contains the operation {operation!r}, which plain data does not need"
                 )
             _OPERATIONS[operation](self)
 

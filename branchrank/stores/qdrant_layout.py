@@ -120,7 +120,7 @@ def chosen_layout(
 
 
 def stored_vectors(vector: Any, layout: Layout) -> StoredVectors:
-    """Convert a point's vectors from the form that Qdrant's engine, client or local mode uses."""
+    """Convert a point's vectors, as Qdrant's engine, client or local mode returns them, to our own type."""
     named = vector if isinstance(vector, Mapping) else {"": vector}
     dense = named.get(layout.dense)
     sparse = named.get(layout.sparse) if layout.sparse is not None else None

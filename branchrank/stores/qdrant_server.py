@@ -51,7 +51,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Storage(NamedTuple):
-    """Settings for how a server stores a new collection. The value 0 means the server's default."""
+    """Settings that control how a server stores a new collection. A 0 selects the server's default."""
 
     shards: int = 0
     replication_factor: int = 0
@@ -144,7 +144,7 @@ class ServerCollection:
                 self._client.upsert(self._name, points=batch, wait=True)
 
     def fill(self, keys: Sequence[str], points: Callable[[Sequence[int]], Sequence[Point]]) -> None:
-        """Add those of the points ``keys`` that the collection does not contain yet.
+        """Add the points with these keys, except those that the collection already contains.
 
         ``points(rows)`` must return the point with the key ``keys[row]`` for each ``row`` in ``rows``. If a
         batch fails, its error is raised, and batches that have not started are not sent.

@@ -1,8 +1,8 @@
 """The engine, which runs systems over an index for the commands, the library and the servers.
 
-1. Each branch returns a ranked list of chunks, spans or nodes. The tree search and branches that expand over
-   the tree return nodes. Branches with weight 0 are not run. If a branch waits for a process or a server, the
-   branches run in parallel.
+1. Each branch returns a ranked list of chunks, spans or nodes. The tree search and
+   branches with the setting ``expand`` return nodes of the document tree. Branches with weight 0 are not run.
+   If a branch waits for a process or a server, the branches run in parallel.
 2. Entries that the query excludes, or that its filters reject, are removed from the lists.
 3. The lists are fused, and the fused list is cut to the candidate cap.
 4. If the system rescores its candidates, the MaxSim of each of the first candidates is multiplied by a weight
@@ -11,8 +11,9 @@
 6. If the system reranks, the reranker reorders the candidates. If the reranker's LLM fails, the candidates
    are put in the reranker's fallback order.
 7. If the system orders passages, the passages of all candidate sections are ranked in one list.
-8. The first k candidates become hits. The hit for a node is the best chunk of the node, or the lines of the
-   node without its subsections. A hit may be extended within its section.
+8. The first k candidates become hits. If the system returns passages, the hit for a node is the node's best
+   chunk. Otherwise, the hit is the lines of the node without its subsections. A hit may be extended within
+   its section.
 
 Steps 1 to 7 do not depend on k, unless a branch has the setting ``doubled`` and therefore returns 2k results.
 If no branch has this setting, a larger k adds hits at the end of the list and does not change earlier hits.
@@ -283,7 +284,7 @@ class Engine:
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
     ) -> dict[str, Sequence[Scored]]:
-        """Add the candidates that only other branches found to each branch's list.
+        """Add to each branch's list the candidates that only other branches found.
 
         Each branch computes its own scores for the added candidates. The list of a branch with the setting
         ``expand`` is not changed, because such a branch can't score a section that is not in its list.
@@ -308,7 +309,7 @@ class Engine:
         )
 
     def _scorer(self, kind: str) -> Scores:
-        """Return the function that scores candidates for a branch kind, after creating it on first use."""
+        """Return the function that scores candidates for a branch kind. The first call creates it."""
         with self._lock:
             if kind not in self._scorers:
                 self._scorers[kind] = branch_kind(kind).open_scores(self._opening)
@@ -329,7 +330,7 @@ class Engine:
         return found
 
     def _search(self, kind: str) -> Search:
-        """Return the search function of a branch kind, after opening the kind's resources on first use."""
+        """Return the search function of a branch kind. The first call opens the kind's resources."""
         found = self._searches.get(kind)
         if found is None:
             with self._lock:

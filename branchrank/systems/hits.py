@@ -1,6 +1,7 @@
 """Turn candidates into hits.
 
-The hit for a node is the best chunk of the node, or the lines of the node without its subsections.
+If the system returns passages, the hit for a node is the node's best chunk. Otherwise, the hit is the lines
+of the node without its subsections.
 
 A hit records its rank in each branch's list. If the branch expands over the tree, a section's rank and score
 are those of its best chunk in the branch's list of chunks. If a section contains none of these chunks, the

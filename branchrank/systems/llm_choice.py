@@ -105,7 +105,7 @@ def tokens(shown: Sequence[Shown]) -> int:
 def ask_pages(
     llm: Gateway, pages: Sequence[Sequence[Option]], task: Task, context: CallContext
 ) -> list[Choice]:
-    """Let the LLM choose from each page. Options are shown in the given order."""
+    """Let the LLM choose options from each page. The prompt lists a page's options in the given order."""
     calls: list[tuple[LLMRequest, Callable[[LLMReply], list[str]]]] = []
     for page in pages:
         shown, _ = fitted(page, task.budget_tokens)

@@ -68,7 +68,7 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Esti
             continue
         budget = CONTEXT_TOKENS - completion_tokens
         if tree.steps_by == "llm":
-            # If a level of the tree has too many nodes for the remaining calls, a page can fill the context.
+            # The upper bound is a full context, because pages get larger when few calls remain for the tree.
             one = one.plus(tree.max_steps, budget, completion_tokens)
         if tree.final_by == "llm":
             shown = max(tree.final_candidates, tree.beam * tree.depth)

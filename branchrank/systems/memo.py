@@ -32,8 +32,8 @@ _SAMPLED = 8
 class Memo:
     """Stores the most recently used stage results, up to ``limit_bytes`` bytes.
 
-    The first element of a key is the kind of result, such as ``"embed"``. ``computed`` and ``reused`` count
-    the results of each kind.
+    The first element of a key is the kind of result, such as ``"embed"``. ``computed``
+    and ``reused`` map each kind to the number of results that were computed or reused.
     """
 
     def __init__(self, limit_bytes: int = MEMO_BYTES) -> None:

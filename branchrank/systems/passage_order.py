@@ -1,4 +1,4 @@
-"""The order of hits in systems in which a section can return several passages.
+"""The order of hits in systems that can return several passages from the same section.
 
 1. The passage score of a chunk is its cosine plus 0.5 times the ratio of its BM25 score to the best BM25
    score. The cosine is omitted if no branch of the system searches vectors, and the BM25 term is omitted if

@@ -52,7 +52,7 @@ class Query(Record, frozen=True, kw_only=True):
 
 
 def read_filters(texts: str | Sequence[str]) -> tuple[Filter, ...]:
-    """Parse one or several filters of the form ``KEY=VALUE``. A document must pass every filter.
+    """Parse one or more filters of the form ``KEY=VALUE``. A document must pass every filter.
 
     Raises :class:`UsageError` for an unknown key or an empty value.
 

@@ -51,9 +51,9 @@ def standalone(svg: str) -> str:
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """Return the SVG in a :func:`standalone` file that other versions of the drawing packages drew.
+    """Return the SVG inside a :func:`standalone` file that other versions of the drawing packages wrote.
 
-    Returns ``None`` if the installed versions drew the file, or if it is not such a file.
+    Returns ``None`` if the installed versions wrote the file, or if the file is not a standalone SVG file.
     """
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):

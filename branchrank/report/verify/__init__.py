@@ -111,9 +111,10 @@ def _verified(
 
 
 def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[str]]:
-    """Recompute the reports; return findings, the passages in ``report.html``, and notes.
+    """Compare a run's reports and plots with recomputed ones.
 
-    The notes name the plots that another version of Altair or vl-convert drew, if they look the same.
+    Returns the differences, the passages of the corpus that ``report.html`` quotes, and notes. The notes name
+    the plots that another version of Altair or vl-convert drew, but that look the same when redrawn.
     """
     report = report_content(run)
     drawn, notes = drawings(report.plots), []

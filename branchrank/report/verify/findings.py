@@ -16,7 +16,7 @@ SHOWN = 5
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """A problem in ``file`` at ``place``, which is for example a row or a line."""
+    """A problem in ``file`` at ``place`` (for example, a row or a line)."""
 
     file: str
     place: str
@@ -72,8 +72,8 @@ def _other_columns(header: list[list[str]], ours: list[str]) -> str:
     extra = [column for column in theirs if column not in ours]
     parts = ([f"lacks {', '.join(lacks)}"] if lacks else []) + ([f"has {', '.join(extra)}"] if extra else [])
     return (
-        f"has different columns than in this version ({'; '.join(parts) or 'in another order'}); if an older "
-        "version made the run, use `branchrank report RUN` to regenerate its tables and reports"
+        f"has columns that differ from those of this version ({'; '.join(parts) or 'in another order'}); if "
+        "an older version made the run, use `branchrank report RUN` to regenerate its tables and reports"
     )
 
 

@@ -83,7 +83,7 @@ def _predictor_faults(predictor: PredictorRecord, indexes: set[str]) -> Iterator
 
 
 def _counter_faults(run: RunData) -> Iterator[str]:
-    """Check how many results were computed, and how many were reused, according to ``run.json``."""
+    """Check the numbers of computed and reused results in ``run.json`` against the rows."""
     record = run.record
     index_of = {each.name: each.index for each in record.predictors if each.system is not None}
     answers = [row for row in run.rows if row.predictor in index_of and row.status == "ok"]

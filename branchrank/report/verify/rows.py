@@ -1,4 +1,6 @@
-"""Checks that the rows are complete and consistent, and that each judgement follows from span and gold.
+"""Checks that the rows are complete and consistent, and that the judgements are correct.
+
+A judgement is correct if it follows from the span of the hit and the gold of the question.
 
 The module :mod:`branchrank.report.verify.systems` contains further checks for the rows of predictors that are
 systems (not classes or endpoints).

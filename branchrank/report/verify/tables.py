@@ -36,7 +36,7 @@ def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
             Finding(
                 file=names.RUN_JSON,
                 place="",
-                message="has changed since the run: its digest differs from the one that it records",
+                message="has changed since the run: its digest differs from the recorded digest",
             )
         )
     for name in run.truth:

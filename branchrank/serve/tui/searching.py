@@ -100,7 +100,7 @@ class Searches:
 
 
 def why(found: Found) -> str:
-    """Return a text with a result's rank in each branch, its score and its distance."""
+    """Return one line that shows a result's rank in each branch, the score and the distance."""
     distance = [] if found.hit.distance is None else [f"distance {found.hit.distance:.3f}"]
     return "  ".join([*found.hit.reasons, f"score {found.hit.score:.4f}", *distance])
 

@@ -57,7 +57,7 @@ class GrepKind(BranchKind):
 
 
 class ChunksBySource(Mapping[str, Sequence[Chunk]]):
-    """The chunks of each source, in the order of the file. Chunks are read from the index on each access."""
+    """The chunks of each source, in the order of their lines. Each access reads the chunks from the index."""
 
     def __init__(self, index: Index) -> None:
         self._chunks = index.chunks

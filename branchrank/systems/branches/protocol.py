@@ -68,7 +68,10 @@ MaxSim = Callable[[Vectors, Sequence[str]], Mapping[str, float]]
 
 
 class Opening:
-    """The objects that a branch kind needs to open its search. ``resources`` is closed with the engine."""
+    """The objects from which a branch kind makes its search function.
+
+    When the engine is closed, ``resources`` is closed, too.
+    """
 
     def __init__(self, index: Index, corpus_root: Path, settings: Resolved, resources: ExitStack) -> None:
         self.index = index
@@ -91,7 +94,7 @@ class Opening:
 class BranchKind:
     """Base class of branch kinds. A subclass sets the attributes and defines :meth:`open`.
 
-    - ``name`` is the name of the kind in the field ``kind`` of a branch.
+    - ``name`` is the value of the field ``kind`` in a branch of this kind.
     - ``units`` lists what a branch of this kind can return. The keys of the returned entries are chunk ids,
       node ids or spans (``source:first-last``).
     - ``needs_vector`` is true if the branch searches with the query's vector.
