@@ -180,10 +180,10 @@ def _columns(
 ) -> dict[str, Any]:
     """Compute the columns of weights in blocks of limited size, and return the arrays that bm25s expects.
 
-    If ``relative`` is true, bm25s subtracts from each weight the weight that the token has in texts without
-    the token. During a search, bm25s adds the subtracted weight to the score of every text. This function
-    adds the subtracted weight back to each weight instead, so a token adds 0 to the score of a text that does
-    not contain the token.
+    If ``relative`` is true, a token also has a base weight in texts that do not contain the token. bm25s
+    subtracts the base weight from the token's other weights, and adds the base weight to the score of every
+    text during a search. This function adds the base weight back to the other weights instead, so a token
+    adds 0 to the score of a text that does not contain the token.
     """
     from scipy.sparse import csr_matrix
 

@@ -105,7 +105,7 @@ class LLMChooser:
         height = max(self.tree.height(node.id) for node in children)
         below = min(height, self.settings.depth - step)
         affordable = max(1, self.calls_left - below)
-        # Several pages need one more call, to choose among the picks of all pages.
+        # If there are several pages, one more call is needed to choose among the picks from all pages.
         return wanted if wanted == 1 or wanted + 1 <= affordable else max(1, affordable - 1)
 
     def _merged(self, picks: Sequence[Sequence[Node]]) -> list[Node]:

@@ -194,7 +194,7 @@ def _decode(payload: bytes, source: str) -> PageIndexDocument:
         raise InputError(f"the JSON is not a PageIndex tree of {source}: {error}", remedy=_REMEDY) from None
     except RecursionError:
         raise InputError(
-            f"the JSON is not a PageIndex tree of {source}: it is nested too deep", remedy=_REMEDY
+            f"the JSON is not a PageIndex tree of {source}: it is nested too deeply", remedy=_REMEDY
         ) from None
 
 
