@@ -86,7 +86,7 @@ BESIDE = {
     "`tests/test_bad_input.py` tests invalid input.",
 }
 
-#: Headings of classes whose names don't split into words.
+#: Headings for the classes whose names can't be split into words automatically.
 HEADINGS = {
     "TestStageAVectorShortlist": "Stage A: vector shortlist",
     "TestStageBTreeExpansion": "Stage B: tree expansion",

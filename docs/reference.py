@@ -103,8 +103,12 @@ def _described(command: click.Command, context: click.Context, level: int) -> st
         lines += ["| flag | default | meaning |", "| --- | --- | --- |", *map(_row, own), ""]
     parts = _parts_taken(command)
     if parts:
-        lines += [_wrapped(f"`{context.command_path}` also accepts the flags of {', '.join(parts)}."), ""]
+        lines += [_wrapped(f"`{context.command_path}` also accepts the flags of {_listed(parts)}."), ""]
     return "\n".join(lines)
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _options(command: click.Command) -> list[click.Option]:
@@ -112,7 +116,7 @@ def _options(command: click.Command) -> list[click.Option]:
 
 
 def _sets_a_setting(option: click.Option) -> bool:
-    """Return whether an option only changes a setting, so that the command's function doesn't get it."""
+    """Return whether an option only changes a setting, and is not passed to the command's function."""
     return not option.expose_value and any(flag in option.opts for flag in _sections_by_flag())
 
 
