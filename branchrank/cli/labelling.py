@@ -71,7 +71,7 @@ def label(
     seed: int,
     quiet: bool,
 ) -> None:
-    """Ask you to label whether each passage that a system of RUN returned answers the question.
+    """Show you passages that the systems of RUN returned, and ask you whether they answer the question.
 
     The first hits of all systems are pooled and shown in random order, without the names of the systems.
     Passages that overlap the gold are not shown. The label `yes` adds the passage to the question's gold in
@@ -216,7 +216,7 @@ def _print_counts(labelling: Labelling) -> None:
     help="Whose labels to compare, if a file has several annotators. Give one for FIRST and one for SECOND.",
 )
 def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
-    """Print Cohen's kappa, which measures how much more often two annotators agree than by chance.
+    """Print Cohen's kappa, which measures how much more often two annotators agree than they would by chance.
 
     FIRST and SECOND are question files with labels. Only passages that both annotators labelled are compared.
     The confidence intervals assume that the passages are independent of each other.
