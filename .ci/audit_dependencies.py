@@ -4,9 +4,9 @@
     curl -LO https://osv-vulnerabilities.storage.googleapis.com/PyPI/all.zip
     python .ci/audit_dependencies.py --advisories all.zip
 
-The file comes from OSV and is a zip of JSON records, one JSON record, or a list of records. The exit code is
-1 if a record affects a pinned version and its id is not passed with ``--ignore``, and 2 if the file can't be
-read.
+The file comes from OSV. It is a zip archive of JSON records, a single JSON record, or a JSON list of records.
+The exit code is 1 if a record is about a pinned version and the record's id is not passed with ``--ignore``,
+and 2 if the file can't be read.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _within(events: list[dict[str, str]], version: Version) -> bool:
 
 
 def findings(path: Path, pins: dict[str, str]) -> list[tuple[str, str, str, str]]:
-    """Return the package, its pinned version, the id and the summary of each OSV record that affects it."""
+    """Return the package, version, record id and summary for each OSV record about a pinned version."""
     found = []
     for record in records(path):
         if record.get("withdrawn"):

@@ -3,9 +3,10 @@
     python benchmarks/dependencies.py             # measures the environment of this Python
     python benchmarks/dependencies.py --markdown  # prints the table of docs/installation.md
 
-1. The main packages share one row, with the size of their files and of all their dependencies.
-2. The row of any other dependency has the size in MB (10^6 bytes) of the packages that are installed only
-   because of it.
+1. The main packages share one row, which shows the total size in MB (10^6 bytes) of these packages and all
+   their dependencies.
+2. For any other dependency, the row shows the total size in MB of the packages that are installed only
+   because of that dependency.
 3. The import time is the minimum CPU time of five new processes that import the module, minus the minimum of
    five processes without an import.
 """

@@ -3,8 +3,8 @@
     python benchmarks/distributed.py               # one process, --jobs 2, --engine ray: some minutes
     python benchmarks/distributed.py --no-ray
 
-1. Each row is one command in a new process. The runs in one process, with ``--jobs`` and with Ray each use a
-   new workspace.
+1. Each row is one command in a new process. The three runs (in one process, with ``--jobs`` and with Ray)
+   each use a new workspace.
 2. Times are the commands' wall times in seconds. The quality pass has 161 questions for three predictors;
    there is no latency pass.
 3. The files that several processes write are compared with the files that one process writes.

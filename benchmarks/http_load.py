@@ -189,7 +189,7 @@ class Counter:
     async def ask(self, client: Client, case: Case) -> bool:
         """Post a query, update the counts, and return whether the response has status 200.
 
-        A response with status 200 can contain correct or wrong hits.
+        Responses with status 200 whose hits are wrong are also counted in ``wrong``.
         """
         start = time.perf_counter()
         try:
@@ -250,7 +250,7 @@ async def recovery(port: int, case: Case, limit_ms: float) -> float:
 
 
 async def drive(server: Server, cases: Sequence[Case], clients: int, queue: int, seconds: float) -> Load:
-    """Run one load against a running server."""
+    """Run one load test against a running server, and return the results."""
     port = server.port
     await ask_all(port, cases, clients, seconds / 5)
     lone = float(np.median((await ask_alone(port, cases)).latencies))

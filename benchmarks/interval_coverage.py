@@ -13,7 +13,7 @@
    reach. The probability p of a hit at rank 1 is equal for both systems of a pair. On half of the questions,
    both systems of a pair have the same outcome. A cell is one combination of page sizes, n, ICC and p.
 3. For each sample, BranchRank's current intervals are compared with those of earlier methods. The earlier
-   methods are Wilson's interval with every question counted as independent, the bootstrap interval BCa over
+   methods are Wilson's interval with every question counted as independent, the BCa bootstrap interval over
    resampled pages, and, for differences, an interval computed after adding z**2 questions, half of them with
    a difference of -1 and half with 1 ("padded"; z is the normal quantile of the confidence level).
 4. The interval of a difference is adjusted as in a report, so that it contains 0 if and only if the test does
@@ -61,7 +61,7 @@ STRUCTURES = {
 }
 NUMBERS = (50, 100, 160)
 RATES = (0.1, 0.5, 0.9, 0.98)
-#: Each entry is an ICC, the way to sample pages, and the entry's name in the tables.
+#: Each entry consists of an ICC, a way to sample pages, and a name for the tables.
 CLUSTERINGS = ((0.0, "rates", "0"), (0.5, "rates", ".5, own rates"), (0.5, "shared", ".5, shared"))
 #: Reciprocal ranks, and their probabilities for a question without a hit at rank 1.
 RANKS = np.array([1.0, 1 / 2, 1 / 3, 1 / 5, 0.0])
@@ -72,30 +72,30 @@ FEW = ((0, 0), (0, 1), (1, 1), (0, 2), (0, 3), (8, 5))
 RESAMPLES = 1_000
 #: The title of each table, and the field of :class:`Shares` that it shows.
 TABLES = (
-    ("Coverage of the interval for a hit rate, by method (Wilson → current)", "rate"),
-    ("Coverage of the interval for a mean reciprocal rank, by method (BCa → current)", "mean"),
+    ("Coverage of the interval for a hit rate, by method (Wilson, BranchRank)", "rate"),
+    ("Coverage of the interval for a mean reciprocal rank, by method (BCa, BranchRank)", "mean"),
     (
         "Coverage of the interval for a difference of -5 points in hit rate, by method "
-        "(BCa → padded → current)",
+        "(BCa, padded, BranchRank)",
         "difference",
     ),
     (
-        "Mean interval width in points for a difference in hit rate, by method (BCa → padded → current)",
+        "Mean interval width in points for a difference in hit rate, by method (BCa, padded, BranchRank)",
         "width",
     ),
     (
         "Coverage of the interval for a difference of 0 in mean reciprocal rank, by method "
-        "(BCa → padded → current)",
+        "(BCa, padded, BranchRank)",
         "mean_difference",
     ),
     (
         "Mean interval width in points for a difference of 0 in mean reciprocal rank, by method "
-        "(BCa → padded → current)",
+        "(BCa, padded, BranchRank)",
         "mean_width",
     ),
     (
         "Share of false equivalence verdicts for a difference of -5 points, by method "
-        "(BCa → padded → current)",
+        "(BCa, padded, BranchRank)",
         "equivalent",
     ),
     ("Type I error of the tests (hits, reciprocal ranks)", "type_one"),

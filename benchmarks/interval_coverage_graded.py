@@ -1,4 +1,4 @@
-"""Simulate the coverage of a difference's interval for graded measures (AP and nDCG) on few queries.
+"""Simulate the coverage of the interval for a difference in graded measures (AP and nDCG) on few queries.
 
     python benchmarks/interval_coverage_graded.py                  # every cell; about 2 minutes
     python benchmarks/interval_coverage_graded.py --samples 300    # quicker, noisier
@@ -78,7 +78,7 @@ def true_difference(kind: Kind) -> float:
 
 
 class Shares(NamedTuple):
-    """The results for one combination of parameters, with the earlier interval and with the current one."""
+    """The results for one combination of parameters: first for the padded interval, then for BranchRank's."""
 
     held: tuple[float, ...]
     width: tuple[float, ...]
@@ -112,7 +112,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--samples", type=int, default=2_000, help="samples per cell (default 2000)")
     count = parser.parse_args().samples
-    print(f"{count:,} samples per cell; padded → current; widths in points\n")
+    cells = "in each cell: the padded interval → BranchRank's interval"
+    print(f"{count:,} samples per cell; {cells}; widths in points\n")
     rows, least = [], 1.0
     for name, kind in KINDS.items():
         for queries in QUERIES:

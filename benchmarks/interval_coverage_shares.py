@@ -61,7 +61,7 @@ def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
 
 
 def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[np.bool_]) -> Bounds | None:
-    """Return the intervals, adjusted to agree with the test as in a report.
+    """Return the intervals, adjusted (as in a report) so that they agree with the test.
 
     ``rejects`` has the result of the test for each sample.
     """

@@ -80,7 +80,7 @@ def times(
 
 
 def print_queries(name: str, found: Sequence[dict[str, float]]) -> None:
-    """Print p50 and p95 of the time for the query's token vectors, and of the time for the candidates."""
+    """Print p50 and p95 of two times: to compute the query's token vectors, and to score the candidates."""
     for label, stages in (
         ("query's token vectors", ("embed tokens",)),
         ("candidates' vectors and MaxSim", BESIDE),

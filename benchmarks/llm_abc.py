@@ -224,7 +224,7 @@ def figures(made: Run) -> dict[str, Any]:
 
 
 def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
-    """Replay the run with scripted LLMs and the run with the real model from the recorded calls."""
+    """Use the recorded calls to replay the run with scripted LLMs and the run with the real model."""
     models = {read_call(text).model for text in CALLS.read_bytes().splitlines()}
     made = {}
     for name in ("scripted", "model") if MODEL in models else ("scripted",):

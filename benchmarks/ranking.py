@@ -8,7 +8,7 @@
    `docs/results/ranking.md` has the commands that create both.
 2. A set is a seeded sample of the questions whose gold is a section or a page. `digests` prints the digest of
    each set. A set whose digest differs from the one in `ranking_sets.toml` is refused.
-3. `run` runs `examples/ranking.toml` on each set, into `WORK/reports/SET`.
+3. `run` runs `examples/ranking.toml` on each set, and writes the results to `WORK/reports/SET`.
 4. `tables` prints the rates for each set, and comparisons on the pooled mined questions of several corpora.
    Each step compares a system with a baseline. The p-values (Holm) and intervals (Bonferroni) are adjusted
    for all steps together, and the questions about a page form a cluster.
@@ -58,7 +58,7 @@ MEASURES = (*STRICT, "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
 
 
 class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
-    """A set of ``sample`` questions (0 means all) about a corpus, sampled with ``seed``.
+    """Questions about a corpus. ``sample`` of them (0 means all) are drawn with the random seed ``seed``.
 
     The systems are also compared on the pooled questions of all sets that have the same name in ``pool``.
     ``rest_of`` names another set, whose questions are excluded.

@@ -4,8 +4,9 @@
    Documents are alternately Markdown and reStructuredText, 100 documents per folder. A chunk has about 550
    characters, like a chunk of Symfony's documentation.
 2. Words are sampled from a vocabulary of 60,000 words with frequencies that follow the Zipf-Mandelbrot law.
-   The most frequent word is in about a third of the chunks, like the most frequent word of real documentation
-   that is not a stop word. A twelfth of the words in a document are taken from the 60 words of its topic.
+   The most frequent word is in about a third of the chunks, as is the most frequent word in real
+   documentation if stop words are not counted. A twelfth of the words in a document are taken from
+   the 60 words of its topic.
 3. A text's vector is the direction of its document's topic plus noise that depends on the text. Texts of one
    topic are therefore near neighbours, like real texts about one subject.
 """
@@ -47,7 +48,7 @@ def _vocabulary() -> list[str]:
 
 
 class Words:
-    """Samples words by the Zipf-Mandelbrot law, mixed with the words of a topic."""
+    """Samples words from a Zipf-Mandelbrot distribution, and mixes them with the words of a topic."""
 
     def __init__(self) -> None:
         self.words = np.array(_vocabulary())

@@ -170,7 +170,7 @@ def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
             taken = sum(
                 found["build"]["cpu_by_stage"].get(stage, 0) for stage in ("write", "vectors", "digests")
             )
-            rows.append((size, "write and digest the index", floor, taken, "s"))
+            rows.append((size, "write the index and compute its digests", floor, taken, "s"))
     intro = (
         "The lower bounds are computed from the best of five measurements on this machine: memory reads\n"
         f"{floors['memory'] / _GB:.1f} GB/s, disk writes {floors['disk_write'] / _GB:.2f} GB/s, "
@@ -188,7 +188,7 @@ def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
 
 
 def _growth(sizes: dict[int, Result]) -> list[str]:
-    """Return the table of the cost per additional chunk, from the differences between two sizes."""
+    """Return a table of the cost per additional chunk, computed from the differences between corpus sizes."""
     rows = []
     known = [(size, found) for size, found in sizes.items() if "build" in found]
     for (size, small), (larger, large) in pairwise(known):

@@ -175,7 +175,10 @@ def _chroma(data_dir: Path) -> Result:
 
 
 def _profile(data_dir: Path) -> Result:
-    """Profile opening an index with a first query, 100 queries, and building the index without Chroma."""
+    """Profile three steps: open an index and run a first query, run 100 queries, and rebuild the index.
+
+    The index is built without Chroma.
+    """
     from branchrank.index import build_index
 
     asked = queries(QUESTIONS)

@@ -1,4 +1,4 @@
-"""Measure imports, `--help` and a first query, as multiples of the time of an empty Python process.
+"""Measure how many times as long as an empty Python process imports, `--help` and a first query take.
 
     python benchmarks/startup.py
 
@@ -26,7 +26,7 @@ import branchrank
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "data" / "sample" / "corpus"
 QUERY = "how do I compare two runs"
-#: The environment variables, with Python's cache of compiled modules enabled as in an installed program.
+#: Environment variables that enable Python's cache of compiled modules, as in an installed program.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

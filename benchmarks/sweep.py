@@ -4,9 +4,10 @@
 
 The sweep varies the RRF constant of `local` and the expansion of `hybrid`. Each setting is a separate system
 that shares the searches of its branches with the unchanged system. The time includes the work of the quality
-pass (stages, matching with the gold, rows), but not the statistics. Times are CPU milliseconds of this
-process. The minimum of five rounds is used, because other programs can only make a round slower. The name of
-a setting is its RRF constant (`k60`), or its expansion depth and number of siblings (`2-4`).
+pass (running the stages, matching the hits with the gold and building the rows), but not the statistics.
+Times are CPU milliseconds of this process. The minimum of five rounds is used, because other programs can
+only make a round slower. The name of a setting is its RRF constant (`k60`), or its expansion depth and number
+of siblings (`2-4`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
    are the lexical score, two oracles and a random chooser. One oracle selects only the gold or the ancestors
    of the gold, and the other also selects other entries up to the width of the beam. With ``--base-url``, an
    LLM on a server selects the sections.
-3. A hit is a section's own span, so that the tree search is measured and not the choice of a passage.
+3. A hit is a section's own span, so that the benchmark measures the tree search, not the choice of a passage.
 4. For a scripted chooser, the number of tokens is estimated as one token per three bytes, as it is for prompt
    sizes. For an LLM, the server reports the number of tokens. The reported CPU time is the median of three
    rounds. It is measured in this process, and excludes the chooser.
@@ -77,7 +77,7 @@ class Gold(NamedTuple):
 
 
 class Scripted:
-    """A stand-in for an LLM that selects labels by a rule. ``cpu`` is the rule's CPU time in seconds."""
+    """Selects labels by a rule in place of an LLM. ``cpu`` is the rule's CPU time in seconds."""
 
     model = "scripted"
 
@@ -114,7 +114,7 @@ def full_oracle(shown: dict[str, str], gold: Gold) -> list[str]:
 
 
 def chance(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Select entries in a random order, with the shown text as the seed."""
+    """Select entries in a random order that is seeded with the text shown."""
     names = list(shown)
     random.Random("\n".join(shown.values())).shuffle(names)
     return names
@@ -125,7 +125,7 @@ RULES: dict[str, Rule] = {"oracle": oracle, FULL: full_oracle, "random": chance}
 
 
 class Chooser(NamedTuple):
-    """Selects the sections to follow: a scripted LLM, a real LLM or (without a gateway) the lexical score."""
+    """Selects sections with a scripted LLM, a real LLM or (without a gateway) the lexical score."""
 
     name: str
     gateway: Gateway | None = None

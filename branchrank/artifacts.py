@@ -26,7 +26,7 @@ from branchrank.errors import BranchRankError, InputError, StorageError
 
 T = TypeVar("T")
 
-#: Exceptions that msgspec raises for invalid JSON, JSON of a wrong type, or JSON that is nested too deeply.
+#: Exceptions that msgspec raises for invalid JSON, JSON of the wrong type, or JSON that is nested too deeply.
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 

@@ -51,8 +51,8 @@ def run_demo(
 ) -> Run:
     """Copy the sample into ``folder``, index it, compare systems that need no LLM, and return the run.
 
-    If ``fresh`` is true, a new run is started even if a finished run exists. Raises :class:`UsageError` for a
-    folder that is neither empty nor a demo.
+    If ``fresh`` is true, a new run is started even if a finished run exists. Raises :class:`UsageError` if
+    ``folder`` is not empty and does not contain a demo.
     """
     embedder = MODEL if is_installed() else STAND_IN
     copy_sample(folder, embedder)
@@ -73,7 +73,7 @@ def run_demo(
 def copy_sample(folder: Path, embedder: str) -> None:
     """Copy the sample's files into ``folder``, except those that already exist there.
 
-    Raises :class:`UsageError` if the folder is neither empty nor a demo.
+    Raises :class:`UsageError` if ``folder`` is not empty and does not contain a demo.
     """
     config = folder / CONFIG
     refuse_links(folder, "sample/corpus")

@@ -188,7 +188,7 @@ def nearest_path(path: Path) -> str:
     """Return text such as ``; did you mean `docs/questions.jsonl`?``, or an empty string.
 
     Each part of the path that does not exist is replaced with the most similar existing name. The result is
-    empty if a missing part has no similar existing name, or if the path exists.
+    empty if the path exists, or if no existing name is similar to a missing part.
     """
     found = Path(path.anchor)
     for part in path.relative_to(path.anchor).parts:
@@ -204,6 +204,9 @@ def nearest_path(path: Path) -> str:
 
 
 def or_else(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name. It suggests the nearest name or lists all names."""
+    """Return text such as ``; did you mean `local`?`` to append to a message about an unknown name.
+
+    If no known name is similar, the text lists all known names.
+    """
     names = list(known)
     return f"; {suggestion(name, names) or 'choose from ' + (', '.join(names) or 'none')}"

@@ -48,7 +48,7 @@ _UNSENDABLE = "the URL or a header contains characters that HTTP does not allow"
 
 
 class HttpError(Exception):
-    """Error for a request without a usable response.
+    """Error for a request that got no usable response.
 
     The message gives the reason, without URL or credentials.
     """
@@ -109,7 +109,10 @@ class Answer(NamedTuple):
 
 
 class Connections:
-    """Connections to the server in a URL. Threads can share them. Call :meth:`close` to close them."""
+    """Connections to the server that a URL names.
+
+    Several threads can share one instance. Call :meth:`close` to close the connections.
+    """
 
     def __init__(self, url: str, *, keep: bool) -> None:
         self._network = _Network()

@@ -410,7 +410,7 @@ def demo(
     The run's directory is inside ``folder/reports``. A second call resumes an interrupted demo or returns the
     finished run, unless ``fresh`` is true. Existing files are not overwritten.
 
-    Raises :class:`~branchrank.errors.UsageError` for a folder that is neither empty nor a demo.
+    Raises :class:`~branchrank.errors.UsageError` if ``folder`` is not empty and does not contain a demo.
     """
     from branchrank.demo import run_demo
 

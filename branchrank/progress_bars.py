@@ -36,7 +36,10 @@ class Quiet:
 
 
 class Announcements:
-    """Reports progress without a terminal. Prints each stage once, and the last status at the end."""
+    """Reports progress if standard error is not a terminal.
+
+    Each stage is printed once, and the last status is printed at the end.
+    """
 
     def __init__(self) -> None:
         self.seen: set[str] = set()

@@ -177,11 +177,12 @@ class Hit(Record, frozen=True, kw_only=True):
     name of a branch to the hit's rank and score in the branch's list. If the branch adds neighbouring
     sections from the tree, ``branches`` has the rank and score of the best chunk that the branch found in the
     hit's section. ``notes`` maps the name of a branch to the branch's explanation of its score for the hit.
-    For a section that was added from the tree, the note says from where the section was reached. If a dense
-    branch found the passage, ``distance`` is the squared L2 distance (0 to 4) between the vectors of the
-    query and the passage. ``matched`` contains the numbers of the lines in which a branch found words from
-    the query. If the system groups by document, ``members`` contains the best passages in the hit's document.
-    ``fallback`` is the reason why a fallback ranked this hit, or ``None`` if no fallback did.
+    If a section was added from the tree, the note says whether the section was reached from a chunk in the
+    same file or from a neighbouring page. If a dense branch found the passage, ``distance`` is the squared L2
+    distance (0 to 4) between the vectors of the query and the passage. ``matched`` contains the numbers of
+    the lines in which a branch found words from the query. If the system groups by document, ``members``
+    contains the best passages in the hit's document. ``fallback`` is the reason why a fallback ranked this
+    hit, or ``None`` if no fallback did.
     """
 
     id: str
@@ -201,14 +202,18 @@ class Hit(Record, frozen=True, kw_only=True):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """For each branch, the hit's rank, such as ``bm25(nodes) #2``, or the branch's note."""
+        """Texts that say how each branch contributed to the hit.
+
+        A text such as ``bm25(nodes) #2`` gives the hit's rank in the branch's list. If the hit is not in the
+        list, the text is the name of the branch and its note on the hit.
+        """
         placed = [f"{name} #{place.rank}" for name, place in self.branches.items()]
         notes = [f"{name} {note}" for name, note in self.notes.items() if name not in self.branches]
         return tuple(sorted([*placed, *notes]))
 
     @property
     def span(self) -> Span:
-        """The file and the lines that the hit returns."""
+        """The hit's file and line range."""
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
 

@@ -35,7 +35,7 @@ TABLE: dict[str, Any] = {
     "machine": {"cpu": "a CPU", "cores": 2, "python": "3.11.2", "load_before": 0.1, "load_after": 1.0},
     "corpus": {"name": "docs", "digest": "d1", "chunks": 100, "questions": 10},
     "seconds": 60.0,
-    "rows": [ROW, ROW | {"what": "exact, first 40", "against": "numpy 2.4.6", "ratio": 0.5}],
+    "rows": [ROW, ROW | {"what": "exact search, 40 nearest vectors", "against": "numpy 2.4.6", "ratio": 0.5}],
     "starts": [{"command": "retrieve.py --help", "cpu_s": 0.08, "bound_s": 0.15}],
     "rates": [{"system": "local", "questions": 10, "rates": {"strict_hit@1": 0.5}}],
     "skipped": [{"group": "lexical query", "against": "PyTerrier", "reason": "there is no jar"}],

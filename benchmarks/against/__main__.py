@@ -139,7 +139,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--measured",
         type=Path,
-        help="check: compare the table in this file instead of measuring again",
+        help="check: compare --table with the table in this file instead of measuring again",
     )
     options = parser.parse_args()
     if options.write and options.only:

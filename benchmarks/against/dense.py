@@ -31,7 +31,7 @@ def pairs(world: World) -> Source:
         return [_plain(world, vector) for vector in world.asked]
 
     number = len(world.asked)
-    what = f"exact, first {DEPTH}"
+    what = f"exact search, {DEPTH} nearest vectors"
     yield Pair(GROUP, what, named("numpy"), ours, plain, number, "vector", _same(world, nearest, plain()))
     collection = chroma_collection(world)
 
@@ -48,7 +48,7 @@ def pairs(world: World) -> Source:
             return [[scored.key for scored in store.search(vector, DEPTH)] for vector in world.asked]
 
         found = f"ours: {_recall(nearest, wrapped())}; its defaults: {answers}"
-        what = f"the store on Chroma, first {DEPTH}"
+        what = f"BranchRank's Chroma store, {DEPTH} nearest vectors"
         yield Pair(GROUP, what, named("chromadb"), wrapped, theirs, number, "vector", found)
 
 

@@ -87,5 +87,5 @@ def cpu_seconds(*arguments: str) -> float:
 
 
 def with_bytecode() -> dict[str, str]:
-    """Return the environment variables, with Python's cache of compiled modules enabled."""
+    """Return environment variables that enable Python's cache of compiled modules."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

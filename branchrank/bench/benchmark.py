@@ -79,7 +79,7 @@ def run_plan(
     predictor is a Python object, whose state is not recorded. ``resume`` is the directory of an interrupted
     run from which :func:`~branchrank.bench.resume.plan_from_run` read the plan. With ``resume``, no index is
     built. ``seal`` is the file with the seal of the plan (:mod:`branchrank.bench.seal`). ``status`` is called
-    with a line that replaces the previous line, such as the costs so far.
+    with each new status line (such as the costs so far), which replaces the previous one.
 
     Raises the errors of :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` before any work
     starts, and :class:`~branchrank.errors.RunError` if the run in ``resume`` has a different plan.
@@ -260,7 +260,7 @@ def _measured(
 
 
 def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:
-    """Return the questions as the run's directory stores them, with their text or its digests."""
+    """Return the questions as the run's directory stores them, with their texts or digests of the texts."""
     if settings.question_text == "keep":
         return list(questions)
     return [hashed(question) for question in questions]

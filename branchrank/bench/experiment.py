@@ -168,7 +168,7 @@ def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
 
 
 def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
-    """Return the result of ``make``, or add each of its problems to ``found`` and return ``None``."""
+    """Return what ``make`` returns. If ``make`` fails, add its problems to ``found`` and return ``None``."""
     try:
         return make()
     except UsageError as error:
@@ -219,7 +219,7 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
         there = baseline in ("", ALL_PAIRS, *names) or baseline.partition("[")[0] in failed
         if not there:
             found.append(
-                f"the baseline {baseline!r} is not a system of this file"
+                f"the baseline {baseline!r} is not a system in this file"
                 + or_else(baseline, [*names, *failed])
             )
     return found
@@ -378,5 +378,5 @@ def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
 
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Apply :func:`laid_over` after replacing short names (``rrf_k``) with field paths (``fuse.k``)."""
-    # Keys of nested tables are not replaced, because a key such as `file_roots` is a field's name there.
+    # In a nested table, `file_roots` is a field name, so only top-level short names are replaced.
     return laid_over(base, {ALIASES.get(key, key): value for key, value in changes.items()})

@@ -38,9 +38,9 @@ class OpenPlan(Record, frozen=True, kw_only=True):
     """The open predictors, indexes and engines of a plan.
 
     ``predictors`` are in the plan's order, and ``indexes`` and ``engines`` are keyed by index name.
-    ``keep_failures`` takes the LLM calls of the finished rows of an interrupted run. If LLM calls are
-    recorded, failed calls among them are not retried when the run is resumed. ``meter`` counts the LLM calls
-    that workers make.
+    ``keep_failures`` is called with the LLM calls in the finished rows of an interrupted run. If LLM calls
+    are recorded, the failed calls in these rows are not retried when the run is resumed. ``meter`` counts
+    the LLM calls that workers make.
     """
 
     predictors: tuple[OpenPredictor, ...]

@@ -130,7 +130,7 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
     wrong = [problem for system in plan.systems for problem in problems(system)]
     asking = [system for system in plan.systems if system.asks_llm]
     wrong += [
-        f"system {system.name!r} asks for an LLM but names no model, and tables must show the model's name"
+        f"system {system.name!r} asks for an LLM but names no model; the tables must show the model's name"
         for system in asking
         if system.llm.base_url and not system.llm.model
     ]
@@ -221,7 +221,7 @@ def _system_remedy(asking: Sequence[System]) -> str:
 
 
 def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:
-    """Return the result of ``make``. If ``make`` raises an error, add it to ``found`` and return ``None``."""
+    """Call ``make`` and return what it returns, or add the user's error to ``found`` and return ``None``."""
     try:
         return make()
     except (UsageError, InputError) as error:

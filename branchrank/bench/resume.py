@@ -106,7 +106,11 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
 
 
 def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
-    """Read the plan of a run without checking it. Raises :class:`RunError` like :func:`plan_from_run`."""
+    """Read the plan of a run without checking it.
+
+    Raises :class:`RunError` if a recorded setting is invalid, if a value that the run needs was not passed to
+    the command, or if a passed value differs from the run's value.
+    """
     settings = recorded_settings(directory, run, found)
     indexes = {
         name: recorded_index(directory, table, settings, found) for name, table in run.index_settings.items()
@@ -132,8 +136,8 @@ def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
 class Names:
     """Compares a run's hosts, models, files and classes with those that were passed to the command.
 
-    ``command`` is the beginning of the command that the error message shows. ``unused`` are the roles whose
-    values the command ignores.
+    ``command`` has the first words of the command that an error message suggests. ``unused`` has the kinds of
+    value (such as ``embedding model``) that the command ignores, so that they need not be passed.
     """
 
     def __init__(
@@ -172,8 +176,8 @@ class Names:
     def value(self, role: str, recorded: str) -> str:
         """Return the value to use in place of ``recorded``, a value in the run's record.
 
-        A value that was passed to the command is returned as it was passed. If a value must be passed to the
-        command and was not, it is noted as missing.
+        A value that was passed to the command is returned unchanged. If a value must be passed to the
+        command and was not, the value is noted as missing.
         """
         if self._needs_no_name(role, recorded):
             return recorded
@@ -299,8 +303,9 @@ def predictor_maker(
 def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
     """Return the path of the run's question file.
 
-    The path is the question file in ``named``, or else the run's copy. If the run does not store the text of
-    its questions, there is no copy, and ``None`` stands for the workspace's question file.
+    ``named.questions`` is returned if it is set, and otherwise the path of the run's copy of the questions.
+    If the run does not store the text of its questions, there is no copy, and ``None`` stands for the
+    workspace's question file.
     """
     if named.questions is not None:
         return named.questions

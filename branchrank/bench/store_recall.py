@@ -35,7 +35,7 @@ def searches_vectors(systems: Iterable[System]) -> int:
 def with_recall(
     facts: IndexFacts, engine: Engine, systems: Iterable[System], questions: Sequence[Question]
 ) -> IndexFacts:
-    """Return the facts about an index, with its vector store's recall if the vector search is approximate.
+    """Add the recall of the vector store to ``facts`` if the vector search is approximate.
 
     The questions' vectors are read from the engine's memo and cache. If a vector is missing because its
     question failed, the recall is ``None``.

@@ -9,11 +9,11 @@
 3. The questions are split into folds by the source of their gold. The questions in each fold are answered
    with the settings that scored best on the other folds. The gain is the mean score of all these answers
    minus the mean score with the system's own settings. The gain estimates the effect of tuning on questions
-   about other pages. The interval of the gain allows for correlation between questions with gold in the same
-   file.
+   about other pages. The interval for the gain allows for correlation between questions with gold in the
+   same file.
 4. Tuning chooses the combination of values with the best score on all questions. If several combinations have
-   the best score, the first of them is chosen. Since the system's own values come first, they change only if
-   the result is better.
+   the best score, the first of them is chosen. The system's own values are tried first, so other values are
+   chosen only if their score is better.
 
 To test whether the chosen values are also better on questions that people wrote, benchmark the tuned and the
 untuned systems in one experiment.
@@ -338,7 +338,7 @@ def _best(values: Sequence[Mapping[str, float]], ids: Sequence[str]) -> int:
 
 
 def _toml(path: Path, contenders: Sequence[PlannedSystem], systems: Sequence[TunedSystem]) -> str:
-    """Return the tables of the systems whose values change, and of their indexes, for the experiment file."""
+    """Return tables for the experiment file: the systems with changed values, and the indexes they need."""
     import tomlkit
 
     indexes = read_toml(path).get("indexes", {})

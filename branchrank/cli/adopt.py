@@ -25,7 +25,7 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.option(
     "--corpus",
     help="The documents that the chunks come from: a folder or a corpus name. "
-    "Default: the corpus in branchrank.toml of the workspace or of FOLDER.",
+    "Default: the corpus named in branchrank.toml in the workspace or in FOLDER.",
 )
 @click.option(
     "--collection", default="", help="Name of the Chroma collection to use, if chroma/ contains several."

@@ -54,8 +54,8 @@ from branchrank.settings import (
 @click.option(
     "--api-endpoint",
     default="",
-    help="URL of the endpoint for --predictor api, which must answer POST /retrieve. The environment "
-    "variable BRANCHRANK_API_TOKEN is sent as its bearer token.",
+    help="URL of the endpoint for --predictor api, which must answer POST /retrieve. The value of the "
+    "environment variable BRANCHRANK_API_TOKEN is sent to the endpoint as a bearer token.",
 )
 @click.option("--api-predictor", default="", help="Predictor that the API endpoint runs.")
 @filter_option

@@ -19,7 +19,9 @@ OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @data_dir_option
 @click.option("--exclude", multiple=True, help="Leave out the documents that match this glob. Repeatable.")
 @click.option(
-    "--chunks", type=OWN_FILE, help="Index the chunks in this chunks.jsonl instead of dividing the documents."
+    "--chunks",
+    type=OWN_FILE,
+    help="Index the chunks in this chunks.jsonl instead of splitting the documents into chunks.",
 )
 @click.option("--nodes", type=OWN_FILE, help="Use this nodes.jsonl as the tree instead of building one.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")

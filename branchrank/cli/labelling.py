@@ -71,7 +71,7 @@ def label(
     seed: int,
     quiet: bool,
 ) -> None:
-    """Show you passages that the systems of RUN returned, and ask you whether they answer the question.
+    """Show the passages that the systems in RUN returned, and ask you whether each answers its question.
 
     The first hits of all systems are pooled and shown in random order, without the names of the systems.
     Passages that overlap the gold are not shown. The label `yes` adds the passage to the question's gold in

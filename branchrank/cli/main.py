@@ -13,7 +13,7 @@ from branchrank.cli.terminal import Group
 #: text.
 VERBS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "Benchmark three systems on the bundled sample. Try this first."),
-    "init": ("init", "Write the first files for a benchmark of your documents."),
+    "init": ("init", "Write starter files for a benchmark on your documents."),
     "index": ("index", "Build the index of a documentation folder."),
     "adopt": ("adopt", "Make a workspace from your own chunks, vectors and nodes."),
     "corpus": ("corpus", "Fetch and list corpora by name."),

@@ -109,7 +109,7 @@ def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
     with branchrank.Workspace.open(data_dir) as workspace:
         mined = workspace.questions.mine(output, corpus)
         place = corpus or workspace.folder.corpus_root
-    click.echo(f"{mined.links} cross references with a link text")
+    click.echo(f"{mined.links} cross references that have link text")
     click.echo(f"  dropped: {_counts(mined.dropped_links)}")
     click.echo(f"{mined.queries} distinct texts")
     click.echo(f"  dropped: {_counts(mined.dropped_queries)}")

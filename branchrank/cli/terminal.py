@@ -121,8 +121,8 @@ def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
 class Command(click.Command):
     """A click command that reports errors with a message, a fix and an exit code instead of a traceback.
 
-    ``help_name`` is the command's key in ``COMMON`` if it differs from its name, such as ``beir run``. If
-    ``resumes`` is true, running the command again after Ctrl-C resumes the interrupted work.
+    ``help_name`` is the command's key in ``COMMON`` (such as ``beir run``) if the key is not the command's
+    name. If ``resumes`` is true, running the command again after Ctrl-C resumes the interrupted work.
     """
 
     def __init__(self, *arguments: Any, help_name: str = "", resumes: bool = False, **named: Any) -> None:
@@ -184,7 +184,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of :class:`Command` commands."""
+    """A click group that reports an unknown flag or subcommand with the nearest known name."""
 
     command_class = Command
 

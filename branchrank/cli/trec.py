@@ -107,7 +107,7 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
     help="Family-wise error rate for all comparisons of the same measure.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Random seed of the tests."
+    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Random seed for the tests."
 )
 @latex_option
 def compare_trec(

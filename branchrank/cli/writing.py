@@ -22,7 +22,10 @@ FLAGS = "--question TEXT --source FILE --lines 5-8"
 @click.argument("questions", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @data_dir_option
 @click.option(
-    "--question", default="", help="The text of the question. Without --source, it is searched first."
+    "--question",
+    default="",
+    help="The text of the question. Without --source, the command first searches the corpus for this text, "
+    "so that you can pick the gold passage from the hits.",
 )
 @click.option(
     "--source",

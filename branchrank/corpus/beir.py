@@ -89,7 +89,7 @@ def read_entry(source: str, content: bytes) -> Document:
 
 
 def read_entries(folder: Path) -> Iterator[Entry]:
-    """Yield the documents in ``corpus.jsonl`` in the folder ``folder``, and read one line at a time.
+    """Yield the documents in ``folder/corpus.jsonl``, reading one line at a time.
 
     Raises :class:`CorpusError` with the line number if a line is not a valid document, or if its ``_id`` is
     empty or is already used by an earlier line.

@@ -82,7 +82,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Finds texts in those documents below ``root`` that ``sources`` lists.
+    """Finds texts in the documents listed in ``sources``, whose paths are relative to ``root``.
 
     The constructor reads all documents.
     """

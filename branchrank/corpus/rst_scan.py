@@ -66,7 +66,7 @@ class _Anchor(NamedTuple):
     block: Block | None
 
     def foreign_to(self, title: str) -> bool:
-        """Return whether ``block`` has an argument that is not in ``title``, which must be in lower case."""
+        """Return whether ``block`` has an argument that the lower-case heading ``title`` does not contain."""
         return self.block is not None and self.block.text.lower() not in title
 
 

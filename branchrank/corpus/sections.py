@@ -4,10 +4,10 @@
    ``###``) do not matter.
 2. If the file has a single top heading, this heading is the title of the page. The heading and its labels
    become part of the section that represents the whole file.
-3. A section's own span runs from the first line of the section's heading to the line before the next
-   heading. The first section represents the whole file, and its own span starts at line 1. (If a heading on
-   line 1 starts another section, the own span of the first section is empty, and its ``own_line_end`` is 0.)
-   Every line of the file is in the own span of exactly one section.
+3. A section's own span runs from the first line of the section's heading to the line before the next heading.
+   The first section represents the whole file, and its own span starts at line 1. (If a heading on line 1
+   starts another section, the first section's own span is empty, and the first section's ``own_line_end`` is
+   0.) Every line of the file is in exactly one section's own span.
 4. The id of a section consists of the file's path and the slugs of all headings from the top heading to the
    section. If siblings have the same slug, the second one gets the suffix ``~2``, the third one ``~3``, and
    so on.

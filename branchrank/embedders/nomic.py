@@ -152,7 +152,11 @@ def _pooling(folder: Path) -> Pooling | None:
 
 
 def _max_tokens(folder: Path) -> int | None:
-    """Return the number of tokens to which texts are truncated, or ``None`` if a setting is not supported."""
+    """Return the number of tokens to which the model truncates texts.
+
+    Returns ``None`` if :class:`NomicEmbedder` does not support the settings in ``sentence_bert_config.json``:
+    texts must not be lower-cased, and the maximum length must be at least 3 tokens.
+    """
     reading = read_json(folder / "sentence_bert_config.json", _Reading, default=_Reading())
     if reading.do_lower_case or reading.max_seq_length is None or reading.max_seq_length < 3:
         return None

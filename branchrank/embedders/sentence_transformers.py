@@ -45,7 +45,7 @@ _STEP = 16
 _GPU_BATCH = 64
 #: The maximum number of tokens for a model without a limit in its configuration or its tokenizer.
 LEAST_TOKENS = 512
-REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no hub"
+REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which is not downloaded from a model hub"
 #: The class name of PyLate's projection, which sentence-transformers loads without PyLate.
 PYLATE_DENSE = "pylate.models.Dense.Dense"
 #: The GPU device files of NVIDIA's driver, AMD's driver and the Windows Subsystem for Linux.
@@ -172,7 +172,11 @@ class SentenceTransformersEmbedder:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise :class:`ModelError` if loading the model in ``folder`` would unpickle a file or run its code."""
+    """Check that the model in ``folder`` can be loaded safely.
+
+    Raises :class:`ModelError` if loading the model would unpickle a file or run code from the model, or if
+    ``folder`` does not contain a supported model.
+    """
     modules = modules_of(folder)
     foreign = [
         module.type

@@ -171,7 +171,7 @@ def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
     relative = path.relative_to(root).as_posix()
     create_beneath(root, relative)
     connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
-    # A damaged key must not raise an error; after this decoding, it matches no requested key.
+    # Decoding a damaged key must not raise an error. The decoded key matches no requested key.
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
         check_opened(root, relative)

@@ -76,7 +76,7 @@ class Handler:
             return _raised(error)
 
     def close(self) -> None:
-        """Close the task."""
+        """Release the task's resources."""
         self._opened.close()
 
     def _open(self) -> Callable[[Any], Iterable[Any]]:

@@ -81,9 +81,9 @@ def _check_llm(llm: LLMSettings) -> None:
 
 @contextmanager
 def open_executor(settings: Resolved, notify: Notify = no_notice) -> Iterator[Executor]:
-    """Open the executor that the settings in ``[engine]`` select. Workers are started for the first shard.
+    """Open the executor that the settings in ``[engine]`` select.
 
-    Raises the errors of :func:`check_engine`.
+    Workers are started when the first shards are submitted. Raises the errors of :func:`check_engine`.
     """
     check_engine(settings)
     engine = settings.part(EngineSettings)

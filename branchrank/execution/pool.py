@@ -75,7 +75,7 @@ class Backend(Protocol[W]):
         """Return the workers' events, or an empty list if nothing happens within ``timeout`` seconds."""
 
     def stop(self, workers: Collection[W], *, at_once: bool) -> None:
-        """End workers, either immediately (``at_once``) or after they have closed their task."""
+        """End workers. Unless ``at_once`` is true, the workers first release their task's resources."""
 
     def close(self) -> None:
         """Close the backend's own connections."""

@@ -64,7 +64,7 @@ class _Worker:
         return self._handler.handle(shard)
 
     def close(self) -> None:
-        """Close the task."""
+        """Release the task's resources."""
         self._handler.close()
 
 
@@ -113,7 +113,7 @@ class RayWorkers:
         return found
 
     def stop(self, workers: Collection[RayActor], *, at_once: bool) -> None:
-        """End actors. Unless ``at_once`` is true, the actors close their task first."""
+        """End actors. Unless ``at_once`` is true, the actors first release their task's resources."""
         if not at_once and workers:
             closing = [worker.handle.close.remote() for worker in workers]
             self._ray.wait(closing, num_returns=len(closing), timeout=_ANSWERS_WITHIN_S)

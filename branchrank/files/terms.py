@@ -37,7 +37,7 @@ class Term(Record, frozen=True, kw_only=True):
 
     @property
     def pattern(self) -> str:
-        """A regular expression for the term that both ripgrep and :mod:`re` match in linear time."""
+        """A regular expression for the term, which ripgrep and :mod:`re` can both match in linear time."""
         literal = re.escape(self.text)
         return rf"\b{literal}" if self.kind == "word" else literal
 

@@ -68,10 +68,10 @@ class Adoption(Record, frozen=True, kw_only=True):
     the collection, and ``embedded`` the vectors that were computed because the collection did not have them.
     ``sampled`` is the number of vectors that were compared with newly computed ones. ``least_cosine`` is the
     smallest cosine between an existing vector and the newly computed vector of the same chunk. ``form``
-    (``text``, ``document`` or ``breadcrumb``) tells from which text of each chunk the existing vectors were
-    computed. ``tree`` is ``own`` if the folder's tree is used unchanged, ``summaries`` if only its summaries
-    are used, and empty if the folder had no nodes. ``nodes`` counts the folder's nodes that were found in the
-    documents, and ``nodes_left_out`` the nodes that were not found.
+    (``text``, ``document`` or ``breadcrumb``) names the text of each chunk from which the existing vectors
+    were computed. ``tree`` is ``own`` if the folder's tree is used unchanged, ``summaries`` if only its
+    summaries are used, and empty if the folder had no nodes. ``nodes`` counts the folder's nodes that were
+    found in the documents, and ``nodes_left_out`` the nodes that were not found.
     """
 
     folder: str
@@ -152,10 +152,10 @@ def adopt_folder(
 def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLike[str] | None) -> Path:
     """Return the folder with the documents from which the chunks in ``folder`` were made.
 
-    If ``corpus`` is ``None``, the corpus is read from ``branchrank.toml`` in the workspace or, if that names
-    none, in ``folder``. Raises :class:`~branchrank.errors.UsageError` if there is no corpus, or if the
-    workspace is inside ``folder``, and :class:`ArtifactError` if the workspace contains files that BranchRank
-    did not make.
+    If ``corpus`` is ``None``, the corpus is the one that ``branchrank.toml`` in the workspace names or, if
+    that file names no corpus, the one that ``branchrank.toml`` in ``folder`` names. Raises
+    :class:`~branchrank.errors.UsageError` if there is no corpus, or if the workspace is inside ``folder``,
+    and :class:`ArtifactError` if the workspace contains files that BranchRank did not make.
     """
     here, data_dir = folder.resolve(), workspace.data_dir.resolve()
     words = ["branchrank", "adopt", str(folder), "--embedder", workspace.index_settings.embedder]
@@ -163,7 +163,7 @@ def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLik
         raise InputError(f"the folder {folder} does not exist", remedy="correct the name of the folder")
     if (here / "indexes").is_dir() and (here / "branchrank.toml").is_file():
         raise UsageError(
-            f"{folder} is already a workspace of BranchRank, so it can be searched",
+            f"{folder} is already a BranchRank workspace, which you can search directly",
             remedy=shlex.join(["branchrank", "retrieve", "QUERY", "--data-dir", str(folder)]),
         )
     if data_dir == here or data_dir.is_relative_to(here):
@@ -296,7 +296,10 @@ def _vectors(
 
 
 def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, int]:
-    """Return the tree, its kind (see :class:`Adoption`), and how many nodes were found and not found."""
+    """Return the tree, the tree's kind (see :attr:`Adoption.tree`), and two numbers of nodes.
+
+    The numbers are how many nodes of the adopted folder were found in the documents, and how many were not.
+    """
     nodes, _ = build_nodes(corpus.documents, Path(corpus.root).name or "corpus")
     built = Tree(nodes)
     if not (folder / NODES).exists():

@@ -1,7 +1,7 @@
 """Measure the distances between queries and their nearest chunks, and suggest a distance threshold.
 
 1. A query's distance is the squared L2 distance between its vector and its nearest chunk's vector. All
-   vectors have length 1, so distances are between 0 and 4.
+   vectors have length 1, so squared distances are between 0 and 4.
 2. If a query's distance is at or above the threshold, vector search returns no chunk. With the suggested
    threshold, 95% of the queries keep their nearest chunk.
 3. A build uses a seeded sample of section titles as probe queries. The distances of titles have a similar
@@ -47,7 +47,9 @@ class Calibration(Record, frozen=True, kw_only=True):
 
 
 def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD) -> Calibration:
-    """Suggest a threshold from the distances of queries. Raises ``ValueError`` if there are no distances.
+    """Suggest a threshold, given each query's distance to its nearest chunk.
+
+    Raises ``ValueError`` if there are no distances.
 
     >>> found = calibrate([0.9, 1.1, 1.234])
     >>> found.suggested, found.losing

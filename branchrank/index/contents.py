@@ -70,7 +70,9 @@ class Contents:
 def read_contents(
     workspace: WorkspaceFolder, embedder: Embedder, executor: Executor, progress: Progress
 ) -> Contents:
-    """Read the contents of an index from the corpus. ``progress`` gets the number of documents read so far.
+    """Read the corpus, and return the contents of an index of it.
+
+    ``progress`` is called with the number of documents that have been read so far.
 
     Raises :class:`CorpusError` if the corpus contains no text, and :class:`InputError` if the user's chunks
     or nodes do not match the corpus.

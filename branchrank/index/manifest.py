@@ -105,7 +105,7 @@ def write_record(path: Path, record: Record) -> None:
 def read_record(path: Path, record_type: type[R]) -> R:
     """Read a record.
 
-    Raises :class:`ArtifactError` if the file is missing, damaged or from another version.
+    Raises :class:`ArtifactError` if the file is missing or damaged, or was written by another version.
     """
     remedy = "rebuild the index: branchrank index"
     try:
@@ -115,7 +115,9 @@ def read_record(path: Path, record_type: type[R]) -> R:
     try:
         return msgspec.json.decode(content, type=record_type)
     except NOT_JSON as error:
-        raise ArtifactError(f"{path} is damaged or of another version: {error}", remedy=remedy) from None
+        raise ArtifactError(
+            f"{path} is damaged or was written by another version: {error}", remedy=remedy
+        ) from None
 
 
 def file_digests(directory: Path) -> dict[str, str]:

@@ -387,9 +387,9 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
 
 
 def chroma_place(settings: IndexSettings) -> str:
-    """Return where the vectors in Chroma are stored.
+    """Return the place of the Chroma collection that stores the index's vectors.
 
-    The result is ``embedded`` if the index contains the Chroma collection, the URL of the Chroma server if
+    The place is ``embedded`` if the index contains the Chroma collection, the URL of the Chroma server if
     the collection is on a server, or an empty string if the settings do not use Chroma.
     """
     if settings.embedder == NONE or settings.vector_store == "exact":

@@ -27,7 +27,7 @@ def write_links(directory: Path, nodes: RecordsFile[Node], depths: Rows) -> None
 
 
 def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
-    """Open the tree of a generation's nodes.
+    """Open the tree whose nodes are stored in the generation (the version of an index) in ``directory``.
 
     Raises :class:`ArtifactError` if the file ``lookup/tree.npy``, which contains the links between the nodes,
     is missing or damaged.

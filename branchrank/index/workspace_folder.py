@@ -177,7 +177,7 @@ class WorkspaceFolder:
 
     @property
     def corpus_name(self) -> str:
-        """The corpus's name in trees and reports, which is the name of its folder."""
+        """The name of the corpus's folder, which trees and reports use as the name of the corpus."""
         return self.corpus_root.name or "corpus"
 
     @property

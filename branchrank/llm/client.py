@@ -168,7 +168,7 @@ class ChatClient:
             raise UnreachableError(
                 f"no LLM answers at {self.endpoint.url}: {why}",
                 remedy="start the server, give another endpoint (--hybrid-base-url, --pageindex-base-url), "
-                "or run without an LLM (--hybrid-no-llm, --pageindex-no-llm), "
+                "run without an LLM (--hybrid-no-llm, --pageindex-no-llm), "
                 "or let each call use its fallback (--on-llm-failure)",
             )
         try:
@@ -211,7 +211,10 @@ class ChatClient:
             self._running.discard(future)
 
     async def _set_headers(self, request: Any) -> None:
-        """Remove request headers that a server doesn't need, since environment variables can add headers."""
+        """Remove all headers that are not in ``_HEADERS_SENT``, and set the ``Authorization`` header.
+
+        The openai package adds headers of its own, and takes others from environment variables.
+        """
         for name in [name for name in request.headers if name.lower() not in _HEADERS_SENT]:
             del request.headers[name]
         if self.endpoint.authorization:

@@ -35,7 +35,7 @@ class Message(Record, frozen=True, kw_only=True):
 class CallContext(Record, frozen=True, kw_only=True):
     """The question, predictor, repeat and seed for which a call is made.
 
-    A benchmark run can ask a predictor that uses an LLM the same question several times; ``repeat`` counts
+    A benchmark run can put the same question several times to a predictor that uses an LLM. ``repeat`` counts
     these repeats from 0. ``seed`` and ``repeat`` are part of a call's key. ``predictor`` and ``question_id``
     only label the row in the ledger.
     """

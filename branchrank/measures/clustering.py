@@ -51,7 +51,7 @@ class Padding(NamedTuple):
     icc: float
 
     def total(self, sizes: Floats) -> float | Floats:
-        """Return the variance that the sum of the added questions would have if they were independent."""
+        """Return the variance that the sum of the added values would have if the values were independent."""
         return self.questions * self.effect(sizes) * self.variance
 
     def effect(self, sizes: Floats) -> float:
@@ -59,7 +59,7 @@ class Padding(NamedTuple):
         return kish_effect(typical_size(sizes), self.icc)
 
 
-#: The padding that adds no questions to a sample.
+#: The padding for a sample to which no questions are added.
 #: If all values in the sample are the same, the assumed intraclass correlation is 1.
 NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 
@@ -147,9 +147,10 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
     """Return the design effect of the sample, or 1 if it is below 1.
 
     The design effect is the clustered variance of the mean divided by the variance for independent questions.
-    The questions that ``padding`` adds are included in the clustered variance with their assumed design
-    effect, and in the variance for independent questions without a design effect. If all values are the same,
-    the result is the assumed design effect of the questions that ``padding`` adds.
+    The questions that ``padding`` adds increase both variances. The assumed design effect of the added
+    questions multiplies their contribution to the clustered variance, but not their contribution to the
+    variance for independent questions. If all values are the same, the result is the assumed design effect of
+    the questions that ``padding`` adds.
     """
     sizes, n = totals.sizes, totals.n
     if not totals.shared or len(sizes) == 1:

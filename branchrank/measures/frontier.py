@@ -5,8 +5,9 @@
 2. The pipeline with the highest quality, called the best pipeline, is compared with every other pipeline. A
    pipeline is non-inferior if the confidence interval for its difference in quality from the best pipeline
    excludes a loss of delta or more. The cheapest non-inferior pipeline is the one with the lowest cost; ties
-   are decided by the lowest p95 latency, then by the highest quality. On average, the observed quality of the
-   best pipeline is higher than its true quality, so the choice is biased towards quality.
+   are decided by the lowest p95 latency, then by the highest quality. The best pipeline is selected by its
+   observed quality, which on average is therefore higher than its true quality. As a result, a cheaper
+   pipeline is less likely to count as non-inferior.
 3. If several pipelines share the highest quality, and one of them is passed as ``preferred``, that one counts
    as the best. Reports pass the baseline as ``preferred``, since there is no reason to replace the baseline
    with an equally good pipeline. If none of the pipelines is passed as ``preferred``, the pipeline with the
@@ -64,7 +65,7 @@ def cheapest_not_inferior(
     seed: int = 0,
     preferred: str = "",
 ) -> Choice:
-    """Return the cheapest pipeline that is not worse than the best one by ``delta`` or more.
+    """Return the cheapest pipeline whose quality is shown to be less than ``delta`` below the highest.
 
     ``scores`` maps pipeline -> question id -> score. If several pipelines share the highest quality,
     ``preferred`` counts as the best.

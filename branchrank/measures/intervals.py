@@ -18,14 +18,15 @@ number of questions is n.
    adding one question with a difference of 0. The factor q is the mean squared difference of the questions
    whose difference is not 0, computed after adding one question with a difference of 1. If no difference is
    0, s is about 1 / n, so the variance hardly increases. If all differences are 0, the interval is about as
-   wide as the interval for hits.
+   wide as the interval from -b to b in step 3.
 
 If almost all questions have the same value, a sample can't show how strongly questions on the same page are
 correlated. To estimate the design effect, imaginary questions with an assumed intraclass correlation are
-therefore added to the sample. For rates and means, z**2 questions with a correlation of 0.4 are added. For
-differences, z**2 / 2 questions with a correlation of 0.2 are added. Without the added questions, the interval
-for a sample in which one question differs would be much wider than the interval for a sample in which none
-differs. ``benchmarks/interval_coverage.py`` simulates how often each interval contains the true value.
+therefore added to the sample. For rates and means, z**2 questions with an intraclass correlation of 0.4 are
+added. For differences, z**2 / 2 questions with an intraclass correlation of 0.2 are added. Without the added
+questions, the interval for a sample in which one question differs would be much wider than the interval for a
+sample in which none differs. ``benchmarks/interval_coverage.py`` simulates how often each interval contains
+the true value.
 """
 
 from __future__ import annotations

@@ -21,10 +21,11 @@ _ORDINALS = {1: "slowest", 2: "second-slowest", 3: "third-slowest"}
 
 
 class Percentile(Record, frozen=True, kw_only=True):
-    """A percentile of ``n`` times in ms. Its interval and its bound are ``None`` if n is too small.
+    """A percentile of ``n`` durations, in ms. The interval and the bound are ``None`` if n is too small.
 
     The two-sided 95% interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper
-    bound. ``words`` is the upper bound as text, or the rank of the percentile if there is no upper bound.
+    bound. ``words`` describes the upper bound for reports. If n is too small for an upper bound, ``words``
+    says instead which of the sorted durations the percentile is, such as ``second-slowest; no upper bound``.
     """
 
     quantile: float

@@ -133,11 +133,12 @@ class Judged(Record, frozen=True, kw_only=True):
     def ranking(self, mode: Mode) -> Ranking:
         """Return the ranking from which the measures in ``mode`` are computed.
 
-        The modes ``strict``, ``half`` and ``full`` count gold items with gain 2. A gold item is credited to
-        the first hit that overlaps its lines (``strict``), contains at least half of them (``half``) or
-        contains all of them (``full``). The mode ``relaxed`` counts gold pages with gain 1, credited to the
-        first hit on the page. The mode ``graded`` counts gold items and gold pages, as in exported TREC
-        files; in this mode, ``Success(rel=2)@1`` is strict hit@1 and ``Success@1`` is relaxed hit@1.
+        In the modes ``strict``, ``half`` and ``full``, each gold item has a gain of 2. A gold item is
+        credited to the first hit that overlaps its lines (``strict``), contains at least half of them
+        (``half``) or contains all of them (``full``). In the mode ``relaxed``, each gold page has a gain of
+        1, which is credited to the first hit on the page. In the mode ``graded``, both gold items and gold
+        pages have gains, as in exported TREC files. In this mode, ``Success(rel=2)@1`` is strict hit@1 and
+        ``Success@1`` is relaxed hit@1.
         """
         ranked = enumerate(self.hits, start=1)
         if mode in ("strict", "half", "full"):
@@ -188,9 +189,9 @@ def with_depths(
 def _first_to_hold(
     share: float, judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
 ) -> set[int]:
-    """For each gold item, find the first hit that contains this share of its lines; return the hits' indexes.
+    """Return the indexes of the hits that are the first to contain ``share`` of a gold item's lines.
 
-    For an item without lines, the hit that was credited with the item is used.
+    If a gold item has no lines, the result includes the index of the hit to which the item is credited.
     """
     held: set[int] = set()
     places = set()
@@ -207,7 +208,7 @@ def _first_to_hold(
 
 
 def _holds(hit: Hit, item: GoldItem, question: Question, share: float) -> bool:
-    """Return whether the hit contains at least this share of the item's lines."""
+    """Return whether the hit contains at least ``share`` (0 to 1) of the item's lines."""
     gold = item.span
     assert gold is not None
     resolved = msgspec.structs.replace(hit.span, source=resolve_source(hit.source, question))

@@ -235,7 +235,8 @@ def plan(
     if difference is not None and abs(difference) > disagreement:
         raise UsageError(
             f"the difference, {abs(difference)}, is larger than the disagreement, {disagreement}",
-            remedy="choose a disagreement that is at least the difference",
+            remedy="choose a disagreement (the share of questions with different results) that is "
+            "not smaller than the difference",
         )
     strictest = alpha / family
     effective = pages.effective_questions(n, 1 - strictest)

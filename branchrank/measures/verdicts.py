@@ -1,9 +1,9 @@
 """Paired comparisons of predictors, with their verdicts.
 
 1. For each question, subtract the baseline's score from the candidate's score.
-2. Test the differences (:mod:`branchrank.measures.significance`) with the exact McNemar test for hits with
-   one question per cluster, and otherwise with a sign-flip test by cluster. Adjust the p-values with Holm's
-   correction over all candidates.
+2. Test the differences (:mod:`branchrank.measures.significance`). The test is the exact McNemar test if all
+   scores are 0 or 1 and each cluster has one question, and a sign-flip test by cluster otherwise. Adjust the
+   p-values with Holm's correction over all candidates.
 3. Compute an interval for the mean difference (:mod:`branchrank.measures.intervals`) at the level 1 - alpha /
    family, where ``family`` is the number of comparisons. At this level, the probability that all intervals
    contain their true differences is at least 1 - alpha (Bonferroni; Dunn 1961). If the adjusted test rejects
@@ -14,9 +14,10 @@
    alpha and the whole interval is strictly between -delta and delta, the verdict is ``equivalent within
    delta`` (two one-sided tests at alpha / 2 each, which is stricter than the customary alpha). A comparison
    that is neither significant nor equivalent has the verdict ``too few questions to tell`` if a unanimous
-   result would not be significant either, and ``inconclusive`` otherwise. A result is unanimous if all
-   clusters with different scores favour the same predictor. A cluster has different scores if the predictors'
-   scores differ on any of its questions, even if the wins and losses in the cluster cancel out.
+   result would not be significant either, and ``inconclusive`` otherwise. A result is unanimous if every
+   cluster in which the two predictors' scores differ favours the same predictor. The scores in a cluster
+   differ if they differ on any question of the cluster, even if the wins and losses in the cluster cancel
+   out.
 """
 
 from __future__ import annotations
@@ -80,9 +81,9 @@ class Comparison(Record, frozen=True, kw_only=True):
     questions needed to detect the observed difference with 80% power. ``mde`` and ``questions_needed``
     account for clustering and for the strictest step of Holm's correction. ``mde`` is ``None`` if ``n``
     questions can't detect any difference, and ``questions_needed`` is ``None`` if 20,000 questions are not
-    enough. ``p_floor`` is the p-value that would result if all clusters with different scores favoured the
-    same predictor. ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for hits) and ``d_z`` (for
-    other measures) are effect sizes (:mod:`branchrank.measures.effects`).
+    enough. ``p_floor`` is the p-value that would result if every cluster in which the two predictors' scores
+    differ favoured the same predictor. ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for
+    hits) and ``d_z`` (for other measures) are effect sizes (:mod:`branchrank.measures.effects`).
     """
 
     measure: str
@@ -370,8 +371,9 @@ class Gate(Record, frozen=True, kw_only=True):
 
 
 def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Gate:
-    """Check that the candidate is not worse than the baseline by ``delta`` or more, for a ``delta`` of at
-    least 0.
+    """Check that the candidate's loss against the baseline is smaller than ``delta``.
+
+    ``delta`` must be 0 or more.
 
     The check passes if the interval's lower bound exceeds -delta, or if all answers are ``identical``. The
     check fails if the interval's upper bound is below -delta. The check is undecided in all other cases,

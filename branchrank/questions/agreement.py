@@ -11,7 +11,7 @@ from branchrank.questions.labels import CHOICES, annotators, by_passage
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question
 
-#: The two categories if only gold passages are distinguished from all others.
+#: The two categories that remain if the labels ``partly`` and ``no`` are merged.
 BINARY = ("yes", "not yes")
 
 

@@ -8,9 +8,9 @@
    file have this digest, but exactly one place in the rest of the corpus has it, the anchor is moved to that
    place. Rewrapping a text does not change its digest.
 4. If the digest gives no new place for the anchor, the anchor is moved to the lines that contain its quote.
-   The quote must be at exactly one place in the file, or, if the file does not contain the quote, in the
-   corpus. If the quote is missing or in several places, the anchor is not moved. The new span has as many
-   lines as the old span, and starts and ends at blank lines if possible.
+   The quote must occur exactly once in the file or, if the file does not contain the quote, exactly once in
+   the corpus. If the quote is missing or occurs several times, the anchor is not moved. The new span has as
+   many lines as the old span, and starts and ends at blank lines if possible.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ class _Streak:
     def left(self) -> int:
         """The number of calls that may be made before :meth:`has_ended` must be checked again.
 
-        After a failed call, this is the number of further failures in a row that would end the streak.
+        If the last call failed, the number is how many more calls must fail in a row to stop the generation.
         """
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 

@@ -23,7 +23,7 @@ from branchrank.questions.anchoring import Lines, lines_digest
 from branchrank.questions.writing import gold_item
 from branchrank.records import GoldItem, LineNumber, Question, Record, Span
 
-#: The key of a question that contains the list of the question's labels.
+#: The key under which a question's record in a question file stores the list of labels.
 LABELS = "labels"
 
 Choice = Literal["yes", "partly", "no"]
@@ -71,7 +71,7 @@ def labels_of(question: Question) -> tuple[Label, ...]:
 
 
 def is_labelled(question: Question, span: Span, annotator: str, lines: Lines) -> bool:
-    """Return whether ``annotator`` has labelled this passage, and its text has not changed since."""
+    """Return whether ``annotator`` has labelled the passage ``span`` with its current text."""
     digest = _digest(span, lines)
     return any(
         (each.span, each.annotator, each.answer_digest) == (span, annotator, digest)

@@ -57,7 +57,8 @@ _INVITING = (
     "click details example examples find here info information instructions learn more overview read "
     "reading see"
 )
-#: Words that point to a place instead of naming a subject ("that" is omitted, as it mostly opens a clause).
+#: Words that refer to a place in the text instead of naming a subject.
+#: "that" is omitted, because it usually introduces a clause.
 _POINTING = (
     "above aforementioned before below earlier former here latter later next previous previously these "
     "this those"
@@ -79,8 +80,8 @@ _VERSION = re.compile(r"(?:\w+ )?(?:version )?v?\d+(?:\.\d+)+(?: release notes?)
 class Mined(NamedTuple):
     """The questions in the order of their ids, and the numbers of dropped links and queries by reason.
 
-    ``links`` is the number of cross references with a link text. ``queries`` is the number of distinct link
-    texts among the links that were not dropped.
+    ``links`` is the number of cross references that have link text. ``queries`` is the number of distinct
+    link texts among the links that were not dropped.
     """
 
     questions: list[Question]
@@ -218,7 +219,10 @@ class _Miner:
         return frozenset(self.analyze(text)) - self.empty
 
     def span(self, target: Target) -> Span:
-        """Return a target's own span, or its span including subsections if the section has only a heading."""
+        """Return the lines of a target section without its subsections.
+
+        If the section has only a heading, the span includes the subsections.
+        """
         section = self.links.section(target)
         if target.section and all(block.kind == "heading" for block in section.blocks):
             return Span(source=target.source, line_start=section.line_start, line_end=section.line_end)

@@ -36,7 +36,7 @@ Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]
 
 RRF_K = 60
-#: The score that the best entry of a branch without an upper bound (BM25) contributes, at weight 1.
+#: What the best entry of a branch contributes at weight 1 if scores have no upper bound (as in BM25).
 SHARE = 0.5
 
 

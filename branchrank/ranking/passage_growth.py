@@ -23,7 +23,7 @@ Lines = tuple[int, int]
 def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) -> Lines | None:
     """Return the lines of a passage after it has grown to ``target`` lines inside its ``section``.
 
-    ``section`` is the range of lines of the section, which contains ``passage``. ``above`` contains the
+    ``section`` is the section's line range, and includes the lines of ``passage``. ``above`` contains the
     higher-ranked passages of the same document, which are disjoint. Returns ``None`` if these passages
     contain all lines of ``passage``.
 

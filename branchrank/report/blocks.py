@@ -1,4 +1,7 @@
-"""The blocks of a report. Their plain text is escaped when they are written as Markdown or HTML."""
+"""The building blocks of a report, such as paragraphs, tables and plots.
+
+The plain text in a block is escaped when the report is written as Markdown or HTML.
+"""
 
 from __future__ import annotations
 

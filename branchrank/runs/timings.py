@@ -59,6 +59,8 @@ def _timing(row: dict[str, str]) -> Timing:
     milliseconds = float(row["ms"])
     if not 0 <= milliseconds < 1e12:
         raise ValueError(f"{row['ms']} is not a time in milliseconds")
+    if row["phase"] not in (FIRST, WARM):
+        raise ValueError(f"the phase is {row['phase']!r}, but must be {FIRST!r} or {WARM!r}")
     return Timing(
         predictor=text_of(row["predictor"]),
         question_id=text_of(row["question_id"]),

@@ -335,7 +335,7 @@ branches = [{{ kind = "bm25" }}]
             "benchmark.top_k = 'many'",
             "primary: unknown measure 'strict_nothing@1'; use one of strict_Success@k, strict_hit@k",
             "repeats = 'two'",
-            "the baseline 'nobody' is not a system of this file; choose from words, local",
+            "the baseline 'nobody' is not a system in this file; choose from words, local",
             "the experiment has no name",
             f"the question file {tmp_path}/none.jsonl does not exist",
             "unknown key 'colour'",
