@@ -103,12 +103,9 @@ def _described(command: click.Command, context: click.Context, level: int) -> st
         lines += ["| flag | default | meaning |", "| --- | --- | --- |", *map(_row, own), ""]
     parts = _parts_taken(command)
     if parts:
-        lines += [_wrapped(f"`{context.command_path}` also accepts the flags of {_listed(parts)}."), ""]
+        sections = " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
+        lines += [_wrapped(f"`{context.command_path}` also accepts the flags of {sections}."), ""]
     return "\n".join(lines)
-
-
-def _listed(parts: list[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _options(command: click.Command) -> list[click.Option]:
