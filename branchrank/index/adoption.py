@@ -98,7 +98,7 @@ class Adoption(Record, frozen=True, kw_only=True):
 def adopt_folder(
     workspace: WorkspaceFolder, folder: Path, corpus_root: Path, collection: str = ""
 ) -> Adoption:
-    """Adopt the chunks, vectors and nodes in ``folder``. Only the workspace's folder ``adopted/`` is written.
+    """Adopt the chunks, vectors and nodes in ``folder``. Files are written only to ``adopted/``.
 
     Raises :class:`InputError` or :class:`ArtifactError` if the folder's files can't be used, and
     :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.ModelError` if the model can't be
