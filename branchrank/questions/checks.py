@@ -25,7 +25,7 @@ from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: The minimum number of content words for a report that all of them are in the gold.
+#: The minimum number of content words in a question that is reported because its gold has all of them.
 LEAKING_WORDS = 5
 
 
