@@ -103,7 +103,8 @@ def _described(command: click.Command, context: click.Context, level: int) -> st
         lines += ["| flag | default | meaning |", "| --- | --- | --- |", *map(_row, own), ""]
     parts = _parts_taken(command)
     if parts:
-        lines += [_wrapped(f"`{context.command_path}` also accepts the flags of {', '.join(parts)}."), ""]
+        sections = " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
+        lines += [_wrapped(f"`{context.command_path}` also accepts the flags of {sections}."), ""]
     return "\n".join(lines)
 
 

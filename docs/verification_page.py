@@ -94,9 +94,9 @@ def verification_page() -> str:
     left = sum(each.by == "nothing" for each in TAMPERINGS)
     others = len(TAMPERINGS) - alone - left
     count = (
-        f"\nThe first version of `verify` (0.1.0) missed {missed} of these {len(TAMPERINGS)} changes. The "
-        f"current version finds {alone} of the changes in the run alone, and finds {others} with "
-        f"the corpus, the index or a copy of the seal. It can't find {left} of the changes.\n"
+        f"\nThe first version of `verify` (0.1.0) missed {missed} of these {len(TAMPERINGS)} changes. From "
+        f"the run alone, the current version finds {alone} of the changes. It finds {others} more if it also "
+        f"has the corpus, the index or a copy of the seal. It can't find {left} of the changes.\n"
     )
     return HEAD + rows + count + TAIL
 

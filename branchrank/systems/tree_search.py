@@ -115,7 +115,7 @@ def visited(tree: Tree, steps: Sequence[TreeStep]) -> list[Node]:
 def _shortlist(
     tree: Tree, steps: Sequence[TreeStep], ranking: Sequence[Scored], limit: int, *, by_llm: bool
 ) -> list[Node]:
-    """Return the picked sections that the final LLM call shows.
+    """Return the picked sections that are shown to the LLM in the final call.
 
     If an LLM picked nodes, the first picks of all steps come before the second picks. If a step followed all
     children without a choice, all of the step's nodes count as first picks. First picks are always kept, even

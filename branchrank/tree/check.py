@@ -23,7 +23,7 @@ from branchrank.records import BREADCRUMB_SEPARATOR, Node
 
 
 class Problem(NamedTuple):
-    """A message about a problem. ``position`` is the position of the invalid node in the list of nodes."""
+    """A message about an invalid node, and the node's position in the list of nodes."""
 
     position: int
     message: str
