@@ -53,7 +53,8 @@ def standalone(svg: str) -> str:
 def drawn_elsewhere(file: str) -> str | None:
     """Return the SVG in a :func:`standalone` file that other versions of the drawing packages drew.
 
-    Returns ``None`` if the installed versions drew the file, or if it is not such a file.
+    Returns ``None`` if the installed versions of the packages drew the file, or if the file does not state
+    the versions that drew it.
     """
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):
