@@ -63,7 +63,7 @@ class Case(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The results of one load, with latencies in ms, memory in MiB and recovery in seconds.
+    """The results at one number of clients, with latencies in ms, memory in MiB and recovery in seconds.
 
     ``refused`` counts the responses with status 503, a header ``Retry-After`` and the code ``busy``. After
     the load ends, ``LONE`` more requests are sent, one at a time; ``afterwards`` is the number of these

@@ -22,8 +22,8 @@
    type I error (how often the test at 5% rejects although the systems are equal; should be at most .05), a
    false "equivalent" (the interval is within 5 points of 0 although the true difference is 5 points; should
    be at most .025), and the power for the difference that `branchrank power` calls detectable with 80% power.
-   With 2,000 samples, the standard error of a share of .95 is .005. If a test rejects in more than 5% of the
-   samples of a cell, the cell is simulated again with ten times as many samples.
+   With 2,000 samples, the standard error of a share of .95 is .005. If a test rejects the null hypothesis in
+   more than 5% of the samples of a cell, the cell is simulated again with ten times as many samples.
 6. The last table shows the padded and the current intervals for samples in which only a few questions have
    different outcomes. No two of these questions are on the same page.
 

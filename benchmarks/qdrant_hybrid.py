@@ -155,7 +155,7 @@ def delay(collection: EmbeddedCollection) -> None:
 
 
 def client_local(points: list[Point], queries: list[tuple[str, Vectors]]) -> None:
-    """Time qdrant-client's local mode with the same points, the same two searches and two threads."""
+    """Time the same two searches over the same points in qdrant-client's local mode, in two threads."""
     from qdrant_client import QdrantClient, models
 
     encoder = Bm25Encoder()

@@ -59,7 +59,7 @@ def main() -> int:
         "--also-at",
         type=int,
         default=100_000,
-        help="size at which the steps benchmark, jobs and profile are run",
+        help="size at which the steps `benchmark`, `jobs` and `profile` are run",
     )
     parser.add_argument("--write", action="store_true", help="write docs/results/scale.md")
     options = parser.parse_args()

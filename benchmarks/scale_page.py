@@ -224,7 +224,7 @@ def _projected(sizes: dict[int, Result], model: Result) -> list[str]:
     ]
     text = (
         f"The times in this table are calculated, not measured. In this run, {model['name']} embedded\n"
-        f"{rate:.0f} texts per second, with 84 words each. The time is proportional to the number of texts.\n"
+        f"{rate:.0f} texts of 84 words each per second. The time is proportional to the number of texts.\n"
     )
     return [
         "## Projected time of the model\n",
@@ -271,8 +271,8 @@ def _profiles(result: Result) -> list[str]:
     return ["## Profiles of the code\n", _PROFILE_TEXT, _table(head, rows)]
 
 
-_PROFILE_TEXT = """The profiles were measured with the smallest index above. The profiler slows down calls of
-Python functions, but the numbers of calls are exact. The version *before* is an earlier version of
+_PROFILE_TEXT = """The profiles were measured with the smallest index above. The profiler slows down calls to
+Python functions, but the call counts are exact. The version *before* is an earlier version of
 BranchRank, which loaded the tree of headings as Python objects.
 """
 

@@ -2,10 +2,10 @@
 
     python benchmarks/startup.py
 
-Each case runs in a new process. All cases use a workspace of the bundled sample that is built before the
-first case. The cases are timed in turn. The minimum of each case is printed, because other programs can only
-make a process slower. CPU time includes all threads, and varies less than wall time on a busy machine. The
-time of a warm query is measured for each vector store with the sample's questions in one process.
+Each case runs in a new process. All cases use one workspace, which is built from the bundled sample before
+the first case. The cases are timed in turn. The minimum of each case is printed, because other programs can
+only make a process slower. CPU time includes all threads, and varies less than wall time on a busy machine.
+The time of a warm query is measured for each vector store with the sample's questions in one process.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ def cells(outcome: Outcome) -> str:
 
 
 def by_size(corpus: Path, questions: Sequence[Question], sizes: Sequence[int]) -> None:
-    """Print the tables by size of the corpus, by stage and by ``step_candidates``."""
+    """Print the tables by corpus size, by stage and by ``step_candidates``."""
     keep = set().union(*map(sources, questions))
     header("documents", "nodes", "depth", "widest", "chooser", *COST_COLUMNS)
     full: dict[str, Outcome] = {}

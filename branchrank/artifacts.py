@@ -32,7 +32,7 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 @contextlib.contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Convert any ``OSError`` that a block raises while it writes ``path`` to a :class:`StorageError`."""
+    """Raise a :class:`StorageError` if the ``with`` block, which writes ``path``, raises an ``OSError``."""
     try:
         yield
     except OSError as error:

@@ -254,11 +254,11 @@ def verify(
 
     ``rerun`` is the number of questions that the systems answer again with the workspace's index. The
     questions are drawn with the run's seed, and an LLM's answers are taken from the run's cassette. ``named``
-    contains the predictor classes, endpoints and models that the systems may use to answer again. The
-    cassette is passed in ``named.settings`` with the key ``llm.replay``, and a workspace other than ``data``
-    is passed as ``named.data_dir``. A system is skipped if ``named`` does not contain the class, the endpoint
-    or the cassette that the system needs. ``corpus`` is the folder that contains the corpus now. ``seal`` is
-    the seal file that was written for the run's plan, or a copy of this file.
+    contains the predictor classes, endpoints and models that the systems may use when they answer questions
+    again. The cassette is passed in ``named.settings`` with the key ``llm.replay``, and a workspace other
+    than ``data`` is passed as ``named.data_dir``. A system is skipped if ``named`` does not contain the
+    class, the endpoint or the cassette that the system needs. ``corpus`` is the folder that contains the
+    corpus now. ``seal`` is the seal file that was written for the run's plan, or a copy of this file.
 
     Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
     index or questions differ from the run's.

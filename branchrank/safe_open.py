@@ -146,7 +146,7 @@ def create_beneath(root: Path, relative: str) -> None:
 
 
 def check_opened(root: Path, relative: str) -> None:
-    """Raise :class:`PermissionError` unless this process has the file ``relative`` below ``root`` open.
+    """Raise :class:`PermissionError` if the file ``relative`` below ``root`` is not open in this process.
 
     Call this after a library such as SQLite has opened the path. If another process replaced the path with a
     link before that, the library opened a different file, and this function detects it. Raises

@@ -333,7 +333,7 @@ def _to_keep(settings: Mapping[str, object], notify: Notify | None) -> dict[str,
     for key, value in settings.items():
         if kept[key] != value and notify is not None:
             notify(
-                f"the credentials in {key} are not written to branchrank.toml; give them to later commands "
-                f"by the same flag or in BRANCHRANK_{key.replace('.', '_').upper()}"
+                f"the credentials in {key} are not written to branchrank.toml; pass them to later commands "
+                f"with the same flag or in BRANCHRANK_{key.replace('.', '_').upper()}"
             )
     return kept

@@ -115,7 +115,7 @@ def beir_plan(
 
 
 def _beir_folder(folder: Path) -> Path:
-    """Return the path of the BEIR folder that ``folder`` names, as a path or as ``ir:ID``.
+    """Return the path of a BEIR folder. The argument ``folder`` is a path or ``ir:ID``.
 
     Raises :class:`QuestionError` if the path is not a BEIR folder.
     """

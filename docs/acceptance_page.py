@@ -26,15 +26,15 @@ tests.
 The documents are inconsistent in two places. Document 000 requires the fusion of unranked grep results, and
 document 001 requires BM25 ranking with a percentile filter. `hybrid_search` does the first by default and
 the second with `ranking="bm25"`. Document 003 puts the PageIndex-only retriever out of scope. BranchRank
-therefore gives `pageindex` no BM25 branch, but includes it in the comparison of three predictors.
+therefore gives `pageindex` no BM25 branch, but still compares `pageindex` with the other two predictors.
 
-In document 000, the default distance threshold is 0.5. However, each model has its own scale of distances.
-With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search would find nothing.
-Therefore `branchrank index` tests the default with queries made from section titles of the corpus. If the
-default finds no chunk for most of these queries, the index stores a calibrated threshold, which is used
-instead of the default. Search results, `branchrank settings` and reports show the calibrated threshold. A
-threshold that a user sets is always used, even if it is 0.5. If this threshold drops every chunk, a warning
-is shown.
+In document 000, the default distance threshold is 0.5. However, each model has its own scale of
+distances. With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search would find
+nothing. Therefore `branchrank index` tests the default threshold with queries made from the corpus's
+section titles. If the default finds no chunk for most of these queries, the index stores a calibrated
+threshold, which is used instead of the default. Search results, `branchrank settings` and reports show
+the calibrated threshold. A threshold that a user sets is always used, even if it is 0.5. If this
+threshold drops every chunk, a warning is shown.
 
 The column "interface" lists the interfaces that a test uses: the commands, the Python library, the HTTP
 server, the MCP server or the terminal UI.
@@ -86,7 +86,7 @@ BESIDE = {
     "`tests/test_bad_input.py` tests invalid input.",
 }
 
-#: Headings of classes whose names don't split into words.
+#: Headings for the classes whose names can't be split into words automatically.
 HEADINGS = {
     "TestStageAVectorShortlist": "Stage A: vector shortlist",
     "TestStageBTreeExpansion": "Stage B: tree expansion",

@@ -103,7 +103,8 @@ def _described(command: click.Command, context: click.Context, level: int) -> st
         lines += ["| flag | default | meaning |", "| --- | --- | --- |", *map(_row, own), ""]
     parts = _parts_taken(command)
     if parts:
-        lines += [_wrapped(f"`{context.command_path}` also accepts the flags of {', '.join(parts)}."), ""]
+        sections = " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
+        lines += [_wrapped(f"`{context.command_path}` also accepts the flags of {sections}."), ""]
     return "\n".join(lines)
 
 
@@ -112,7 +113,7 @@ def _options(command: click.Command) -> list[click.Option]:
 
 
 def _sets_a_setting(option: click.Option) -> bool:
-    """Return whether an option only changes a setting, so that the command's function doesn't get it."""
+    """Return whether an option only changes a setting, and is not passed to the command's function."""
     return not option.expose_value and any(flag in option.opts for flag in _sections_by_flag())
 
 

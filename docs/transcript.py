@@ -41,7 +41,7 @@ QUESTIONS = (
 )
 LINES_SHOWN = 14
 HEAD = """\
-# Ten minutes, with times
+# From installation to a verdict, with times
 
 This page shows every command from an empty virtual environment to a verdict on your own five questions.
 `python docs/transcript.py` ran the commands on {date} with {system}, Python {python}, {cores} CPU cores and

@@ -35,8 +35,8 @@ hits, because it does not know their correct values.
 
 ## Run some questions again
 
-`branchrank verify RUN --rerun 20` selects 20 questions with the run's seed, runs them again and compares
-every hit, rank and stage with the run. The digest of the index must be the one that the run recorded.
+`branchrank verify RUN --rerun 20` selects 20 questions with the run's seed, runs them again, and compares
+every hit, rank and stage with those in the run. The digest of the index must be the one in `run.json`.
 `branchrank verify --rerun` also checks that all hits of the run exist in this index, and never calls an LLM.
 With `--llm-replay FILE`, the LLM calls are answered by the cassette of the run; without this flag, systems
 with an LLM are skipped. Predictor classes and endpoints are skipped unless you pass them with `--predictor
@@ -94,9 +94,10 @@ def verification_page() -> str:
     left = sum(each.by == "nothing" for each in TAMPERINGS)
     others = len(TAMPERINGS) - alone - left
     count = (
-        f"\nThe first version of `verify` (0.1.0) missed {missed} of these {len(TAMPERINGS)} changes. The "
-        f"current version finds {alone} of the changes in the run alone, and finds {others} with "
-        f"the corpus, the index or a copy of the seal. It can't find {left} of the changes.\n"
+        f"\nThe first version of `verify` (0.1.0) missed {missed} of these {len(TAMPERINGS)} changes. From "
+        f"the run alone, the current version finds {alone} of the changes. It finds {others} more if it also "
+        f"has the corpus, the index or a copy of the seal. The number of "
+        f"changes that `verify` can't find is {left}.\n"
     )
     return HEAD + rows + count + TAIL
 

@@ -1,4 +1,4 @@
-# titles.py: rank pages by the words of the query in their first line
+# titles.py: rank pages by how many words of the query their first line contains
 from pathlib import Path
 
 from branchrank.records import Hit

@@ -16,9 +16,10 @@ $ make bench WRITE=--write
 
 For each row of the table, BranchRank and another library do the same work alternately in one process, in
 several rounds. The ratio of a round is the other library's time divided by BranchRank's time, so a ratio
-above 1 means that BranchRank is faster. The table has the median ratio of the rounds with its 95% interval,
-whose bounds are two of the measured ratios. With five rounds, the interval is from the smallest to the
-largest ratio. Ratios depend much less on the machine and on other running programs than times do.
+above 1 means that BranchRank is faster. The table shows the median ratio of the rounds and the 95%
+interval of the median; the bounds of the interval are two of the measured ratios. With five rounds, the
+interval is from the smallest to the largest ratio. Ratios depend much less on the machine and on other
+running programs than times do.
 
 - **Embedding**: `SentenceTransformer.encode` with its defaults (batches of 32). CodeRankEmbed has the
   published configuration and random weights, because the time does not depend on the values of the weights.

@@ -51,7 +51,7 @@ class Answered(Record, frozen=True, kw_only=True):
 
 
 class AnsweringTask:
-    """A task that answers shards of questions with ``predictors``, and yields an :class:`Answered` per row.
+    """A task that answers shards of questions and yields one :class:`Answered` for each row.
 
     A task without a ``plan`` can only be run in this process.
     """

@@ -15,8 +15,8 @@ from branchrank.systems.llm_estimate import Estimate, estimate
 class PredictorEstimate(Record, frozen=True, kw_only=True):
     """One predictor's number of queries in the quality pass, and upper bounds for its LLM calls and cost.
 
-    ``index``, ``model`` and ``llm`` are empty if the predictor has no index or LLM; ``cost`` is ``None`` if
-    the model has no price.
+    ``index`` is empty if the predictor does not use an index. ``model`` is empty and ``llm`` is ``None`` if
+    the predictor does not use an LLM. ``cost`` is ``None`` if the model has no price.
     """
 
     predictor: str

@@ -85,8 +85,8 @@ def open_plan(
     """Open a plan. At the end of the ``with`` block, all endpoints, indexes and predictors are closed.
 
     Endpoints are checked first, because this check is fast and building an index may be slow. A missing or
-    stale index is built, or is an error if ``build`` is false. Raises :class:`QuestionError` for gold outside
-    the corpus, and any error that occurs when an endpoint, a model, an index or a branch is opened.
+    stale index is built, or an error is raised if ``build`` is false. Raises :class:`QuestionError` for gold
+    outside the corpus, and any error that occurs when an endpoint, a model, an index or a branch is opened.
     """
     for each in plan.predictors:
         if isinstance(each, ApiPredictor):

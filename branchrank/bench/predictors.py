@@ -132,9 +132,9 @@ class ClassPredictor(Untraced):
 def _checked(hit: Hit) -> Hit:
     """Return the hit with its numbers converted to plain Python types, so that a row can store the hit.
 
-    Raises ``ValueError`` or ``TypeError`` for wrong types, lines that are not a span or a score that is not a
-    number. Raises ``OverflowError`` for a line number larger than ``MOST_LINES``. This error makes only the
-    current question fail, and the run continues.
+    Raises ``ValueError`` or ``TypeError`` if a value has the wrong type, the line numbers are not a valid
+    span, or the score is not a number. Raises ``OverflowError`` for a line number larger than ``MOST_LINES``.
+    An ``OverflowError`` makes only the current question fail, and the run continues.
     """
     for name in ("id", "source", "text"):
         if not isinstance(getattr(hit, name), str):

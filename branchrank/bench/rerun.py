@@ -34,7 +34,7 @@ from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings
 
 _REPLAY = f"{LLMSettings.section}.replay"
-#: A rerun ignores these settings, because it calls no LLM and records, prices and caches nothing.
+#: A rerun ignores these settings, because it does not call an LLM, and does not record, price or cache calls.
 _UNUSED = frozenset({"LLM endpoint", "Redis", "cassette", "price table"})
 
 

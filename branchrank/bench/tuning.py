@@ -161,8 +161,8 @@ def tune(
 def write_tuned(path: Path, tuning: Tuning) -> None:
     """Add the tuned systems to the experiment file, and replace the systems from an earlier tuning.
 
-    Comments, order and other tables are not changed. Raises :class:`~branchrank.errors.StorageError` if the
-    file can't be written.
+    The comments, the order of the tables, and the tables of other systems are not changed. Raises
+    :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
     import tomlkit
 

@@ -96,8 +96,8 @@ def run(
     dataset first with `branchrank corpus add ir:ID`.
 
     Each predictor ranks whole documents. The first predictor is the baseline, unless you choose another one
-    with --baseline. Every other predictor is compared with the baseline, or, with --all-pairs, every
-    predictor with every other. An existing index is reused, and an interrupted run is resumed.
+    with --baseline. All other predictors are compared with the baseline. With --all-pairs, all predictors are
+    compared with each other. An existing index is reused, and an interrupted run is resumed.
 
     Some defaults of this command differ from those that are listed for the flags. A new workspace gets
     --embedder none, --vector-store exact, --bm25-stop-words english and --no-bm25-split-identifiers. A run

@@ -27,7 +27,7 @@ def naming_options(function: F) -> F:
             "--allow",
             "allowed",
             multiple=True,
-            help="Allow the use of this host, model or file from the run's experiment file. Repeatable.",
+            help="Allow this host, model or file, which the run's experiment file names. Repeatable.",
         ),
         click.option("--api-endpoint", default="", help="The URL of the endpoint for predictor api."),
         click.option(

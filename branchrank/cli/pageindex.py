@@ -92,7 +92,7 @@ def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
 @data_dir_option
 @click.argument("nodes", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def check(nodes: Path | None, data_dir: Path) -> None:
-    """Check that the lines and links in the workspace's tree, or in the file NODES, fit the corpus."""
+    """Check that the lines and links in the workspace's tree, or in the file NODES, match the corpus."""
     with _opened(data_dir) as workspace:
         tree = workspace.tree_tools.load(nodes) if nodes is not None else workspace.tree
         found = workspace.tree_tools.check(tree)

@@ -5,7 +5,8 @@ Errors are raised in the library, so a fix may mention flags that the running co
 1. If a fix lists several flags (``--a or --b``), only the flags that the command has are kept.
 2. If the command has none of the listed flags, the fix names the setting's key in ``branchrank.toml``
    instead.
-3. A command with the flag ``--base-url`` does not run systems, so clauses about system settings are removed.
+3. If the command has the flag ``--base-url``, it does not run systems, so the parts of a fix that suggest a
+   setting in ``branchrank.toml`` are removed.
 4. A command that is quoted in the fix (``branchrank index ...``) is not changed.
 """
 

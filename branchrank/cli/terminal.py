@@ -136,7 +136,7 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags to the help text.
 
-        If the command has an entry in ``COMMON``, write them below its headings.
+        If the command has an entry in ``COMMON``, the flags are written below the headings in this entry.
         """
         if entry_name(self) in COMMON:
             write_options(self, ctx, formatter)

@@ -52,7 +52,7 @@ def search_on_terminal(
     "--mode",
     type=click.Choice(["grep", "vector", "hybrid", *(f"predictor-{name}" for name in PREDICTORS)]),
     help="First search mode; F2 switches to the next. Default: predictor-late-interaction if the index has "
-    "token vectors, else predictor-hybrid if you give an LLM for it, else predictor-local.",
+    "token vectors, else predictor-hybrid if an LLM is configured for it, else predictor-local.",
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(GrepSettings, LocalSettings, HybridSettings, LLMSettings, IndexSettings, CacheSettings)

@@ -85,7 +85,7 @@ def read_markdown(source: str, content: bytes) -> Document:
 
 
 class _FrontMatter(NamedTuple):
-    """The title, the description (as blocks of text) and the number of lines of a front matter."""
+    """The front matter's title, description (as blocks of text) and number of lines."""
 
     title: str
     blocks: list[Block]

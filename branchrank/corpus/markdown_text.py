@@ -44,7 +44,7 @@ _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 
 
 class InlineText(NamedTuple):
-    """Readable text with the line breaks of the raw text, and the references and labels in the text."""
+    """Readable text with the line breaks of the raw Markdown, and the references and labels found in it."""
 
     text: str
     references: list[Reference]

@@ -24,7 +24,8 @@ _GRID_BORDER = re.compile(r"\+[-=+]*$")
 _SIMPLE_BORDER = re.compile(r"[=-][ =-]*+$")
 _COLUMN_GAP = re.compile(r"\s{2,}|\s+\|\s+")
 _PARSED_LINES = 2000
-#: Tables with more columns are not parsed. The time per row grows with the line width times the columns.
+#: Tables with more columns than this are not parsed.
+#: The time per row grows with the line width times the number of columns.
 _PARSED_COLUMNS = 50
 
 

@@ -2,8 +2,8 @@
 
 BERT's tokenizer first splits a text at white space and around each punctuation character, so the token count
 of a text is the sum of the token counts of its words. The token counts of words are cached, because words
-repeat. If a text contains characters outside ASCII, control characters or special tokens, the text is split
-only at white space, and the tokenizer splits each part further.
+repeat. If a text contains characters outside ASCII, control characters or special tokens, this module splits
+the text only at white space, and passes each part to the tokenizer, which splits it further.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ def check_agreement(
     ``vectors`` has the shape ``(n, d)``. ``forms`` maps the name of each text format to the n texts in this
     format. If several formats reproduce the sampled rows, the first one is returned. ``place`` describes the
     origin of ``vectors`` in error messages. Raises :class:`ArtifactError` if no text format reproduces the
-    sampled rows, if a sampled row is zero or not finite, or if the embedder's vectors have another dimension
-    than ``vectors``. If no text format reproduces the rows, the error message gives the results for the
-    closest format, and quotes the text whose new and stored vectors differ most.
+    sampled rows, if a sampled row is zero or not finite, or if the dimension of the embedder's vectors is not
+    d. If no text format reproduces the rows, the error message gives the results for the closest format, and
+    quotes the text whose new and stored vectors differ most.
     """
     identity = embedder.identity
     model = f"{identity.name} {identity.model}".strip()

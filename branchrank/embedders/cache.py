@@ -42,7 +42,10 @@ class EmbeddingCache(Protocol):
     """Stores vectors by key. A failed read is a cache miss, and a failed write is ignored."""
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the cached vectors by key, float32 ``(dimension,)``. Keys without a vector are omitted."""
+        """Return the cached vectors by key. Each vector is a float32 array of the shape ``(dimension,)``.
+
+        Keys without a cached vector are omitted.
+        """
 
     def put_many(self, vectors: Mapping[str, Vectors]) -> None:
         """Store vectors under their keys, and replace existing vectors."""

@@ -85,7 +85,7 @@ class Endpoint:
         """Send a request to ``path``, and return the response decoded as ``answer``.
 
         The request is a POST request with ``body`` as JSON, or a GET request if ``body`` is ``None``.
-        ``remedies`` maps HTTP status codes to remedies for the error message. Raises :class:`ModelError` if
+        ``remedies`` maps HTTP status codes to the advice in the error message. Raises :class:`ModelError` if
         the request fails or the response can't be decoded.
         """
         url = f"{self.url}{path}"
@@ -120,7 +120,7 @@ class Endpoint:
                     f"no answer from {url}: {error}",
                     remedy="start the embedding server, or correct --embedding-url",
                 ) from None
-        raise AssertionError("unreachable, because the last attempt returns or raises an error")
+        raise AssertionError("unreachable, because the last attempt returns a response or raises an error")
 
     def _sent(self, url: str, body: bytes | None) -> bytes:
         if body is None:

@@ -262,7 +262,7 @@ def _setup(task: Task[Any, Any], threads: int) -> Setup:
         ) from error
     if _IN_SCRIPT in content:
         raise UsageError(
-            "the work can't be sent to other processes: it uses a class or function of the script itself",
+            "the work can't be sent to other processes: it uses a class or function defined in the script",
             remedy="move the class or function to a module, and give the predictor as module:Class",
         )
     return Setup(

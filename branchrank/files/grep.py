@@ -60,7 +60,7 @@ class Passage(Record, frozen=True, kw_only=True):
 
     @property
     def span(self) -> Span:
-        """The passage's file, with its first and last line."""
+        """The passage's file, and the first and last line of the passage."""
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
     @property

@@ -98,11 +98,12 @@ class Adoption(Record, frozen=True, kw_only=True):
 def adopt_folder(
     workspace: WorkspaceFolder, folder: Path, corpus_root: Path, collection: str = ""
 ) -> Adoption:
-    """Adopt the chunks, vectors and nodes in ``folder``. Only the workspace's folder ``adopted/`` is written.
+    """Adopt the chunks, vectors and nodes in ``folder``.
 
-    Raises :class:`InputError` or :class:`ArtifactError` if the folder's files can't be used, and
-    :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.ModelError` if the model can't be
-    used. These errors are raised before any file is written.
+    Files are written only to the workspace's folder ``adopted/``. Raises :class:`InputError` or
+    :class:`ArtifactError` if the folder's files can't be used, and :class:`~branchrank.errors.UsageError` or
+    :class:`~branchrank.errors.ModelError` if the model can't be used. These errors are raised before any file
+    is written.
     """
     remedy = (
         f"branchrank index {shlex.quote(str(corpus_root))} --data-dir {shlex.quote(str(workspace.data_dir))} "

@@ -26,9 +26,10 @@ R = TypeVar("R", bound=Record)
 class DistanceCalibration(Record, frozen=True, kw_only=True):
     """The distance threshold that a build measured for the embedding model.
 
-    With the default threshold, ``losing`` of the ``probes`` probe queries get no chunk. Systems whose
-    threshold is ``calibrated`` use ``threshold``. It is the default threshold, unless more than half of the
-    probe queries get no chunk with it.
+    ``probes`` is the number of probe queries, and ``losing`` is the number of probe queries that get no chunk
+    with the default threshold. Systems whose threshold is ``calibrated`` use ``threshold``, which differs
+    from the default threshold only if more than half of the probe queries get no chunk with the default
+    threshold.
     """
 
     probes: int = 0

@@ -220,7 +220,7 @@ class WorkspaceFolder:
 
     @property
     def is_default_index(self) -> bool:
-        """Whether the settings select the default index, which ``branchrank.toml`` determines."""
+        """Whether the settings select the default index, which ``branchrank.toml`` describes."""
         plain = resolve(toml=self._tables, environment={}, flags={}).part(IndexSettings)
         return index_name(plain) == index_name(self.index_settings)
 
@@ -284,8 +284,8 @@ class WorkspaceFolder:
 
         ``corpus`` is the corpus that will be written to ``branchrank.toml``. ``own`` contains the paths of
         the user's chunks file and nodes file that will be written to ``branchrank.toml``. Raises
-        :class:`ArtifactError` if a file of another program has the path of a link to be created, or if a
-        folder to be written is a symbolic link.
+        :class:`ArtifactError` if another program's file exists at the path of a link to be created, or if a
+        folder that the build writes to is a symbolic link.
         """
         for name in (BUILD_LOCK, "pageindex"):
             refuse_links(self.data_dir, name)

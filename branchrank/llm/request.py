@@ -98,8 +98,8 @@ class LLMReply(Record, frozen=True, kw_only=True):
     """The reply to one call.
 
     ``logprobs`` has, for each generated token, the most likely tokens with their log-probabilities.
-    ``latency_ms`` is the duration of the whole call, with its retries and waits; a cached call keeps its
-    original latency. ``attempt`` is the number of the successful attempt, counted from 1.
+    ``latency_ms`` is the duration of the whole call, including retries and waits. A cached call keeps the
+    latency of the original call. ``attempt`` is the number of the successful attempt, counted from 1.
     """
 
     text: str

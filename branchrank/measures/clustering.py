@@ -19,8 +19,8 @@ give only as much information as a smaller number of independent questions.
    Graubard 1998). The effective number of questions is never set below the value that it would have if the
    intraclass correlation were 1.
 4. A design effect can't be estimated from a sample in which almost all values are the same. Therefore a few
-   imaginary questions with an assumed intraclass correlation (:class:`Padding`) are added to the sample in
-   steps 1 and 2. The more the values in a sample vary, the less the imaginary questions change the result.
+   artificial questions with an assumed intraclass correlation (:class:`Padding`) are added to the sample in
+   steps 1 and 2. The more the values in a sample vary, the less the artificial questions change the result.
 
 The input arrays have the shape (..., pages), with one entry per page along the last axis, and the results
 have the shape (...). A simulation can therefore compute thousands of samples at once.

@@ -1,11 +1,11 @@
 """The fragility of a result, which is the number of wrong gold labels that would be enough to change it.
 
 If a question's gold is wrong, and the predictor that scored lower had in fact found the correct answer,
-correcting the label reverses the sign of the difference in score on that question. Each corrected label
-reduces the total difference by twice the difference on that question, so the questions that favour the leader
-most are relabelled first. If every question is its own cluster, relabelling does not change the null
-distribution of the sign-flip test. If clusters have several questions, the computed number of labels is an
-upper bound.
+correcting the label reverses the sign of the difference in score on that question. Correcting the label of a
+question reduces the total difference by twice the difference on that question, so the labels of the questions
+that favour the leader most are corrected first. If every question is its own cluster, correcting labels does
+not change the null distribution of the sign-flip test. If clusters have several questions, the computed
+number of labels is an upper bound.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ number of questions is n.
    wide as the interval from -b to b in step 3.
 
 If almost all questions have the same value, a sample can't show how strongly questions on the same page are
-correlated. To estimate the design effect, imaginary questions with an assumed intraclass correlation are
+correlated. To estimate the design effect, artificial questions with an assumed intraclass correlation are
 therefore added to the sample. For rates and means, z**2 questions with an intraclass correlation of 0.4 are
 added. For differences, z**2 / 2 questions with an intraclass correlation of 0.2 are added. Without the added
 questions, the interval for a sample in which one question differs would be much wider than the interval for a
@@ -157,7 +157,7 @@ def difference_bounds(
 def mean_padding(level: float) -> Padding:
     """Return the padding for a mean in 0..1.
 
-    The padding adds z**2 imaginary questions to the sample, half with the value 0 and half with the value 1.
+    The padding adds z**2 artificial questions to the sample, half with the value 0 and half with the value 1.
     """
     return Padding(questions=_z(level) ** 2, variance=0.25, icc=ASSUMED_ICC)
 

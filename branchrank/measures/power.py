@@ -3,14 +3,14 @@
 This module computes the smallest difference that n questions can detect, and the number of questions needed
 to detect a given difference.
 
-For hits, the plan uses the exact power of McNemar's test. Let ``disagreement`` be the share of questions that
-only one of the two systems answers correctly, and let ``difference`` be the true difference in hit rate. Then
-the number d of questions on which the systems differ is distributed as Bin(n, disagreement). Given d, the
-number of questions that only the candidate answers correctly is distributed as Bin(d, (disagreement +
+For hit rates, the power is that of the exact McNemar test. Let ``disagreement`` be the share of questions
+that only one of the two systems answers correctly, and let ``difference`` be the true difference in hit rate.
+Then the number d of questions on which the systems differ is distributed as Bin(n, disagreement). Given d,
+the number of questions that only the candidate answers correctly is distributed as Bin(d, (disagreement +
 difference) / (2 * disagreement)). For graded measures, the smallest detectable difference is about
 (z_{1-alpha/2} + z_power) * sd / sqrt(n) (normal approximation), where sd is the standard deviation of the
-per-question differences. With alpha 5% and power 80%, the smallest detectable difference is about
-2.8 * sd / sqrt(n).
+per-question differences. With alpha 5% and power 80%, the smallest detectable difference is about 2.8 * sd /
+sqrt(n).
 
 If several questions have their gold on the same page, a plan for n questions is computed for the equivalent
 number of independent questions (:meth:`SharedPages.effective_questions`).
@@ -40,7 +40,7 @@ LEAST_ICC = 0.1
 
 
 def hit_power(n: int, disagreement: float, difference: float, alpha: float = ALPHA) -> float:
-    """Return the power in 0..1 of the exact McNemar test at level ``alpha`` with ``n`` questions.
+    """Return the power (0 to 1) of the exact McNemar test at level ``alpha`` with ``n`` questions.
 
     ``disagreement`` is the share of questions that only one of the systems answers correctly. ``difference``
     is the absolute difference in hit rate, which is at most ``disagreement``.

@@ -102,9 +102,10 @@ def _all_totals(moving: Floats) -> Floats:
 
 
 def _random_totals(moving: Floats, seed: int, draws: int) -> Floats:
-    """Return the totals (draws,) under random sign patterns, from a table of 256 totals for every 8 clusters.
+    """Return the total for each random sign pattern, an array of the shape ``(draws,)``.
 
-    The random bits are the raw output of PCG64, which is the same in all versions of NumPy.
+    For every 8 clusters, the totals of all 256 sign patterns are computed once and looked up by 8 random
+    bits. The random bits are the raw output of PCG64, which is the same in all versions of NumPy.
     """
     groups = [_all_totals(moving[start : start + 8]) for start in range(0, len(moving), 8)]
     words_per_group = -(-draws // 8)

@@ -1,11 +1,11 @@
 """Conversion of judged hits to TREC runs and qrels, and of TREC runs to rankings, in memory.
 
 Every line of a TREC run has a document id. A hit credited with a gold item gets the item's id, such as
-``gold-1``. The first hit on a gold page that is not credited with an item gets the page's id, such as
-``page-1``. Any other hit gets its span as its document id, such as ``source:12-30``. Characters that TREC
-files don't allow are percent-encoded, and ``~2`` is added to an id that occurs a second time. In the qrels,
-gold items have grade 2 (or their ``relevance``) and pages have grade 1. From the exported run and qrels,
-ir-measures and trec_eval compute the same values as the ``graded`` mode of
+``gold-1``. Among the hits on a gold page that are not credited with an item, the first gets the page's id,
+such as ``page-1``. Any other hit gets its span as its document id, such as ``source:12-30``. Characters that
+TREC files don't allow are percent-encoded, and ``~2`` is added to an id that occurs a second time. In the
+qrels, gold items have grade 2 (or their ``relevance``) and pages have grade 1. From the exported run and
+qrels, ir-measures and trec_eval compute the same values as the ``graded`` mode of
 :class:`~branchrank.measures.matching.Judged`.
 """
 

@@ -327,7 +327,10 @@ def verdict_of(
     alpha: float,
     delta: float,
 ) -> Verdict:
-    """Return the verdict of a comparison (step 4 of the module's docstring); ``floor`` is its ``p_floor``."""
+    """Return the verdict of a comparison (step 4 of the module's docstring).
+
+    ``floor`` is the comparison's ``p_floor``, and ``family`` is the number of comparisons in the family.
+    """
     if p_adjusted < alpha:
         return "better" if difference > 0 else "worse"
     if interval and -delta < interval.low and interval.high < delta:

@@ -25,7 +25,7 @@ from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: A question whose content words are all in its gold is reported only if it has this many content words.
+#: The minimum number of content words in a question that is reported because its gold has all of them.
 LEAKING_WORDS = 5
 
 

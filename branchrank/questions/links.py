@@ -63,10 +63,10 @@ class Links:
             self._labels.setdefault(_label(label.name), names[_label(label.name)])
 
     def target(self, source: str, reference: Reference) -> Target | None:
-        """Return the target of a reference in the document ``source``, or ``None`` if it has no target.
+        """Return the page or section that a reference in the document ``source`` refers to.
 
-        A reference has no target only if it refers to an inner label, which is a label that is not at a
-        heading. Raises ``LookupError`` if the target is not in the corpus.
+        Returns ``None`` if the reference refers to a label inside a section, because such a label does not
+        mark a heading. Raises ``LookupError`` if the target is not in the corpus.
         """
         if reference.role == "ref":
             return self._labels[_label(reference.target)]

@@ -229,7 +229,7 @@ class _Miner:
         return _own_span(target.source, section)
 
     def question(self, query: _Query) -> Question:
-        """Return the question that is made from a query, without an id.
+        """Make a question from a query. The question does not have an id yet.
 
         If any target is a page, the gold items are the whole pages of all targets.
         """

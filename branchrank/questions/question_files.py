@@ -282,7 +282,7 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
 #: The key that marks example questions, which the user should replace.
 EXAMPLE = "example"
 
-#: The question key under which the gold files that are missing from the corpus are listed.
+#: The key of a question that lists the gold files that are missing from the corpus.
 ABSENT_GOLD = "absent_gold"
 
 

@@ -7,8 +7,9 @@
 3. Groups are added to the smaller of the two parts until that part reaches its share of the questions. The
    tuning part takes groups from the start of the order, and the test part from the end. A group that would
    exceed the share is skipped.
-4. Finally, the smallest skipped group is added to the smaller part if this part is empty or if the group
-   brings it nearer to its share. The larger of the two parts always has at least one group.
+4. Finally, the smallest skipped group is added to the smaller part if the smaller part is empty, or if the
+   group brings the size of the smaller part nearer to the requested share. The larger of the two parts always
+   has at least one group.
 5. If all groups have the same size, a tuning part with a larger share contains every tuning part with a
    smaller share.
 """
@@ -79,7 +80,7 @@ def _filled(groups: Sequence[Sequence[str]], wanted: float) -> frozenset[str]:
 
 
 def sources_of(question: Question) -> frozenset[str]:
-    """Return every document that contains gold for a question, including aliases."""
+    """Return the documents that contain a question's gold, and the aliases of these documents."""
     return frozenset(item.source_file for item in question.gold) | frozenset(question.source_aliases)
 
 

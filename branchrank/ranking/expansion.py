@@ -75,9 +75,9 @@ def _step(
 
 
 def _best_files(files: Sequence[int], scores: Sequence[float], ties: Rows) -> list[tuple[int, float]]:
-    """Return a pair for each file, best file first. Files with equal scores are in id order.
+    """Return ``(row, score)`` for each file, best file first. Files with equal scores are in id order.
 
-    A pair contains the row of the file's node and the best score of the file's seeds.
+    ``row`` is the row of the file's node, and ``score`` is the best score of the file's seeds.
     """
     best: dict[int, float] = {}
     for file, score in zip(files, scores, strict=True):

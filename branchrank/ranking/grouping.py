@@ -20,9 +20,10 @@ def group(
 ) -> list[tuple[Scored, tuple[Scored, ...]]]:
     """Group the entries of a ranked list.
 
-    Return ``(representative, members)`` for each group, best group first. Only the best ``members``
-    entries of a group are its members, with their own scores. The representative is the best member of the
-    group, but with the group's score, which is the maximum or the mean of the members' scores.
+    Return ``(representative, members)`` for each group, best group first. Only the best entries of a group
+    (at most the argument ``members``) become members of the group, and they keep their own scores. The
+    representative is the best member of the group, but with the group's score, which is the maximum or the
+    mean of the members' scores.
     """
     groups: dict[str, list[Scored]] = {}
     for entry in ranking:

@@ -75,7 +75,7 @@ class Callout(Record, frozen=True, kw_only=True):
 class QuestionBrowser(Record, frozen=True, kw_only=True):
     """A placeholder for the question browser, which only HTML reports contain.
 
-    Markdown reports show the text in ``instead`` in place of the question browser.
+    In Markdown reports, the text ``instead`` replaces the question browser.
     """
 
     instead: str

@@ -25,7 +25,7 @@ Passages = dict[str, list[tuple[int, list[str]]]]
 
 
 def gather_passages(run: RunData, root: Path) -> Passages:
-    """Read, from the corpus in the folder ``root``, the lines that the report shows."""
+    """Return the lines that the report shows, read from the corpus in the folder ``root``."""
     wanted: dict[str, set[int]] = {}
 
     def want(source: str, start: int, end: int) -> None:

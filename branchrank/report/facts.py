@@ -67,9 +67,7 @@ def facts(run: RunData) -> Section:
                 f"digest {index.digest[:16]}",
             )
         )
-        rows.append(
-            (f"{name}, build", f"{index.build_seconds:.1f} s, {index.bytes / 1e6:.1f} MB on the disk")
-        )
+        rows.append((f"{name}, build", f"{index.build_seconds:.1f} s, {index.bytes / 1e6:.1f} MB on disk"))
         if index.distance.words and _calibrated(run, index.name):
             rows.append((f"{name}, threshold", index.distance.words))
     if record.filters:

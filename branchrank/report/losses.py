@@ -77,7 +77,7 @@ def lost(run: RunData) -> Section:
             Paragraph(
                 text="Gold is lost at retrieval if no branch found it, and at mapping if one of its chunks "
                 "was found, but no node covers the gold's lines. Gold is lost at fusion if it was ranked too "
-                "low, at cap if it was ranked below the maximum number of candidates, and at group if "
+                "low, at cap if its rank exceeded the maximum number of candidates, and at group if "
                 "another chunk represents its document. Gold is lost at rerank if it was among the first "
                 "hits before the reranker, but not after it. Gold is lost at passage if another passage of "
                 "its section was returned. If a system sorts the passages of all candidates (hybrid), gold "

@@ -10,9 +10,9 @@
    without an LLM is cheaper than a leader that uses an LLM. If the leader and a rival both use an LLM, or if
    neither does, the rival is cheaper if it answers in less than half the leader's time and saves at least
    50 ms per query.
-4. If no cheaper rival is found, a leader that is the baseline is recommended. A leader that is not the
-   baseline is recommended if it is equivalent to every rival that it does not beat. In all other cases there
-   is no clear winner, and the recommendation only says which system leads.
+4. If no cheaper rival is found, the leader is recommended if it is the baseline, or if it is equivalent to
+   every rival that it does not beat. In all other cases there is no clear winner, and the recommendation only
+   says which system leads.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def _why(rival: _Rival) -> str:
 
 
 def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
-    """Describe a system's latency and LLM use, and add the latency of a rival that is much faster."""
+    """Describe a system's latency and LLM use, and mention the latency of a rival that is much faster."""
     if row.latency_p50_ms is None:
         time = "latency not measured"
     else:
@@ -283,9 +283,9 @@ def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
 
 
 def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
-    """Describe the cheapest system that is less than delta worse than the winner.
+    """Describe the cheapest system that is not worse than the winner by delta or more.
 
-    Returns an empty tuple if the winner itself is the cheapest of these systems.
+    Returns nothing if the winner itself is this system.
     """
     found = standings(run)
     if name not in {each.name for each in found}:

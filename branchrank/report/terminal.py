@@ -34,10 +34,10 @@ _RATES = {
     "relaxed_hit@5": "R@5",
 }
 _LETTERS = {
-    "S": "S any of the gold lines",
-    "H": "H half of them",
-    "F": "F all of them",
-    "R": "R the gold's page",
+    "S": "S = any of the gold lines",
+    "H": "H = at least half of the gold lines",
+    "F": "F = all of the gold lines",
+    "R": "R = the gold's page",
 }
 _LABELS = ("predictor", "gold", "n")
 _SHORT = {
@@ -114,8 +114,8 @@ def rate_tables(run: RunData) -> list[Table]:
 def legend(run: RunData) -> str:
     """Return an explanation of the columns in the first table."""
     rates = {
-        "S": "S@k strict hit@k, gold lines are in the first k hits",
-        "R": "R@k relaxed hit@k, the gold's page is",
+        "S": "S@k: strict hit@k, the first k hits contain gold lines",
+        "R": "R@k: relaxed hit@k, one of the first k hits is on the gold's page",
     }
     letters = {_RATES[measure.name][0] for measure in _shown(run) if measure.name in _RATES}
     parts = [text for letter, text in rates.items() if letter in letters] or ["means"]

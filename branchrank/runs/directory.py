@@ -90,7 +90,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
 
 
 class SealRecord(Record, frozen=True, kw_only=True):
-    """The file with the sealed plan of a run, and its digest (:mod:`branchrank.bench.seal`)."""
+    """The file that contains a run's sealed plan (:mod:`branchrank.bench.seal`), and the file's digest."""
 
     file: str
     digest: str

@@ -63,7 +63,7 @@ def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> 
 
 
 def flip_rate(run: RunData, predictor: str, measure: NamedMeasure) -> float:
-    """Return the share of questions on which a predictor's repeats have different scores."""
+    """Return the share of questions on which the repeats of the same predictor have different scores."""
     scores = run.scores
     return flipping(
         [scores.value(row, measure) for row in scores.rows_of(predictor, key)] for key in scores.answerable

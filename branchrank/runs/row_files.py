@@ -26,7 +26,7 @@ _WINDOW = 23
 _LARGEST_WINDOW = 1 << 27
 _ROW_LEVEL = 3
 _FILE_LEVEL = 9
-#: The number of compressed bytes (at most 32 MiB of text) between two checks of the decompressed size.
+#: The decompressed size is checked after every block of this many compressed bytes (at most 32 MiB of text).
 _BLOCK = 1024
 _REMEDY = "restore the file or run the benchmark again"
 

@@ -211,7 +211,7 @@ class RunData:
         {'coffee'}
 
         Slices are gold, kind, difficulty, overlap, content, size and depth. If several conditions name the
-        same slice, a question needs only one of their values. Scores on a slice are exploratory, since the
+        same slice, a question has to match only one of them. Scores on a slice are exploratory, since the
         slice was not declared before the run.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.

@@ -72,9 +72,10 @@ class Pair(Record, frozen=True, kw_only=True):
     """The comparison of a predictor in the candidate run with a predictor in the baseline run.
 
     ``baseline`` and ``candidate`` are the summary rows of the two predictors. ``comparison`` tests the
-    primary measure, and ``others`` has the differences in the other chosen measures. ``by_gold`` has the
-    difference in the primary measure for each gold level, if the questions have two levels. ``flips`` are in
-    the order of the questions. ``str()`` returns the text that ``branchrank compare`` prints for the pair.
+    primary measure, and ``others`` contains the differences in the other chosen measures. ``by_gold``
+    contains the difference in the primary measure for each gold level, if the run has questions of both gold
+    levels. ``flips`` are in the order of the questions. ``str()`` returns the text that ``branchrank
+    compare`` prints for the pair.
     """
 
     baseline: SummaryRow

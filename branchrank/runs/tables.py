@@ -87,7 +87,7 @@ def _level_names(parts: Mapping[str, RunData], named: Sequence[str]) -> list[str
 
 
 def _level_cells(parts: Mapping[str, RunData], place: int, named: Sequence[str]) -> list[float | None]:
-    """For each gold level, return the cells of predictor number ``place`` for the questions of that level."""
+    """Return the cells of the predictor at position ``place``, computed separately for each gold level."""
     rows = [part.summary_rows[place] for part in parts.values()]
     return [
         figure

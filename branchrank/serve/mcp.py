@@ -55,7 +55,8 @@ FilterTexts = Annotated[
     tuple[Annotated[str, Field(max_length=1_000)], ...],
     Field(
         max_length=20,
-        description="search only documents that match every filter file_path=VALUE, a path or a glob",
+        description="search only documents that match every filter of the form file_path=VALUE, "
+        "where VALUE is a path or a glob",
     ),
 ]
 

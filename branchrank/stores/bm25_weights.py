@@ -180,10 +180,10 @@ def _columns(
 ) -> dict[str, Any]:
     """Compute the columns of weights in blocks of limited size, and return the arrays that bm25s expects.
 
-    If ``relative`` is true, the BM25 variant also gives a token a weight in texts that do not contain the
-    token. bm25s subtracts this base weight from the token's other weights, and adds the base weight to the
-    score of every text during a search. This function returns the weights with the base weight included, so a
-    token adds 0 to the score of a text that does not contain the token.
+    If ``relative`` is true, a token also has a base weight in texts that do not contain the token. bm25s
+    subtracts the base weight from the token's other weights, and adds the base weight to the score of every
+    text during a search. This function adds the base weight back to the other weights instead, so a token
+    adds 0 to the score of a text that does not contain the token.
     """
     from scipy.sparse import csr_matrix
 

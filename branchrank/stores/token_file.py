@@ -48,7 +48,7 @@ def save_token_vectors(directory: Path, keys: Sequence[str], vectors: Iterable[T
 
 
 class TokenFile:
-    """The token vectors of the chunks ``ids``, opened from ``directory``."""
+    """The token vectors of a list of chunks, read from the files in a directory."""
 
     def __init__(self, directory: Path, ids: Sequence[str], precision: TokenPrecision) -> None:
         """Open the files.

@@ -51,7 +51,7 @@ def _passage_problems(system: System) -> list[str]:
     if system.unit != "node":
         return [f"orders passages of sections, but its unit is {system.unit}: remove passages.order"]
     if not passage_evidence(system) & {"vectors", "words"}:
-        return ["orders passages by score, but has no branch with vectors or words: remove passages.order"]
+        return ["orders passages by score, but has no vector or keyword branch: remove passages.order"]
     return []
 
 

@@ -2,8 +2,8 @@
 
 1. Each branch returns a long list, so that recall at 100 and average precision are meaningful.
 2. The system ``bm25`` searches sections instead of chunks, because an entry of a BEIR folder is one section.
-3. A system that ranks chunks returns the best chunk of each document (MaxP, Dai and Callan, SIGIR 2019). A
-   system that ranks sections still returns sections.
+3. A system that ranks chunks returns the best chunk of each document (MaxP, Dai and Callan, SIGIR 2019). The
+   results of a system that ranks sections are not grouped by document.
 """
 
 from __future__ import annotations

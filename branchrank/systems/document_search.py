@@ -50,6 +50,6 @@ def _check_section(settings: Resolved, mode: Mode) -> None:
         )
     if model != embedder:
         raise UsageError(
-            f"the model of [embedding] is {model!r}, but the index was embedded with {embedder!r}",
+            f"the model in [embedding] is {model!r}, but the index was embedded with {embedder!r}",
             remedy=f'set model = "{embedder}", or run branchrank index with --embedder {model}',
         )

@@ -24,7 +24,7 @@ T = TypeVar("T")
 #: Estimated number of tokens in a prompt's instructions and its two copies of the query.
 OVERHEAD_TOKENS = 400
 HEADING_CHARS = 240
-#: Maximum characters of an option's text, tried in turn until a page fits the budget; 0 omits the text.
+#: Maximum lengths of an option's text in characters, tried in turn until a page fits the budget.
 BODY_CHARS = (600, 400, 250, 120, 0)
 
 

@@ -5,7 +5,7 @@
    with all predictors before it starts the next question, so that the predictors share the results for each
    question.
 3. The size of a result in bytes is estimated. The estimate for a container is based on its first elements.
-   Texts are not counted, because almost all texts are ids, which the index stores anyway.
+   Strings are not counted, because almost all of them are ids that the index stores anyway.
 """
 
 from __future__ import annotations

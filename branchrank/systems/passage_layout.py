@@ -55,7 +55,8 @@ class PassageLayout:
     def _section(self, hit: Hit) -> Lines:
         """Return the lines of the hit's section without its subsections.
 
-        If the hit contains other lines as well, return the hit's lines, so that the hit is not extended.
+        If a line of the hit is outside these lines, return the first and last line of the hit itself. The hit
+        is then not extended.
         """
         node = self.sources.index.tree.nodes.get(hit.node_id or "")
         span = node.own_span if node is not None else None

@@ -61,7 +61,10 @@ def last_ranking(system: System) -> str:
 
 
 def timed_together(system: System) -> bool:
-    """Return whether branches run in parallel, so that the sum of their durations may exceed the total."""
+    """Return whether branches run in parallel.
+
+    If they do, the sum of the branches' durations may exceed the total duration.
+    """
     return len(system.searched) > 1 and any(branch_kind(branch.kind).waits for branch in system.searched)
 
 
@@ -78,7 +81,7 @@ def depth(branch: Branch, k: int) -> int:
 
 
 def least_hits(system: System, k: int, chunks: int) -> int:
-    """Return the minimum number of hits in an answer if the query's restrictions leave ``chunks`` chunks.
+    """Return the minimum number of hits for a query whose restrictions exclude all but ``chunks`` chunks.
 
     A branch is guaranteed to return chunks only if it is a vector search without a threshold. Several chunks
     may belong to one section or document, which is then one hit.

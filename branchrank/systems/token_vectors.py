@@ -26,7 +26,7 @@ from branchrank.systems.tracing import Trace
 
 
 class TokenVectorSource:
-    """Provides the token vectors for one index. The cache is closed with ``resources``.
+    """Provides the token vectors for one index. Closing ``resources`` closes the cache.
 
     Without ``open_cache``, candidates are embedded again for each query.
     """

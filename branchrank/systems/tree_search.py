@@ -5,7 +5,8 @@
 2. Each step picks at most ``beam`` children of the nodes in the frontier. The picked children become the new
    frontier. An LLM picks children by titles, summaries and excerpts. Without an LLM, the children are picked
    by the best lexical score in their subtrees.
-3. The search ends after ``depth`` steps, at the leaves, or if a step picks no node.
+3. The search ends after ``depth`` steps, when the picked nodes have no children, or when a step picks no
+   node.
 4. All picked sections are candidates of the final ranking. The candidates are ranked by a final LLM call, or
    by the lexical score of their own texts. Candidates that the LLM does not rank follow in the order of their
    lexical scores.
@@ -115,12 +116,12 @@ def visited(tree: Tree, steps: Sequence[TreeStep]) -> list[Node]:
 def _shortlist(
     tree: Tree, steps: Sequence[TreeStep], ranking: Sequence[Scored], limit: int, *, by_llm: bool
 ) -> list[Node]:
-    """Return the picked sections that the final LLM call shows.
+    """Return the picked sections that are shown to the LLM in the final call.
 
     If an LLM picked nodes, the first picks of all steps come before the second picks. If a step followed all
-    children without a choice, all of the step's nodes count as first picks. First picks are always kept, even
-    if there are more than ``limit``. If all picks were lexical, the sections with the best lexical scores are
-    returned.
+    children because there were at most ``beam`` of them, all nodes of the step count as first picks. First
+    picks are always kept, even if there are more than ``limit``. If all picks were lexical, the sections with
+    the best lexical scores are returned.
     """
     keys = [entry.key for entry in ranking]
     if by_llm:

@@ -1,8 +1,8 @@
 """Tree search steps in which an LLM picks the nodes.
 
 1. The children are shown in pages of ``step_candidates`` children. If the remaining calls are too few for
-   these pages and the levels below, pages are larger and each child has less text. Children with the lowest
-   lexical scores are omitted only if the titles alone exceed the model's context.
+   these pages and the levels below, the pages are made larger and show less text for each child. Children
+   with the lowest lexical scores are omitted only if the titles alone exceed the model's context.
 2. The LLM picks at most ``beam`` children from each page.
 3. If more than ``beam`` children are picked in total, one more call chooses among the picked children. A
    child that the LLM ranks first in every call is always followed.
@@ -105,7 +105,7 @@ class LLMChooser:
         height = max(self.tree.height(node.id) for node in children)
         below = min(height, self.settings.depth - step)
         affordable = max(1, self.calls_left - below)
-        # Several pages need one more call, to choose among the picks of all pages.
+        # If there are several pages, one more call is needed to choose among the picks from all pages.
         return wanted if wanted == 1 or wanted + 1 <= affordable else max(1, affordable - 1)
 
     def _merged(self, picks: Sequence[Sequence[Node]]) -> list[Node]:

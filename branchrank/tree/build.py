@@ -171,7 +171,7 @@ def _above(
 
 
 def draft_page(document: Document) -> Page:
-    """Return the nodes of one document, whose position in the tree is not yet known."""
+    """Return the nodes of one document, before the document is given a position in the tree."""
     sections = document.sections
     below: list[list[Section]] = [[] for _ in sections]
     depths: list[int] = []

@@ -5,7 +5,8 @@ A tree is valid if all of the following are true.
 1. The ids of nodes are unique. Exactly one node, the root, has no parent. Every parent and every child of a
    node is a node in the tree. A node is listed as a child of another node if and only if the other node is
    its parent.
-2. The depth of a node is one more than the depth of its parent, which excludes cycles.
+2. The depth of a node is one more than the depth of its parent. A tree with such depths can't contain a
+   cycle.
 3. Files and sections have a source and line numbers. The root and folders have no source and no line numbers.
 4. A file starts at line 1. The own span of a file or section consists of the lines before its first
    subsection. The first subsection starts on the line after the own span, and every other subsection starts
@@ -23,7 +24,7 @@ from branchrank.records import BREADCRUMB_SEPARATOR, Node
 
 
 class Problem(NamedTuple):
-    """A message about a problem. ``position`` is the position of the invalid node in the list of nodes."""
+    """A message about an invalid node, and the node's position in the list of nodes."""
 
     position: int
     message: str

@@ -62,7 +62,8 @@ class Tree:
     def only(self, sources: Collection[str]) -> Tree:
         """Return the part of the tree that contains the files ``sources``.
 
-        If an ancestor of these files belongs to another file, the ancestor is replaced by a folder node.
+        A file in ``sources`` can have ancestors in a file that is not in ``sources``. Such ancestors are
+        replaced by folder nodes.
         """
         kept = {node.id for node in self.sections if node.source in sources} | {self.root.id}
         for node in reversed(list(self.table.stream())):

@@ -194,7 +194,7 @@ def _decode(payload: bytes, source: str) -> PageIndexDocument:
         raise InputError(f"the JSON is not a PageIndex tree of {source}: {error}", remedy=_REMEDY) from None
     except RecursionError:
         raise InputError(
-            f"the JSON is not a PageIndex tree of {source}: it is nested too deep", remedy=_REMEDY
+            f"the JSON is not a PageIndex tree of {source}: it is nested too deeply", remedy=_REMEDY
         ) from None
 
 
@@ -219,7 +219,10 @@ def _check_lines(entries: Sequence[_Entry], document: Document) -> None:
 
 
 def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Heading], list[str]]:
-    """Return the headings of a PageIndex tree, with lines and titles from the Markdown file, and notes."""
+    """Return the headings of a PageIndex tree, and a note for each heading that is missing in the file.
+
+    Lines and titles are taken from the Markdown file if the file has the heading, otherwise from the tree.
+    """
     read_at = {
         number: (block, section.labels)
         for section in document.sections

@@ -68,7 +68,7 @@ def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str
                 else:
                     parents[target] = document.source
             if _is_pattern(path):
-                # Always keep one match, because a pattern without targets is noted as matching no document.
+                # Keep at least one match; otherwise the pattern would be reported as matching no document.
                 patterns[asked] = [target for target in targets if target not in parents] or targets[:1]
     return parents, notes
 

@@ -51,7 +51,7 @@ def test_eighty_columns_hold_every_figure(
         cells = line.split()
         assert cells[:2] == [name, "none"]
         assert len(cells) == 11
-    assert any(line.startswith("S@k strict hit@k") for line in lines)
+    assert any(line.startswith("S@k: strict hit@k") for line in lines)
     assert any(line.startswith("pageindex vs local: ") for line in lines)
 
 
@@ -109,7 +109,7 @@ def test_the_recommendation_comes_first_and_the_legend_last(
 ) -> None:
     print_summary(make_run(tmp_path, [Planned("local", 0.9), Planned("poor", 0.2)], latency_sample=0))
     parts = [part.splitlines()[0] for part in capsys.readouterr().out.split("\n\n")]
-    starts = ["made,", "Use local:", "predictor", "predictor", "poor vs local: worse.", "S@k strict hit@k"]
+    starts = ["made,", "Use local:", "predictor", "predictor", "poor vs local: worse.", "S@k: strict hit@k"]
     assert len(parts) == len(starts)
     assert all(part.startswith(start) for part, start in zip(parts, starts, strict=True))
 

@@ -574,13 +574,13 @@ TAMPERINGS = (
         "every hit's characters halved",
         on_rows(halved("characters")),
         by=RERUN,
-        says="a different place or size in the index",
+        says="a different position or size there",
     ),
     Tampering(
         "every hit's tokens halved",
         on_rows(halved("tokens")),
         by=RERUN,
-        says="a different place or size in the index",
+        says="a different position or size there",
     ),
     Tampering("the winner's lists given to a class", on_rows(copied_list), by=RERUN, says="rerun: hit 1"),
     Tampering(

@@ -51,9 +51,10 @@ def standalone(svg: str) -> str:
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """Return the SVG inside a :func:`standalone` file that other versions of the drawing packages wrote.
+    """Return the SVG inside a :func:`standalone` file drawn by other versions of the packages.
 
-    Returns ``None`` if the installed versions wrote the file, or if the file is not a standalone SVG file.
+    Returns ``None`` if the installed versions of the packages drew the file, or if the file does not state
+    the versions that drew it.
     """
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):

@@ -1,6 +1,7 @@
 """The checks for ``branchrank verify``, which recompute all results in a run and look for contradictions.
 
-1. The measurement files and ``run.json`` are compared with the digests recorded in ``run.json``.
+1. The measurement files and ``run.json`` (without the file's own digest) are compared with the digests that
+   ``run.json`` records.
 2. ``run.json``, the rows and the timings are compared with the plan and with each other. Each answer must be
    one that the system could have given.
 3. Tables, reports and plots are recomputed and compared with the run's files.

@@ -1,6 +1,7 @@
 """Checks of ``run.json``, ``timings.csv`` and ``gold.jsonl`` against the plan in ``run.json``.
 
-1. Values that occur twice in ``run.json`` must be equal, and the counts in ``run.json`` must be correct.
+1. A value that ``run.json`` records in two places must be the same in both, and the counts in ``run.json``
+   must be correct.
 2. The ids of a question's gold chunks and gold nodes are computed once for each index, and reused for all
    other answers. The numbers of computed and reused results in ``run.json`` must agree with this rule.
 3. The latency pass must have timed exactly the questions that sampling with the run's seed selects, and no

@@ -176,5 +176,5 @@ def _foreign_hits(run: RunData, indexes: Mapping[str, Index]) -> Iterator[Findin
             if expected is None or expected[:5] != found or hit.tokens not in (None, expected[5]):
                 yield row_finding(
                     row.key,
-                    f"{hit.id!r} is missing from the index, or has a different place or size in the index",
+                    f"{hit.id!r} is missing from the index, or has a different position or size there",
                 )

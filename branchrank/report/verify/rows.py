@@ -75,7 +75,7 @@ def _row_faults(row: Row, question: Question) -> Iterator[str]:
         if lost != lost_in(row):
             yield f"has the stage {row.lost or 'none'!r} that lost the gold, should be {lost or 'none'!r}"
     elif row.lost:
-        yield f"says that {row.lost!r} lost the gold, but has no stages or an unanswerable question"
+        yield f"says that {row.lost!r} lost the gold, but it has no stages, or its question is unanswerable"
     if row.gold_ranks and not question.gold:
         yield "has ranks of gold, but its question has no gold"
     if not row.gold_ranks.keys() <= set(row.stages):

@@ -164,7 +164,7 @@ class _Checks:
         if cap:
             fused = ranks.get("fusion")
             if ranks.get("cap") != (fused if fused is not None and fused <= cap else None):
-                yield "has a rank of the gold in the stage cap that contradicts the rank in the stage fusion"
+                yield "gives the gold a rank in the stage cap that contradicts its rank in the stage fusion"
         if self.system.unit == "chunk" and not self.grows:
             last = ranks.get(last_ranking(self.system))
             if (last if last is not None and last <= kept else None) != first:
@@ -174,7 +174,7 @@ class _Checks:
             if rank is not None and limit is not None and rank > limit:
                 yield f"has the gold at rank {rank} of {name}, which returns at most {limit} hits"
             if rank is not None and branch.expand is None and "fusion" not in ranks:
-                yield f"has a rank of the gold in the branch {name}, but none in the stage fusion"
+                yield f"gives the gold a rank in the branch {name}, but none in the stage fusion"
             if branch.fused_unit != "chunk":
                 continue
             if self.grows:

@@ -2,7 +2,7 @@
 
 1. The engine opens the search of a branch kind only once, on the first run of a system that uses the kind.
    :meth:`BranchKind.open` receives the index, the corpus folder and the settings, and returns a search
-   function. Resources that the kind opens are closed with the engine.
+   function. Resources that the kind opens are closed when the engine is closed.
 2. The engine calls the search function with a :class:`Lookup` for each query. The function returns a
    :class:`BranchResult`, sorted by score, with ties sorted by key. The result may have more than ``n``
    entries, or entries that the query excludes. The engine removes surplus and excluded entries.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 DENSE_ONLY = "the Qdrant collection has no sparse vectors; only dense search is used"
 FOREIGN_SPARSE = (
-    "the sparse vectors of the Qdrant collection are not Qdrant's BM25; only dense search is used"
+    "the sparse vectors of the Qdrant collection are not Qdrant's BM25 weights; only dense search is used"
 )
 UNCHECKED = "the points of the Qdrant collection have no text, so its vectors could not be checked"
 #: The minimum share of terms that stored sparse vectors and Qdrant's BM25 must have in common.
