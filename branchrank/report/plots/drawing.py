@@ -51,7 +51,7 @@ def standalone(svg: str) -> str:
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """Return the SVG inside a :func:`standalone` file drawn by other versions of the packages.
+    """Return the SVG inside a :func:`standalone` file from other versions of the drawing packages.
 
     Returns ``None`` if the installed versions of the packages drew the file, or if the file does not state
     the versions that drew it.
