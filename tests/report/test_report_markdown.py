@@ -100,7 +100,7 @@ def test_the_winner_that_passed_is_bold(tmp_path: Path, baseline: str, winner: s
     written = markdown(report_content(made))
     assert set(re.findall(r"^\| \*\*(\w+)\*\*", written, re.MULTILINE)) == {winner}
     what = "over the baseline" if winner != baseline else "over every candidate"
-    assert f"its lead {what} is significant after adjustment" in written
+    assert re.search(rf"The lead of .* \(bold\) {what} is significant after adjustment", written)
 
 
 def test_passage_sizes_stand_beside_strict_rates(paired: RunData, text: str) -> None:

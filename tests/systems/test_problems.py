@@ -39,7 +39,7 @@ WRONG = {
 SLOTS = {
     'branches = [{ kind = "dense" }, { kind = "bm25" }]\nfuse.method = "none"': "has 2 branches",
     'branches = [{ kind = "dense" }]\npassages.order = "scores"': "but its unit is chunk",
-    'branches = [{ kind = "grep", expand = {} }]\npassages.order = "scores"': "no branch with vectors",
+    'branches = [{ kind = "grep", expand = {} }]\npassages.order = "scores"': "no vector or keyword branch",
     'branches = [{ kind = "dense" }, { kind = "grep" }]\nfuse.method = "score"': "grep has no scores",
     'branches = [{ kind = "tree", unit = "node", tree = {} }]\nfuse.method = "score"': "tree has no scores",
     'branches = [{ kind = "grep", unit = "span" }]\nrerank.method = "cross-encoder"\n'
