@@ -408,7 +408,7 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
     elif comparison.differing == 0:
         outcome = "undecided"
         why = (
-            f"the answers changed but no score did, and a loss of delta can go undetected on "
+            "the answers changed but no score did, and a loss of delta can go undetected on "
             f"{comparison.n} questions"
         )
     else:

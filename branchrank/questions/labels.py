@@ -35,8 +35,8 @@ class Label(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     If an LLM labelled the passage, ``by`` is ``llm`` and ``model`` is the name of the LLM. If a person
     labelled the passage after seeing an LLM's proposal, ``model`` is the name of the LLM and ``proposed`` is
-    the proposal. ``gold`` has the first and the last line that this label added to the gold, or is ``None``
-    if it added none.
+    the proposal. ``gold`` contains the first and the last line that the label added to the gold, or is
+    ``None`` if it added none.
     """
 
     source_file: str
@@ -161,7 +161,7 @@ def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str,
 
 
 def _yields(label: Label, by: str) -> bool:
-    """Return whether a new label from ``by`` (``person`` or ``llm``) removes the gold that ``label`` added."""
+    """Return whether a person's new label (``by``) removes the gold that an LLM's ``label`` added."""
     return label.by == "llm" and by == "person"
 
 

@@ -46,7 +46,7 @@ LINK_REASONS = ("unresolved", "inner label", "release notes", "leads into itself
 QUERY_REASONS = ("as its heading", "points", "names code", "too few words", "ambiguous", "links itself")
 
 _ANALYZER = Bm25Settings(stop_words="none", split_identifiers=False)
-#: Words that do not name a subject: articles, and words such as "page" and "chapter".
+#: Words that do not name a subject, such as "the", "page" and "chapter".
 _PARTS = (
     "a an the article articles chapter chapters component components doc docs documentation document "
     "documents entry guide guides handbook manual page pages paragraph reference references section "
