@@ -62,10 +62,10 @@ def build_collection(
     For ``root`` and ``made_for``, see :class:`~branchrank.stores.vectors_chroma.ChromaVectors`. On a server,
     an incomplete collection of the same index is completed, and a collection of another index is replaced.
 
-    After the build, the collection's ids and vectors are compared with ``ids`` and ``matrix``. The collection
-    is built again if a search can't reach some vectors, or if an interrupted upload left a wrong vector.
-    Raises :class:`ArtifactError` if Chroma fails, if searches can't reach all vectors after three builds, or
-    if another program created a collection with this name on the server.
+    After the build, a sample of the collection is compared with ``ids`` and ``matrix``. The collection is
+    built again if a search can't reach some vectors, or if an interrupted upload left a wrong vector. Raises
+    :class:`ArtifactError` if Chroma fails, if searches can't reach all vectors after three builds, or if
+    another program created a collection with this name on the server.
     """
     if isinstance(location, Path) and (location / "chroma.sqlite3").is_file():
         drop_collection(location, name, root)
