@@ -54,12 +54,15 @@ class _Line(Record, frozen=True, kw_only=True):
 #: The prefix of ids that are made from the content of a question.
 _MADE = "q-"
 _KNOWN = frozenset(_Line.__struct_fields__)
+#: The fix for a question file that can't be read, in commands that have the flag.
+GIVE_QUESTIONS = "give a question file with --questions"
 
 
-def load_questions(path: Path) -> list[Question]:
+def load_questions(path: Path, *, remedy: str = "pass the path of a question file") -> list[Question]:
     """Read a question file.
 
-    Raises a :class:`QuestionError` that lists the problems in the first ten invalid lines.
+    Raises a :class:`QuestionError` that lists the problems in the first ten invalid lines. If the file can't
+    be read or is empty, the fix in the error is ``remedy``.
     """
     problems: list[str] = []
     questions: dict[str, Question] = {}
@@ -68,7 +71,7 @@ def load_questions(path: Path) -> list[Question]:
     except OSError as error:
         raise QuestionError(
             f"cannot read the questions {path}: {error.strerror}{nearest_path(path)}",
-            remedy="give a question file with --questions",
+            remedy=remedy,
         ) from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -95,7 +98,7 @@ def load_questions(path: Path) -> list[Question]:
             "\n".join(shown), remedy=f"correct {path}, then run `branchrank questions check {path}`"
         )
     if not questions:
-        raise QuestionError(f"{path} has no questions", remedy="give a question file with --questions")
+        raise QuestionError(f"{path} has no questions", remedy=remedy)
     return list(questions.values())
 
 
