@@ -301,12 +301,16 @@ class Workspace(Searcher):
         :class:`~branchrank.errors.QuestionError` if the file has no answerable question.
         """
         from branchrank.index.calibration import calibrate, nearest_distances
-        from branchrank.questions.question_files import load_questions
+        from branchrank.questions.question_files import GIVE_QUESTIONS, load_questions
 
         path = self._folder.questions_path
         if questions is not None:
             path = arguments.path("questions", questions)
-        asked = [question.question for question in load_questions(path) if question.answerable]
+        asked = [
+            question.question
+            for question in load_questions(path, remedy=GIVE_QUESTIONS)
+            if question.answerable
+        ]
         if not asked:
             raise QuestionError(
                 f"{path} has no answerable question", remedy="choose another file with --questions"
