@@ -63,7 +63,7 @@ class Case(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The results at one number of clients, with latencies in ms, memory in MiB and recovery in seconds.
+    """The results for a given number of clients, with latencies in ms, memory in MiB and recovery in seconds.
 
     ``refused`` counts the responses with status 503, a header ``Retry-After`` and the code ``busy``. After
     the load ends, ``LONE`` more requests are sent, one at a time; ``afterwards`` is the number of these
@@ -236,9 +236,9 @@ async def ask_alone(port: int, cases: Sequence[Case]) -> Counter:
 
 
 async def recovery(port: int, case: Case, limit_ms: float) -> float:
-    """Send single requests until one is answered within ``limit_ms``, and return the waiting time.
+    """Send single requests until one is answered within ``limit_ms``, and return the waiting time in seconds.
 
-    The waiting time is in seconds; after 60 seconds, no more requests are sent.
+    After 60 seconds, no more requests are sent.
     """
     start, client = time.monotonic(), Client(port)
     while (waited := time.monotonic() - start) < 60:

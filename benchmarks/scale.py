@@ -8,8 +8,8 @@
 2. Every step (:mod:`scale_steps`) runs in a new process. The memory of a build is measured in two ways: as
    the peak over its process tree (the sum of PSS, sampled every half second), and as the ``VmHWM`` of the
    building process itself.
-3. Queries run one at a time, without a memo. With at most ``--chroma-up-to`` chunks, the index also has a
-   Chroma collection, whose recall@10 is measured against exact search.
+3. Queries run one at a time, without caching the results of stages. With at most ``--chroma-up-to`` chunks,
+   the index also has a Chroma collection, whose recall@10 is measured against exact search.
 4. Lower bounds for the times are computed from the number of bytes, and from the bandwidths of memory and
    disk that were measured in the same run.
 5. A step whose result is in ``--output`` is not run again, so the same command resumes an interrupted run.

@@ -215,7 +215,7 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
                 found.append(f"{key}: {error.message}; {error.remedy}")
     declared = (part.baseline,) if isinstance(part.baseline, str) else part.baseline
     for baseline in declared if names or failed else ():
-        # The systems in an invalid sweep are unknown, so only the name before "[" is compared.
+        # The systems in an invalid sweep are unknown, so only the baseline's name before "[" is checked.
         there = baseline in ("", ALL_PAIRS, *names) or baseline.partition("[")[0] in failed
         if not there:
             found.append(

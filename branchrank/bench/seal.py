@@ -32,7 +32,7 @@ from branchrank.runs.directory import RunRecord, SealRecord
 Part = str | int | float | bool | None
 
 #: Parts of :attr:`RunRecord.plan` that a seal omits (instead, the settings of the indexes are sealed).
-#: A seal also omits the flags for cassettes, so that recording and replaying a run match the same seal.
+#: A seal also omits the flags for cassettes, so that a recorded run and its replay match the same seal.
 _LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
 _LONGEST = 80
 

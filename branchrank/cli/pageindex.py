@@ -33,7 +33,7 @@ command.add_command(summarise)
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the nodes to this file. Default: the file pageindex/nodes.jsonl in the workspace. It is "
+    help="Write the nodes to this file. Default: pageindex/nodes.jsonl in the workspace, which is "
     "built together with the index.",
 )
 def build(data_dir: Path, output: Path | None) -> None:

@@ -299,7 +299,7 @@ def _vectors(
 def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, int]:
     """Return the tree, the tree's kind (see :attr:`Adoption.tree`), and two numbers of nodes.
 
-    The numbers are how many nodes of the adopted folder were found in the documents, and how many were not.
+    The numbers count the adopted folder's nodes that were found in the documents, and those that were not.
     """
     nodes, _ = build_nodes(corpus.documents, Path(corpus.root).name or "corpus")
     built = Tree(nodes)

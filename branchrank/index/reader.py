@@ -3,7 +3,7 @@
 1. The current generation is locked, so that a build can't delete it.
 2. The index must have the current schema version and the requested settings, and the corpus must be
    unchanged. To check the corpus, the size and modification time of each document are compared with those
-   that the build recorded. If only the time differs, the document's digest is compared.
+   that the build recorded. If only the modification time differs, the document's digest is compared.
 3. Every file in the index must be unchanged since the build. This is checked with the file's digest or its
    stamp (:mod:`branchrank.index.stamps`). The files of the token vectors are checked on first use. Chroma
    changes its database file whenever it opens the file, so a digest can't be used to check this file.

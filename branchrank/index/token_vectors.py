@@ -2,9 +2,9 @@
 
 1. Each chunk has the same key as in the embedding cache, made from the model's identity and the exact text
    with its prefix.
-2. If the current generation has token vectors with the same key, they are copied. All others are computed in
-   batches.
-3. Token vectors are written to the disk batch by batch, to limit the memory used. The model's forward passes
+2. If the current generation has token vectors with the same key, they are copied. Missing token vectors
+   are computed in batches.
+3. Token vectors are written to disk in batches, to limit memory use. The model's forward passes
    also compute the chunks' embedding vectors, which are returned.
 """
 

@@ -292,7 +292,7 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
 
 
 def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], float | None]:
-    """Return the whole-number arguments by name, and the persistence ``p`` if it was given."""
+    """Return the integer arguments as a map from names to values, and the persistence ``p`` if given."""
     parameters: dict[str, int] = {}
     p: float | None = None
     for argument in (arguments or "").split(",") if arguments else ():

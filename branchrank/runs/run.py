@@ -53,7 +53,7 @@ class RunData:
     """A finished run.
 
     ``asked`` are the questions in order, and ``timed`` are the times measured in the latency pass.
-    ``conditions`` are the conditions ``SLICE=VALUE`` to which the run was restricted, empty for a complete
+    ``conditions`` are the conditions ``SLICE=VALUE`` that selected the run's questions, empty for a complete
     run. ``directory`` is absolute, so that a process can change its working directory. For a run restricted
     to some questions, ``directory`` is the directory of the complete run.
     """
@@ -78,7 +78,7 @@ class RunData:
 
     @property
     def predictors(self) -> list[str]:
-        """The names of the predictors, in the order of the run."""
+        """The names of the predictors, in the order in which the run lists them."""
         return self.scores.predictors
 
     @cached_property
@@ -210,9 +210,9 @@ class RunData:
         >>> set(run.where("kind=error").questions["question_id"])
         {'coffee'}
 
-        Slices are gold, kind, difficulty, overlap, content, size and depth. If several conditions name the
-        same slice, a question has to match only one of them. Scores on a slice are exploratory, since the
-        slice was not declared before the run.
+        A condition has the form ``SLICE=VALUE``. The available slices are gold, kind, difficulty, overlap,
+        content, size and depth. If several conditions name the same slice, a question has to match only one
+        of them. Scores on a slice are exploratory, since the slice was not declared before the run.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
         """

@@ -189,7 +189,7 @@ def _headers(scope: Scope, name: bytes) -> list[str]:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read and discard the rest of a body, up to ``DISCARD_LIMIT`` and ``DISCARD_DEADLINE_S``."""
+    """Discard the rest of a body, up to ``DISCARD_LIMIT`` bytes and for at most ``DISCARD_DEADLINE_S``."""
     taken = 0
     try:
         async with asyncio.timeout(DISCARD_DEADLINE_S):

@@ -73,7 +73,7 @@ DENSE = System(name="dense", branches=(Branch(kind="dense", top_n=40),))
 
 
 class SystemSettings(Settings, frozen=True, kw_only=True):
-    """Settings of one built-in system, with a field for each alias in addition to the class's own fields."""
+    """The base class for the settings of a built-in system. Subclasses also have one field per alias."""
 
     #: The built-in system, which contains the defaults.
     system: ClassVar[System]
@@ -180,9 +180,9 @@ class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
 
     section: ClassVar[str] = "pageindex"
     title: ClassVar[str] = "Predictor pageindex"
-    no_llm: Annotated[bool, Meta(description="search the tree by words, without an LLM")] = False
+    no_llm: Annotated[bool, Meta(description="search the tree with lexical scores, without an LLM")] = False
     llm_final_only: Annotated[
-        bool, Meta(description="search the tree by words; use the LLM for the final ranking only")
+        bool, Meta(description="search the tree with lexical scores; use the LLM only for the final ranking")
     ] = False
 
 
