@@ -17,7 +17,7 @@ from branchrank.settings import DEFAULT, PARTS, resolve, settings_of
 @click.command("settings", cls=Command)
 @data_dir_option
 def command(data_dir: Path) -> None:
-    """List every setting with its value in this workspace, the value's origin, the range and the meaning."""
+    """List every setting with its value in this workspace, where it was set, its range and its meaning."""
     wrong: UsageError | None = None
     calibrated = ""
     try:

@@ -1,9 +1,9 @@
 """Records for a parsed file, its sections and their blocks of readable text, with line numbers.
 
 A section's own span contains the lines of the section that are not in a subsection. Every line of the file
-is in the own span of exactly one section. ``sections[0]`` represents the whole file, and its own span
-contains the text before the first heading. If the file has a single top heading, the own span of
-``sections[0]`` also contains this heading and the text up to the next heading.
+belongs to exactly one section's own span. ``sections[0]`` represents the whole file, and the section's own
+span contains the text before the first heading. If the file has exactly one top-level heading, the span also
+contains that heading and the text up to the next heading.
 """
 
 from __future__ import annotations
