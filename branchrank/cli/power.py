@@ -27,7 +27,7 @@ SHARE = click.FloatRange(0, 1)
     type=SHARE,
     help="Share of the questions on which exactly one of two predictors has a hit.  [default: 0.2]",
 )
-@click.option("--difference", type=SHARE, help="Difference in hit rate that you want to detect, 0 to 1.")
+@click.option("--difference", type=SHARE, help="Difference in hit rate that you want to detect, from 0 to 1.")
 @click.option(
     "--candidates",
     type=click.IntRange(1, 1000),

@@ -39,11 +39,11 @@ class Section(Record, frozen=True, kw_only=True):
     """A heading and the text after it, up to the next heading.
 
     The ``id`` of the section for the whole file is the file's path. Other ids have the form
-    ``path#slug/slug``, with the slugs of all headings from the top heading down to the section's heading. A
+    ``path#slug/slug``, with the slugs of all headings from the top-level heading to the section's heading. A
     repeated id gets the suffix ``~2``. ``parent`` is the position of the parent section in the document's
-    list of sections. ``level`` is 0 for the section of the whole file and 1 for the headings directly below
-    it. ``labels`` are the reference targets at the heading. ``line_end`` is the last line including
-    subsections, and ``own_line_end`` is the last line before the first subsection.
+    list of sections. ``level`` is 0 for the section of the whole file and 1 for that section's children.
+    ``labels`` are the reference targets at the heading. ``line_end`` is the last line including subsections,
+    and ``own_line_end`` is the last line before the first subsection.
     """
 
     id: str

@@ -34,10 +34,10 @@ IDS, POOLED, ROWS = "ids", "pooled", "rows"
 class Graph(NamedTuple):
     """The graph of an encoder in ONNX's textual syntax, and the constants of the graph.
 
-    The input ``ids`` of the graph contains the token ids, int64 ``(number of tokens,)``. The output
-    ``pooled`` is the vector of the text, float32 ``(size,)``, not scaled to unit length. The output ``rows``
-    contains the vectors of the last layer, float32 ``(number of tokens, size)``. The graph refers to the
-    weights by their names in the checkpoint, with ``_`` instead of ``.``.
+    The graph's input ``ids`` is the int64 array of token ids, of shape ``(number of tokens,)``. The output
+    ``pooled`` is the vector of the text, a float32 array of shape ``(size,)`` that is not scaled to unit
+    length. The output ``rows`` is the last layer's output, a float32 array of shape ``(number of tokens,
+    size)``. The graph refers to the weights by their names in the checkpoint, with ``_`` instead of ``.``.
     """
 
     text: str
