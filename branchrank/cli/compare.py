@@ -161,9 +161,10 @@ def gate(
 ) -> None:
     """Check RUN for a loss of delta or more compared with the baseline.
 
-    The exit code is 0 if the loss is smaller than delta, 1 if the loss is delta or more, and 10 if there
-    are too few questions to decide. If several predictors are checked, the exit code is 1 if any of them has
-    a loss of delta or more. Otherwise it is 10 if any of them is undecided.
+    The exit code is 0 if the loss is smaller than delta, 1 if the loss is delta or more, and 10 if there are
+    too few questions to decide. With several predictors, exit code 1 means that at least one predictor has a
+    loss of delta or more. Exit code 10 means that no predictor has such a loss, but at least one predictor is
+    undecided.
     """
     from branchrank import library
     from branchrank.run import Run
