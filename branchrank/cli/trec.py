@@ -125,8 +125,8 @@ def compare_trec(
     """Compare RUNS (TREC run files from any program) on the queries that are judged in QRELS.
 
     Each run is compared with the baseline by a paired test over the queries. For each measure, Holm's
-    correction is applied to the p-values of all comparisons. If documents of a run have equal scores, they
-    are sorted by descending document id, as in trec_eval.
+    correction is applied to the p-values of all comparisons. Documents with equal scores in a run are sorted
+    by descending document id, as in trec_eval.
     """
     table = branchrank.library.compare_trec(
         qrels,

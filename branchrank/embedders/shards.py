@@ -15,7 +15,9 @@ Texts = Sequence[str]
 
 
 class EmbeddingTask:
-    """Embeds batches of texts. Each result is float32 ``(len(texts), dimension)`` with rows of unit length.
+    """Embeds batches of texts. Each result is a float32 array of shape ``(len(texts), dimension)``.
+
+    The rows of the array have unit length.
 
     The process that creates the task uses ``embedder``. A worker in another process opens the embedder that
     ``settings`` select, and raises :class:`WorkerError` if the identity of this embedder differs from the
