@@ -26,7 +26,12 @@ from branchrank.errors import BranchRankError, InputError, UsageError
 from branchrank.execution import check_engine
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.measures.names import depth_needed
-from branchrank.questions.question_files import check_wording, load_questions, sample_questions
+from branchrank.questions.question_files import (
+    GIVE_QUESTIONS,
+    check_wording,
+    load_questions,
+    sample_questions,
+)
 from branchrank.records import Question, Record
 from branchrank.runs import comparisons
 from branchrank.settings import DEFAULT, BenchmarkSettings, IndexSettings, LLMSettings, Resolved, settings_of
@@ -113,7 +118,8 @@ def asked_questions(plan: Plan) -> list[Question]:
     the questions.
     """
     part = plan.settings.part(BenchmarkSettings)
-    questions = sample_questions(load_questions(plan.questions_file), part.sample_size, part.sample_seed)
+    every = load_questions(plan.questions_file, remedy=GIVE_QUESTIONS)
+    questions = sample_questions(every, part.sample_size, part.sample_seed)
     check_wording(questions, plan.questions_file)
     return questions
 
