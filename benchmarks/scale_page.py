@@ -79,14 +79,19 @@ def _measured(sizes: dict[int, Result]) -> list[str]:
         row("texts embedded (other texts were in the cache)", "build", "embedded", form="{:,.0f}"),
         row("build, CPU s", "build", "cpu_seconds"),
         *(row(f"build stage `{stage}`, CPU s", "build", "cpu_by_stage", stage) for stage in stages),
-        row("build, wall s, with other load on the machine", "build", "seconds", form="{:.0f}"),
+        row("build, wall s, while other programs were running", "build", "seconds", form="{:.0f}"),
         row("build memory, GB", "build", "own_peak_bytes", form="{:.2f}", scale=_GB),
         row("the index on disk, GB", "disk_bytes", form="{:.2f}", scale=_GB),
         row("the embedding cache on disk, GB", "cache_bytes", form="{:.2f}", scale=_GB),
     ]
     query = [
-        row("open, ms", "open", "seconds", scale=1e-3),
-        row("open, without comparing the documents, ms", "open", "without_corpus_check", scale=1e-3),
+        row("opening the index, ms", "open", "seconds", scale=1e-3),
+        row(
+            "opening the index without comparing the documents, ms",
+            "open",
+            "without_corpus_check",
+            scale=1e-3,
+        ),
         row("memory after opening, GB", "open", "opened_bytes", form="{:.2f}", scale=_GB),
         row("first query by `local` with exact search, ms", "open", "first_query_seconds", scale=1e-3),
         row("first query by `hybrid`, ms", "query", "hybrid_first_seconds", scale=1e-3),
@@ -132,7 +137,8 @@ def _benchmark(sizes: dict[int, Result]) -> list[str]:
             )
         if jobs := found.get("jobs"):
             texts.append(
-                f"Reading, chunking and counting the words of {size:,} chunks took {jobs['1']:.1f} s in one\n"
+                "Reading the documents, dividing them into chunks, and counting the words of "
+                f"{size:,} chunks took {jobs['1']:.1f} s in one\n"
                 f"process and {jobs['2']:.1f} s with `--jobs 2` ({jobs['1'] / jobs['2']:.2f} times as fast). "
                 f"The load average was {jobs['load']:.1f}.\n"
             )
@@ -252,7 +258,7 @@ def _further(sizes: dict[int, Result]) -> list[str]:
 
 
 def _profiles(result: Result) -> list[str]:
-    """Return the table of the profiles, including those of an earlier version if it was measured."""
+    """Return a table of profiles. Profiles of an earlier version are included if they were measured."""
     sides = {"before": result.get("before"), "now": _profiled(result)}
     found = {side: profile for side, profile in sides.items() if profile}
     if not found:

@@ -13,7 +13,7 @@ class Predictor(Protocol):
 
     Any class with a method ``retrieve`` can be used. It needs no base class. The class can also have two
     attributes. ``name`` is the predictor's name in tables (by default the name of the class), and ``llm`` is
-    the name of the LLM that the retriever uses (by default ``none``).
+    the name of the LLM that the predictor uses (by default ``none``).
     """
 
     def retrieve(self, query: str, k: int) -> Sequence[Hit]:

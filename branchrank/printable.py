@@ -23,7 +23,7 @@ def safe(text: str) -> str:
 
 
 def safe_line(text: str) -> str:
-    """Make a text safe to show on one line.
+    """Make text safe to show on one line.
 
     Newlines are replaced too, in addition to the characters that :func:`safe` replaces.
     """

@@ -72,7 +72,7 @@ class NotebookLine:
         self._update()
 
     def status(self, text: str) -> None:
-        """Replace the status line that is shown after the stage."""
+        """Replace the status text that is shown after the stage's progress, on the same line."""
         self.text = text
         self._update()
 
@@ -105,13 +105,13 @@ class Bars:
 
 
 class Called:
-    """Reports progress to the caller's function. Status lines are ignored."""
+    """Reports progress to a callback function, and ignores status lines."""
 
     def __init__(self, callback: Progress) -> None:
         self.callback = callback
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Pass the progress on to the caller's function."""
+        """Pass the progress on to the callback function."""
         self.callback(stage, done, total)
 
     def status(self, text: str) -> None:

@@ -78,7 +78,7 @@ class Node(Record, frozen=True, kw_only=True):
 
     @property
     def has_lines(self) -> bool:
-        """Whether the node's own span contains lines. Only a node with lines can be a hit."""
+        """Whether the node has lines of its own, outside its subsections. Only such a node can be a hit."""
         return self.line_start is not None and (self.own_line_end or 0) >= self.line_start
 
     @property
@@ -92,7 +92,7 @@ class Node(Record, frozen=True, kw_only=True):
 class Chunk(Record, frozen=True, kw_only=True):
     """A piece of text from one node's own span.
 
-    Each chunk has one vector. ``id`` is ``<node id>@<number from 1>``.
+    Each chunk has one vector. ``id`` is ``<node id>@<n>``, where ``n`` numbers the chunks of the node from 1.
     """
 
     id: str
@@ -112,8 +112,9 @@ class Chunk(Record, frozen=True, kw_only=True):
 class GoldItem(Record, frozen=True, kw_only=True):
     """Lines in a file that answer a question, or the whole file if the line numbers are ``None``.
 
-    ``answer_digest`` is the digest of the gold lines. It is used to detect that these lines have changed.
-    ``relevance`` is the item's grade for graded measures. It is at least 1, and ``None`` stands for 2.
+    ``answer_digest`` is a digest of the gold lines, which shows whether the lines have changed. ``relevance``
+    is the item's grade for graded measures, which is at least 1. A ``relevance`` of ``None`` means the
+    default grade, 2.
     """
 
     source_file: str
@@ -202,10 +203,10 @@ class Hit(Record, frozen=True, kw_only=True):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Texts that say how each branch contributed to the hit.
+        """Strings that describe how each branch contributed to the hit.
 
-        A text such as ``bm25(nodes) #2`` gives the hit's rank in the branch's list. If the hit is not in the
-        list, the text is the name of the branch and its note on the hit.
+        A string such as ``bm25(nodes) #2`` gives the hit's rank in a branch's list. If the hit is not in the
+        list of a branch, the string consists of the branch's name and the branch's note on the hit.
         """
         placed = [f"{name} #{place.rank}" for name, place in self.branches.items()]
         notes = [f"{name} {note}" for name, note in self.notes.items() if name not in self.branches]
@@ -274,5 +275,5 @@ class Retrieval(Record, frozen=True, kw_only=True):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The notices and, if a part of the corpus was not searched, the reason for this."""
+        """The notices and, if part of the corpus was not searched, the reason for the incomplete search."""
         return (*self.notices, *filter(None, [self.incomplete]))

@@ -92,9 +92,10 @@ def means_url(name: str) -> bool:
 def url_to_show(text: str) -> str:
     """Return a URL without its secrets, so that it can be shown in messages.
 
-    The user name and the password are removed, and the value of each parameter whose name looks like that of
-    a key is replaced with ``[key]``. In a malformed URL, everything between the scheme and the
-    last ``@`` is removed. Messages and records show URLs only after this function has removed credentials.
+    The user name and the password are removed, and the value of each parameter whose name suggests a secret
+    (such as ``api_key``) is replaced with ``[key]``. In a malformed URL, everything between the scheme and
+    the last ``@`` is removed. Messages and records show URLs only after this function has removed
+    credentials.
 
     >>> url_to_show("http://me:secret-1@[h/v1?api_key=secret-2"), url_to_show("me:secret-1@h")
     ('http://[h/v1?api_key=[key]', 'h')
@@ -103,7 +104,7 @@ def url_to_show(text: str) -> str:
 
 
 def hide_parameters(text: str) -> str:
-    """Replace the values of URL parameters with ``[key]`` if the names look like those of keys."""
+    """Replace the value of each URL parameter whose name suggests a secret (``api_key``) with ``[key]``."""
     return _PARAMETER.sub(rf"\1{HIDDEN}", text)
 
 
@@ -124,7 +125,8 @@ def _without_user(text: str) -> str:
 def url_to_keep(text: str) -> str:
     """Return a URL without its secrets, so that it can be stored in a file.
 
-    The user name, the password, and all parameters whose names look like those of keys are removed.
+    The user name, the password, and all parameters whose names suggest a secret (such as ``api_key``) are
+    removed.
 
     >>> url_to_keep("http://me:secret-1@h/v1?api_key=secret-2&v=2")
     'http://h/v1?v=2'
@@ -135,7 +137,10 @@ def url_to_keep(text: str) -> str:
 
 
 def split_url(url: str) -> SplitResult:
-    """Return the parts of a URL. If the text is not a URL (such as ``http://[h``), all parts are empty."""
+    """Split a URL into its scheme, host, path, query and fragment.
+
+    If the URL can't be parsed (for example, ``http://[h``), all parts are empty.
+    """
     try:
         return urlsplit(url)
     except ValueError:

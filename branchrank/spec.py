@@ -34,7 +34,8 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=4,
-            description="number of steps to follow in the tree from each section that the branch found",
+            description="maximum number of steps in the tree from a section that the branch found to an "
+            "added neighbour",
         ),
     ] = 1
     siblings: Annotated[int, Meta(ge=0, le=50, description="siblings added per section")] = 2
@@ -58,7 +59,7 @@ class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     beam: Annotated[int, Meta(ge=1, le=100_000, description="number of nodes followed at each step")] = 4
     depth: Annotated[int, Meta(ge=1, le=100_000, description="maximum number of steps down the tree")] = 12
     max_steps: Annotated[
-        int, Meta(ge=1, le=100_000, description="maximum LLM calls per question for selecting nodes")
+        int, Meta(ge=1, le=100_000, description="maximum number of LLM calls that select nodes, per question")
     ] = 12
     step_candidates: Annotated[
         int, Meta(ge=1, le=100_000, description="number of child nodes that are shown to the LLM in one call")
@@ -73,10 +74,10 @@ class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A search that produces one ranked list.
 
-    ``kind`` is the kind of the branch (:mod:`branchrank.systems.branches`), and ``options`` are the options
-    of this kind. If ``doubled`` is true, the branch returns twice as many results as the query asks for, and
-    ``top_n`` is ignored. If ``expand`` is set, the branch returns nodes. If ``threshold`` is ``calibrated``,
-    the branch uses the threshold that was measured for the index's model.
+    ``kind`` is the kind of the branch (:mod:`branchrank.systems.branches`), and ``options`` are the settings
+    that only this kind of branch has. If ``doubled`` is true, the branch returns twice as many results as the
+    query asks for, and ``top_n`` is ignored. If ``expand`` is set, the branch returns nodes. If ``threshold``
+    is ``calibrated``, the branch uses the threshold that was measured for the index's model.
     """
 
     kind: str
@@ -141,7 +142,10 @@ class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(description="second score for the best candidates; maxsim: late interaction of token vectors"),
     ] = "none"
     candidates: Annotated[
-        int, Meta(ge=1, le=1000, description="number of best candidates for which a second score is computed")
+        int,
+        Meta(
+            ge=1, le=1000, description="number of top-ranked candidates for which a second score is computed"
+        ),
     ] = 30
     weight: Annotated[
         float, Meta(ge=0.0, le=100.0, description="weight of the second score; the fusion score has weight 1")
@@ -251,7 +255,10 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     llm: Endpoint = Endpoint()
     returns: Annotated[
         Literal["passage", "section"],
-        Meta(description="text of a hit on a section; its best passage, or all of its own lines"),
+        Meta(
+            description="text of a hit on a section; passage: the section's best passage; "
+            "section: all lines of the section before its first subsection"
+        ),
     ] = "passage"
 
     @property

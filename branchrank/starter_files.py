@@ -206,7 +206,7 @@ def _relative(path: Path, data_dir: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Encode a text as a JSON string, which is also a valid TOML string."""
+    """Encode a Python string as a JSON string literal, which is also valid in TOML."""
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
 
 

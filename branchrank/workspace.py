@@ -60,10 +60,10 @@ class Workspace(Searcher):
         """Open the workspace in ``data_dir``.
 
         ``settings`` maps names such as ``"local.rrf_k"`` to values, which override ``branchrank.toml`` and
-        environment variables. If the index is missing or stale when it is first needed, it is built, or, if
-        ``rebuild`` is false, :class:`~branchrank.errors.ArtifactError` is raised. ``notify`` is called with
-        one line of text when something is downloaded or built. If ``progress`` is ``True``, bars are shown.
-        If ``progress`` is a function, it is called with stage, done and total.
+        environment variables. If ``rebuild`` is true, a missing or stale index is built when it is first
+        needed. Otherwise, :class:`~branchrank.errors.ArtifactError` is raised. ``notify`` is called with one
+        line of text when something is downloaded or built. If ``progress`` is ``True``, progress bars are
+        shown. If ``progress`` is a function, it is called with stage, done and total.
 
         Raises :class:`~branchrank.errors.UsageError` for an invalid setting.
         """
@@ -87,11 +87,11 @@ class Workspace(Searcher):
         """Index a folder of documents (or a named corpus) in the workspace ``data_dir``, and open it.
 
         The corpus, the embedder and ``settings`` are written to the workspace's ``branchrank.toml``. If the
-        build fails because of an invalid value, the file is restored. Unchanged documents are not embedded
-        again, and an interrupted build is resumed. Without ``corpus``, the corpus in ``branchrank.toml`` is
-        indexed again. ``chunks`` and ``nodes`` are files with your own chunks and nodes, which are used
-        instead of those that BranchRank would make. If ``corpus`` is a BEIR folder, its documents are first
-        written to files in the workspace.
+        build fails because of an invalid value, the previous ``branchrank.toml`` is restored. Unchanged
+        documents are not embedded again, and an interrupted build is resumed. Without ``corpus``, the corpus
+        in ``branchrank.toml`` is indexed again. ``chunks`` and ``nodes`` are files with your own chunks and
+        nodes, which are used instead of those that BranchRank would make. If ``corpus`` is a BEIR folder, its
+        documents are first written to files in the workspace.
 
         Raises :class:`~branchrank.errors.CorpusError` if there are no documents,
         :class:`~branchrank.errors.ModelError` if the embedder is not available,
@@ -150,7 +150,7 @@ class Workspace(Searcher):
         vectors of the collection, 20 chunks are embedded again with ``embedder``. If each new vector has a
         cosine of at least 0.999 with the stored one, the stored vectors are reused. :attr:`adoption` lists
         what was used and what was skipped. ``corpus`` is the folder that contains the documents. By default,
-        it is read from ``branchrank.toml`` in ``data_dir`` or in ``folder``.
+        the corpus is the one named by ``branchrank.toml`` in ``data_dir`` or in ``folder``.
 
         Raises :class:`~branchrank.errors.ArtifactError` if the vectors are not from the embedder or the
         folder can't be read safely, :class:`~branchrank.errors.InputError` for an invalid file, and the same
@@ -281,7 +281,7 @@ class Workspace(Searcher):
         return Run.of(run_and_report(plan, fresh=fresh, notify=folder.notify, progress=progress))
 
     def check(self) -> CheckedIndex:
-        """Read every file of the index and compare it with its digest in the manifest.
+        """Check every file of the index against its digest in the manifest.
 
         Opening an index, in contrast, compares only those files that have changed since the last check.
         Raises :class:`~branchrank.errors.ArtifactError` with the name of the first damaged file.
@@ -295,18 +295,22 @@ class Workspace(Searcher):
         return check_index(self._folder)
 
     def calibrate(self, questions: AnyPath | None = None) -> Calibration:
-        """Suggest a distance threshold for which 95% of the questions keep their nearest chunk.
+        """Suggest a distance threshold at which 95% of the questions keep their nearest chunk.
 
         ``questions`` is a question file (by default the workspace's). The questions' gold is ignored. Raises
         :class:`~branchrank.errors.QuestionError` if the file has no answerable question.
         """
         from branchrank.index.calibration import calibrate, nearest_distances
-        from branchrank.questions.question_files import load_questions
+        from branchrank.questions.question_files import GIVE_QUESTIONS, load_questions
 
         path = self._folder.questions_path
         if questions is not None:
             path = arguments.path("questions", questions)
-        asked = [question.question for question in load_questions(path) if question.answerable]
+        asked = [
+            question.question
+            for question in load_questions(path, remedy=GIVE_QUESTIONS)
+            if question.answerable
+        ]
         if not asked:
             raise QuestionError(
                 f"{path} has no answerable question", remedy="choose another file with --questions"
@@ -316,7 +320,7 @@ class Workspace(Searcher):
 
 
 def _corpus(corpus: AnyPath) -> str | Path:
-    """Return a corpus name as a string, and a corpus folder as a path."""
+    """Return a string unchanged, and convert any other path-like object to a :class:`Path`."""
     return corpus if isinstance(corpus, str) else arguments.path("corpus", corpus)
 
 

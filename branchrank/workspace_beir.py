@@ -47,7 +47,7 @@ RUN: Mapping[str, object] = {
     "benchmark.latency_sample": 0,
     "benchmark.delta": 0.02,
 }
-#: Rows are compact in runs with at least this many hits (about 30 MB), unless ``benchmark.rows`` is set.
+#: Unless ``benchmark.rows`` is set, runs with at least this many hits (about 30 MB) store compact rows.
 LARGE_RUN_HITS = 100_000
 NOTES_SHOWN = 3
 
@@ -129,7 +129,7 @@ def _beir_folder(folder: Path) -> Path:
 
 
 def _is_large(plan: Plan, questions: int) -> bool:
-    """Return whether the run should have compact rows (it is large and ``benchmark.rows`` is not set)."""
+    """Return whether the run is large and ``benchmark.rows`` is not set, so that compact rows are used."""
     benchmark = plan.settings.part(BenchmarkSettings)
     asked = min(questions, benchmark.sample_size or questions)
     is_open = plan.settings.origins["benchmark.rows"] == "default"

@@ -55,8 +55,8 @@ class MovedGold(Record, frozen=True, kw_only=True):
 class SplitFile(Record, frozen=True, kw_only=True):
     """One part of a split question file.
 
-    ``path`` is the file of this part, and ``questions`` is the number of questions in the file. ``documents``
-    is the number of documents that contain the gold of these questions.
+    ``path`` is the path of the part's question file, and ``questions`` is the number of questions in this
+    file. ``documents`` is the number of documents that contain the gold of these questions.
     """
 
     path: Path
@@ -67,8 +67,8 @@ class SplitFile(Record, frozen=True, kw_only=True):
 class SplitFiles(Record, frozen=True, kw_only=True):
     """The two parts of a split question file, one for tuning and one for testing.
 
-    ``share`` is the share of questions in the tuning part. Questions that share documents stay together.
-    ``largest_group`` is the number of questions in the largest such group.
+    ``share`` is the share of questions in the tuning part. Questions that share documents are in the same
+    part. ``largest_group`` is the number of questions in the largest group of questions that share documents.
     """
 
     parts: tuple[SplitFile, ...]
@@ -286,7 +286,7 @@ class WorkspaceQuestions:
         seed: int = 42,
         progress: Progress = no_progress,
     ) -> tuple[GeneratedQuestions, Spent]:
-        """Let an LLM write questions, locate their gold in the corpus, and write them to ``output``.
+        """Generate questions with an LLM, locate their gold in the corpus, and write them to ``output``.
 
         Finished LLM calls are cached. If several LLM calls in a row fail, the generation stops, and the
         questions accepted so far are written. The result's ``stopped`` then contains the reason. Raises

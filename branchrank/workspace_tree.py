@@ -71,7 +71,7 @@ class WorkspaceTree:
         seed: int = 42,
         progress: Progress = no_progress,
     ) -> tuple[Summarised, Spent]:
-        """Let an LLM summarise every node of the tree, and write the nodes to ``output``.
+        """Summarise every node of the tree with an LLM, and write the nodes to ``output``.
 
         After the corpus is edited, only the edited sections and the sections above them are summarised again.
         """

@@ -18,23 +18,24 @@ TESTS = DOCS.parent / "tests" / "acceptance"
 HEAD = """\
 # Acceptance tests
 
-BranchRank implements the requirements in five design documents and in a project card, which summarises the
-purpose, the parts and the users of the project. Each requirement, scenario and statement in these documents
-has a test with the same name. This page lists each statement with its test. `make test` runs all of these
-tests.
+BranchRank implements the requirements in five design documents, numbered 000 to 004, and in a project card,
+which summarises the purpose, the parts and the users of the project. Each requirement, scenario and statement
+in these documents has a test with the same name. This page lists each statement with its test. `make test`
+runs all of these tests.
 
-The documents are inconsistent in two places. Document 000 requires the fusion of unranked grep results, and
-document 001 requires BM25 ranking with a percentile filter. `hybrid_search` does the first by default and
-the second with `ranking="bm25"`. Document 003 puts the PageIndex-only retriever out of scope. BranchRank
-therefore gives `pageindex` no BM25 branch, but still compares `pageindex` with the other two predictors.
+The documents are inconsistent in two places. Document 000 says that grep results are fused without being
+ranked. Document 001 says that grep results are ranked by BM25 and filtered by a percentile. By default,
+`hybrid_search` does not rank grep results; with `ranking="bm25"`, it ranks and filters them. Document 003
+puts the PageIndex-only retriever out of scope. BranchRank therefore gives `pageindex` no BM25 branch, but
+still compares `pageindex` with the other two predictors.
 
-In document 000, the default distance threshold is 0.5. However, each model has its own scale of
-distances. With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search would find
-nothing. Therefore `branchrank index` tests the default threshold with queries made from the corpus's
-section titles. If the default finds no chunk for most of these queries, the index stores a calibrated
-threshold, which is used instead of the default. Search results, `branchrank settings` and reports show
-the calibrated threshold. A threshold that a user sets is always used, even if it is 0.5. If this
-threshold drops every chunk, a warning is shown.
+In document 000, the default distance threshold of vector search is 0.5. However, each model has its own scale
+of distances. With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search would find
+nothing. Therefore `branchrank index` tests the default threshold with queries made from the corpus's section
+titles. If the default threshold drops every chunk for most of these queries, the index stores a calibrated
+threshold, which is used instead of the default. Search results, `branchrank settings` and reports show the
+calibrated threshold. A threshold that a user sets is always used, even if the user sets the default value
+0.5. If the user's threshold drops every chunk, a warning is shown.
 
 The column "interface" lists the interfaces that a test uses: the commands, the Python library, the HTTP
 server, the MCP server or the terminal UI.
@@ -63,7 +64,7 @@ DOORS = {
     "Tui": "terminal UI",
 }
 
-#: Title of each requirements document, with the names of the files that test it.
+#: The title of each requirements document, and the names of the test files for the document.
 DOCUMENTS = (
     (
         "Document 000: hybrid retrieval tools",
@@ -79,7 +80,7 @@ DOCUMENTS = (
     ("The card", ("test_card.py",)),
 )
 
-#: Number of a document -> a note about tests of this document outside ``tests/acceptance``.
+#: For each document number, a note about tests for the document that are outside ``tests/acceptance``.
 BESIDE = {
     "003": "`tests/cli/test_sample.py` runs the commands in document 003 on the bundled sample. "
     "`tests/systems/test_rerank.py` tests reranking with every kind of faulty server, and "

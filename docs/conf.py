@@ -1,4 +1,4 @@
-"""Configure Sphinx. `make docs` uses it to build these pages into build/docs."""
+"""The Sphinx configuration with which `make docs` builds these pages into build/docs."""
 
 import branchrank
 

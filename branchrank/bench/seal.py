@@ -32,7 +32,7 @@ from branchrank.runs.directory import RunRecord, SealRecord
 Part = str | int | float | bool | None
 
 #: Parts of :attr:`RunRecord.plan` that a seal omits (instead, the settings of the indexes are sealed).
-#: A seal also omits the flags for cassettes, so that recording and replaying a run match the same seal.
+#: A seal also omits the flags for cassettes, so that a recorded run and its replay match the same seal.
 _LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
 _LONGEST = 80
 
@@ -96,12 +96,12 @@ def read_seal(path: Path) -> Seal:
         seal = msgspec.json.decode(path.read_bytes(), type=Seal)
     except OSError as error:
         raise InputError(
-            f"cannot read the seal {path}: {error.strerror}", remedy="pass the file of a seal"
+            f"cannot read the seal {path}: {error.strerror}", remedy="pass a seal file"
         ) from error
     except NOT_JSON as error:
-        raise InputError(f"{path} is not a seal: {error}", remedy="pass the file of a seal") from None
+        raise InputError(f"{path} is not a seal: {error}", remedy="pass a seal file") from None
     if digest_of(seal.parts) != seal.digest:
-        raise InputError(f"{path} was changed: its digest differs", remedy="use the unchanged seal file")
+        raise InputError(f"{path} was changed: its digest differs", remedy="restore the original seal file")
     return seal
 
 

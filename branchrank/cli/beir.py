@@ -92,17 +92,17 @@ def run(
 ) -> None:
     """Index the BEIR folder FOLDER, run predictors on its queries, and print the table of results.
 
-    FOLDER can also be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test. Download the
-    dataset first with `branchrank corpus add ir:ID`.
+    FOLDER can also be ir:ID for a dataset from the ir-datasets package, such as ir:beir/scifact/test.
+    Download the dataset first with `branchrank corpus add ir:ID`.
 
     Each predictor ranks whole documents. The first predictor is the baseline, unless you choose another one
     with --baseline. All other predictors are compared with the baseline. With --all-pairs, all predictors are
     compared with each other. An existing index is reused, and an interrupted run is resumed.
 
-    Some defaults of this command differ from those that are listed for the flags. A new workspace gets
+    Some defaults of this command differ from the defaults in the list of flags. A new workspace gets
     --embedder none, --vector-store exact, --bm25-stop-words english and --no-bm25-split-identifiers. A run
-    uses --top-k 1000 and --delta 0.02, and skips the latency pass. A run with 100,000 hits or more also uses
-    --rows compact. For the predictors dense, local and late-interaction, you must choose an embedding
+    uses --top-k 1000 and --delta 0.02, and skips the latency pass. A run with 100,000 hits or more is stored
+    as with --rows compact. For the predictors dense, local and late-interaction, you must choose an embedding
     model, such as --embedder all-MiniLM-L6-v2.
     """
     from branchrank import library

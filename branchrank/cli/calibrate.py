@@ -28,7 +28,7 @@ from branchrank.settings import GrepSettings, IndexSettings
     GrepSettings, IndexSettings, only=frozenset({"grep.vector_score_threshold", "index.embedder"})
 )
 def command(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: bool) -> None:
-    """Suggest a vector_score_threshold with which 95% of the questions keep their nearest chunk.
+    """Suggest a vector_score_threshold at which 95% of the questions keep their nearest chunk.
 
     Distances are squared L2 distances of unit vectors, from 0 to 4. Typical distances differ between
     embedding models, so the threshold should fit the model.

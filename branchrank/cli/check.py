@@ -18,10 +18,10 @@ from branchrank.settings import IndexSettings
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @settings_options(IndexSettings, only=frozenset({"index.embedder", "index.vector_store"}))
 def command(data_dir: Path, as_json: bool) -> None:
-    """Read every file of the index and compare it with the digest from its build.
+    """Check every file of the index against the digest that was recorded when the index was built.
 
     Other commands read a file again only if its size or timestamps have changed since the last check. Damage
-    that does not change them, such as a bad sector, is found only by `branchrank check`.
+    that leaves the size and timestamps unchanged, such as a bad sector, is found only by `branchrank check`.
     """
     with open_workspace(data_dir, given_flags(), quiet=True) as workspace:
         found = workspace.check()

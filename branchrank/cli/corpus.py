@@ -18,7 +18,7 @@ def command() -> None:
 def add(name: str, quiet: bool) -> None:
     """Download the corpus NAME, check its digest, and store its documents. No downloaded code is executed.
 
-    NAME can also be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test.
+    NAME can also be ir:ID for a dataset from the ir-datasets package, such as ir:beir/scifact/test.
     """
     from branchrank.library import add_corpus
 

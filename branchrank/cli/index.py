@@ -36,9 +36,9 @@ def command(
 ) -> None:
     """Build the index of CORPUS, which is a folder or a corpus name, in a workspace.
 
-    The corpus and the flags are stored in the workspace's branchrank.toml. If you give no CORPUS, the corpus
-    of the workspace is indexed again, and only changed documents are embedded. If CORPUS is a BEIR folder,
-    each of its documents is first written to a file in the workspace.
+    The corpus and the flags are stored in the workspace's branchrank.toml. If you omit CORPUS, the corpus of
+    the workspace is indexed again, and only changed documents are embedded. If CORPUS is a BEIR folder, each
+    of its documents is first written to a file in the workspace.
     """
     with branchrank.Workspace.build(
         corpus,

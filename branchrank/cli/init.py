@@ -19,9 +19,9 @@ from branchrank.errors import CorpusError
 def command(folder: str | None, data_dir: Path) -> None:
     """Set up a benchmark on the documents in FOLDER (by default docs or doc in the working directory).
 
-    The command writes branchrank.toml into the workspace. It writes questions.jsonl, with three example
-    questions about the documents, and experiment.toml, which compares three systems, into the working
-    directory. Existing files are not changed.
+    The command writes branchrank.toml to the workspace, and writes questions.jsonl and experiment.toml to the
+    working directory. The file questions.jsonl contains three example questions about the documents, and
+    experiment.toml compares three systems. Existing files are not changed.
     """
     from branchrank import library
 

@@ -71,11 +71,11 @@ def label(
     seed: int,
     quiet: bool,
 ) -> None:
-    """Show the passages that the systems in RUN returned, and ask you whether each answers its question.
+    """Show the passages that the systems in RUN returned, and ask whether each passage answers its question.
 
     The first hits of all systems are pooled and shown in random order, without the names of the systems.
     Passages that overlap the gold are not shown. The label `yes` adds the passage to the question's gold in
-    the file --output; the labels `partly` and `no` are only recorded. Labels are read line by line, from a
+    the output file; the labels `partly` and `no` are only recorded. Labels are read line by line, from a
     terminal or a pipe. Every label is saved immediately. If the command is interrupted, run it again to
     resume.
 
@@ -147,7 +147,7 @@ def _ask(labelling: Labelling, proposals: Proposals | None, *, quiet: bool) -> N
 
 
 def _accept(labelling: Labelling, proposals: Proposals) -> None:
-    """Store the LLM's proposal as the label of every passage, unless the LLM call failed."""
+    """Store the LLM's proposal for each passage as its label. Passages whose LLM call fails get no label."""
     for passage in labelling.waiting():
         proposed = proposals(passage.question, passage.heading, passage.text)
         if proposed is not None:
@@ -155,7 +155,7 @@ def _accept(labelling: Labelling, proposals: Proposals) -> None:
 
 
 def _answers() -> Iterator[str]:
-    """Yield each line of the input in lower case, except blank lines."""
+    """Yield each non-blank line of the input in lower case."""
     interactive = sys.stdin.isatty()
     while True:
         try:

@@ -142,8 +142,8 @@ def _counts(counts: Mapping[str, int]) -> str:
 def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
     """Split QUESTIONS into the files NAME-tuning.jsonl and NAME-test.jsonl.
 
-    QUESTIONS is by default the question file of the workspace, and NAME is its file name. All questions about
-    a document are put into the same file.
+    By default, QUESTIONS is the question file of the workspace. NAME is the file name of QUESTIONS without
+    the extension. All questions about a document are put into the same file.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         made = workspace.questions.split(questions, share=share, seed=seed)

@@ -21,10 +21,10 @@ from branchrank.settings import EngineSettings
 def command(run: Path, quiet: bool, **named: Any) -> None:
     """Resume an interrupted RUN and keep its finished rows.
 
-    Settings that are numbers or choices from a list are read from the run. For your safety, the command
-    uses only those hosts, models, files and classes that you give with flags, even if the run names others.
-    If a flag is missing, the error shows the complete command. A run cannot be resumed if its corpus,
-    questions, index or settings have changed.
+    Settings whose values are numbers or fixed choices are read from RUN. For your safety, the command uses
+    only those hosts, models, files and classes that you pass as flags, even if RUN names others. If a flag is
+    missing, the error shows the complete command. A run cannot be resumed if its corpus, questions, index or
+    settings have changed.
     """
     from branchrank.cli.benchmarking import run_and_report
     from branchrank.library import plan_from_run

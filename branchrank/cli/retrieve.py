@@ -1,4 +1,4 @@
-"""``branchrank retrieve`` and ``retrieve.py``: search with the local predictor, or another one."""
+"""``branchrank retrieve`` and ``retrieve.py`` search with the predictor local or with a chosen predictor."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def command(
     quiet: bool,
     predictor: str,
 ) -> None:
-    """Search with the local predictor (vectors and BM25 over chunks, fused by RRF), or another one.
+    """Search with the local predictor (vectors and BM25 over chunks, fused by RRF) or another predictor.
 
-    If you give no QUERY, the command prompts for queries and keeps the index loaded between them.
+    If you omit QUERY, the command prompts for queries and keeps the index loaded between them.
     """
     with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
         answer_queries(

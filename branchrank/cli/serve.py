@@ -126,8 +126,8 @@ def command(
 ) -> None:
     """Serve retrieval over HTTP with POST /retrieve, GET /health and GET /openapi.json.
 
-    By default the server listens on the loopback interface only. To listen on another address, set a token
-    with --token-file or the environment variable BRANCHRANK_TOKEN.
+    By default, the server listens only on the loopback interface. To listen on any other interface, set a
+    token with --token-file or the environment variable BRANCHRANK_TOKEN.
     """
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.http import application

@@ -17,7 +17,7 @@ from branchrank.settings import DEFAULT, PARTS, resolve, settings_of
 @click.command("settings", cls=Command)
 @data_dir_option
 def command(data_dir: Path) -> None:
-    """List every setting with its value in this workspace, the value's origin, the range and the meaning."""
+    """List the value, origin, range and meaning of every setting in this workspace."""
     wrong: UsageError | None = None
     calibrated = ""
     try:

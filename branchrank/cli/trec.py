@@ -26,7 +26,8 @@ from branchrank.cli.terminal import Command, safe
     type=click.Choice(["gold", "document"]),
     default="gold",
     show_default=True,
-    help="Document ids in the files: the gold that a hit matches (gold), or the hit's file (document).",
+    help="What a document id in the files stands for: the gold that a hit matches (gold), or the hit's file "
+    "(document).",
 )
 def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> None:
     """Export the finished run RUN as TREC files (qrels.txt, and one run file per predictor)."""
@@ -125,8 +126,8 @@ def compare_trec(
     """Compare RUNS (TREC run files from any program) on the queries that are judged in QRELS.
 
     Each run is compared with the baseline by a paired test over the queries. For each measure, Holm's
-    correction is applied to the p-values of all comparisons. If documents of a run have equal scores, they
-    are sorted by descending document id, as in trec_eval.
+    correction is applied to the p-values of all comparisons. Documents with equal scores in a run are sorted
+    by descending document id, as in trec_eval.
     """
     table = branchrank.library.compare_trec(
         qrels,

@@ -20,7 +20,8 @@ from branchrank.cli.terminal import Command, safe, say, shown_path
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Retrieve the hits of N questions again (drawn with the run's seed), and compare them with the run.",
+    help="Retrieve the hits for N questions (drawn with the run's seed) again, and compare them with the "
+    "run's hits.",
 )
 @click.option(
     "--corpus",
@@ -42,8 +43,8 @@ def verify(
     The command prints each problem that it finds. If it finds a problem, its exit code is 1.
 
     With --rerun N, the run's systems answer N questions again. The rerun needs the index that the run used.
-    Give the run's classes, endpoints, models and LLM cassette (--llm-replay) as flags. A system is not run
-    again if its class, endpoint, model or cassette is missing.
+    Pass the classes, endpoints, models and LLM cassette (--llm-replay) of the run's systems as flags. A
+    system is not run again if its class, endpoint, model or cassette is missing.
 
     The digests of a run detect damage and accidental edits, but not changes by someone who also rewrites the
     digests.

@@ -21,10 +21,10 @@ class PassageSize(Record, frozen=True, kw_only=True):
     ``gold_lines`` counts the distinct gold lines that the hits contain. ``span_precision`` is ``gold_lines /
     lines``, or 0 without hits; a line in two hits counts once in ``gold_lines`` and twice in ``lines``.
     ``gold_coverage`` is the share of a gold item's lines that the hits contain. If a question has several
-    gold items, ``gold_coverage`` is the share of the item that is covered best, because one gold item is
-    enough to answer the question. ``span_precision`` and ``gold_coverage`` are ``None`` if no gold item has
-    lines (file-level gold, unanswerable questions). ``repeated_pages`` counts the hits that are on the same
-    page as a higher-ranked hit.
+    gold items, ``gold_coverage`` is the largest of these shares, because one gold item is enough to answer
+    the question. ``span_precision`` and ``gold_coverage`` are ``None`` if no gold item has lines (file-level
+    gold, unanswerable questions). ``repeated_pages`` counts the hits that are on the same page as a
+    higher-ranked hit.
     """
 
     hits: int

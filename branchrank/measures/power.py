@@ -5,15 +5,15 @@ to detect a given difference.
 
 For hit rates, the power is that of the exact McNemar test. Let ``disagreement`` be the share of questions
 that only one of the two systems answers correctly, and let ``difference`` be the true difference in hit rate.
-Then the number d of questions on which the systems differ is distributed as Bin(n, disagreement). Given d,
-the number of questions that only the candidate answers correctly is distributed as Bin(d, (disagreement +
+Then the number d of questions on which the systems differ is distributed as Bin(n, disagreement). For a given
+d, the number of questions that only the candidate answers correctly is distributed as Bin(d, (disagreement +
 difference) / (2 * disagreement)). For graded measures, the smallest detectable difference is about
 (z_{1-alpha/2} + z_power) * sd / sqrt(n) (normal approximation), where sd is the standard deviation of the
 per-question differences. With alpha 5% and power 80%, the smallest detectable difference is about 2.8 * sd /
 sqrt(n).
 
-If several questions have their gold on the same page, a plan for n questions is computed for the equivalent
-number of independent questions (:meth:`SharedPages.effective_questions`).
+If several questions have their gold on the same page, the power of n questions is the power of a smaller,
+equivalent number of independent questions (:meth:`SharedPages.effective_questions`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def detectable_hit_difference(
 ) -> float | None:
     """Return the smallest true difference in hit rate that ``n`` questions can detect with power ``power``.
 
-    Returns ``None`` if the power is too low even when all differing questions favour the same system.
+    Returns ``None`` if the power is too low even when all questions on which the systems differ favour the
+    same system.
     """
     if hit_power(n, disagreement, disagreement, alpha) < power:
         return None
@@ -129,9 +130,9 @@ class PageSize(Protocol):
     """A function that returns the expected number of questions on the page of a random question."""
 
     def __call__(self, n: int) -> float:
-        """Return the expected number of questions that share a page with a random one of ``n`` questions.
+        """Return the expected number of questions on the page of a question drawn at random from ``n``.
 
-        The random question itself is counted, so the result is at least 1.
+        The drawn question itself is counted, so the result is at least 1.
         """
 
 
@@ -152,16 +153,17 @@ def pages_as_in(sizes: Sequence[int]) -> PageSize:
 
 
 class SharedPages(Record, frozen=True, kw_only=True):
-    """A benchmark's page sizes, and the correlation between the differences on the same page.
+    """A benchmark's page sizes, and the correlation between questions whose gold is on the same page.
 
-    ``icc`` is the intraclass correlation of the differences, from 0 (independent) to 1 (all equal).
+    ``icc`` is the intraclass correlation of the per-question score differences on a page, from 0
+    (independent) to 1 (all equal).
     """
 
     page_size: PageSize
     icc: float
 
     def effective_questions(self, n: int, level: float, least_icc: float = 0.0) -> float:
-        """Return how many independent questions would give an interval as wide as that of ``n`` questions.
+        """Return how many independent questions give an interval as wide as ``n`` questions on shared pages.
 
         ``level`` is the confidence level of the intervals. If ``icc`` is below ``least_icc``, the latter is
         used instead.
@@ -180,14 +182,14 @@ NO_SHARED_PAGES = SharedPages(page_size=lambda _: 1.0, icc=0.0)
 class Plan(Record, frozen=True, kw_only=True):
     """The power analysis for a benchmark with ``n`` questions.
 
-    ``effective`` is the equivalent number of independent questions in the comparison. ``interval`` is the
-    confidence interval for a system that has the expected ``rate``. ``detectable`` is the smallest difference
-    in hit rate that can be detected with 80% power. ``differing`` is the expected number of effective
-    questions on which the systems differ, and ``p_floor`` is the smallest p-value that ``differing``
-    questions can give. ``unanimous`` is the smallest number of questions that gives a significant result if
-    all of them favour the same system. ``power`` is the probability of detecting ``difference``, and
-    ``questions_needed`` is the number of questions needed to detect it with 80% power. ``power`` and
-    ``questions_needed`` are ``None`` if no difference was given.
+    ``effective`` is the number of independent questions that ``n`` questions are equivalent to. ``interval``
+    is the confidence interval for a system that has the expected ``rate``. ``detectable`` is the smallest
+    difference in hit rate that can be detected with 80% power. ``differing`` is the expected number of
+    questions, out of ``effective``, on which the systems differ. ``p_floor`` is the smallest p-value that is
+    possible if the systems differ on ``differing`` questions. ``unanimous`` is the smallest number of
+    questions that gives a significant result if all of them favour the same system. ``power`` is the
+    probability of detecting ``difference``, and ``questions_needed`` is the number of questions needed to
+    detect it with 80% power. ``power`` and ``questions_needed`` are ``None`` if no difference was given.
     """
 
     n: int
@@ -235,8 +237,8 @@ def plan(
     if difference is not None and abs(difference) > disagreement:
         raise UsageError(
             f"the difference, {abs(difference)}, is larger than the disagreement, {disagreement}",
-            remedy="choose a disagreement (the share of questions with different results) that is "
-            "not smaller than the difference",
+            remedy="give a disagreement (the share of questions with different results) that is "
+            "at least as large as the difference",
         )
     strictest = alpha / family
     effective = pages.effective_questions(n, 1 - strictest)

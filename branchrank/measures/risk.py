@@ -50,10 +50,11 @@ class RiskCoverage(Record, frozen=True, kw_only=True):
 
 
 def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
-    """Return the risk-coverage curve over all questions, without points if the predictor never answers.
+    """Return the risk-coverage curve, which has no points if the predictor never answers.
 
-    The areas include only the answered questions, so a predictor that abstains lowers its coverage but not
-    its risk. Therefore, never compare areas without also comparing the coverage at the last point.
+    The areas under the curve include only the answered questions, so a predictor that abstains lowers its
+    coverage but not its risk. Therefore, never compare areas without also comparing the coverage at the last
+    point.
     """
     given = [(answer.confidence, answer.right) for answer in answers if answer.confidence is not None]
     given.sort(key=lambda each: -each[0])

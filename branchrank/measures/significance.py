@@ -7,11 +7,12 @@ baseline``.
 1. Hits are tested with the exact McNemar test if every cluster has one question.
 2. If any cluster has several questions, or if the scores are not hits, the scores are tested with sign-flip
    randomisation. Under the null hypothesis, the sum of a cluster's differences is equally likely to be
-   positive or negative. If all clusters' sums are whole numbers (hits), the null distribution of their total
-   is computed exactly by convolution. If the sums are not whole numbers, the null distribution is computed
-   over all sign patterns for up to 20 clusters with a non-zero sum. For more than 20 such clusters, seeded
-   random sign patterns are drawn, and p is (r + 1) / (draws + 1), where r is the number of drawn totals whose
-   absolute value is at least that of the observed total. A sum within 1e-9 of 0 counts as 0.
+   positive or negative. If all cluster sums are whole numbers (as they are for hits), the null distribution
+   of their total is computed exactly by convolution. If some cluster sums are fractions and at most 20 of the
+   sums are not zero, the null distribution is computed from all sign patterns. If more than 20 of the sums
+   are not zero, seeded random sign patterns are drawn, and p is (r + 1) / (draws + 1), where r is the number
+   of drawn totals whose absolute value is at least that of the observed total. A sum within 1e-9 of 0 counts
+   as 0.
 3. Holm's correction covers the comparisons that share a baseline and a measure.
 
 Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smyth 2010; Holm 1979.
@@ -63,7 +64,7 @@ def non_zero(sums: Floats) -> Floats:
 
 
 def sign_flip(sums: Floats, *, seed: int = 0, draws: int = DRAWS) -> Significance:
-    """Test with sign-flip randomisation whether the total of ``sums`` (one per cluster) differs from 0."""
+    """Use sign-flip randomisation to test whether the total of ``sums`` (one per cluster) differs from 0."""
     moving = non_zero(sums)
     if not len(moving):
         return Significance(p=1.0, test="sign-flip, exact")
@@ -94,7 +95,7 @@ def _whole_number_p(moving: NDArray[np.int64]) -> float:
 
 
 def _all_totals(moving: Floats) -> Floats:
-    """Return the total of ``moving`` (n,) under each of the 2**n sign patterns."""
+    """Return the total of the non-zero sums ``moving`` (n,) under each of the 2**n sign patterns."""
     totals = np.zeros(1)
     for value in moving:
         totals = np.concatenate([totals + value, totals - value])
@@ -102,10 +103,11 @@ def _all_totals(moving: Floats) -> Floats:
 
 
 def _random_totals(moving: Floats, seed: int, draws: int) -> Floats:
-    """Return the total for each random sign pattern, an array of the shape ``(draws,)``.
+    """Return the total for each random sign pattern, as an array of shape ``(draws,)``.
 
-    For every 8 clusters, the totals of all 256 sign patterns are computed once and looked up by 8 random
-    bits. The random bits are the raw output of PCG64, which is the same in all versions of NumPy.
+    For each group of 8 clusters, the totals of all 256 sign patterns are computed once. For each draw, 8
+    random bits then select one of these totals. The random bits are the raw output of PCG64, which is the
+    same in all versions of NumPy.
     """
     groups = [_all_totals(moving[start : start + 8]) for start in range(0, len(moving), 8)]
     words_per_group = -(-draws // 8)
@@ -141,5 +143,5 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def p_floor(differing: int) -> float:
-    """Return min(1, 2**(1 - differing)), the smallest p that ``differing`` pairs or clusters can give."""
+    """Return min(1, 2**(1 - differing)), the smallest p-value for ``differing`` pairs or clusters."""
     return min(1.0, 2.0 ** (1 - differing))

@@ -5,12 +5,12 @@
 2. The test is a sign-flip test by page (:mod:`branchrank.measures.significance`), stratified by dataset. The
    sum of a page's differences is divided by (number of datasets * number of questions in the page's dataset),
    so that the total over all pages is the macro difference. The test therefore detects differences that are
-   consistent over the datasets, and is not affected by how hard each dataset is.
+   consistent across the datasets, and is not affected by how hard each dataset is.
 3. The confidence interval for the macro difference combines the datasets' intervals, which are independent of
    each other. Let d be the datasets' differences, l and u the bounds of their intervals, and w the weights.
    Then the lower bound is sum(w * d) - sqrt(sum((w * (d - l))**2)), and the upper bound is sum(w * d) +
-   sqrt(sum((w * (u - d))**2)) (MOVER, Zou and Donner 2008). The interval for a macro average is computed with
-   the same formula.
+   sqrt(sum((w * (u - d))**2)) (MOVER, Zou and Donner 2008). The interval for a system's macro average is
+   computed with the same formula (MOVER), from the system's mean on each dataset.
 4. The comparisons of all candidates form one family. Tests use Holm's correction, and intervals use
    Bonferroni's. The intervals are adjusted to agree with the tests
    (:func:`~branchrank.measures.intervals.compatible`).
@@ -98,7 +98,7 @@ def macro_interval(
 
 
 def macro_average(strata: Sequence[Stratum], system: str) -> tuple[float, Interval | None]:
-    """Return a system's macro average (the mean of its means on the datasets) with a 95% interval."""
+    """Return a system's macro average (the mean of its per-dataset means) with a 95% interval."""
     means, intervals = [], []
     for stratum in strata:
         values = [stratum.scores[system][key] for key in stratum.pages]
@@ -117,9 +117,10 @@ def compare_strata(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> tuple[StratifiedComparison, ...]:
-    """Compare each system with the baseline over all datasets, in the first dataset's order of systems.
+    """Compare each system with the baseline over all datasets.
 
-    Each stratum must have at least one question, and all strata must have scores for the same systems.
+    The comparisons are in the order in which the first dataset lists the systems. Each stratum must have at
+    least one question, and all strata must have scores for the same systems.
     """
     candidates = [name for name in strata[0].scores if name != baseline]
     found = [_gaps(strata, baseline, candidate) for candidate in candidates]
@@ -169,7 +170,10 @@ def compare_strata(
 
 
 def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floats]:
-    """Return, by dataset, candidate - baseline for each question; rounding errors below 1e-9 become 0."""
+    """Return the differences per question (candidate - baseline) for each dataset.
+
+    Differences of less than 1e-9 become 0.
+    """
     found = []
     for stratum in strata:
         a, b = stratum.scores[baseline], stratum.scores[candidate]
@@ -182,7 +186,7 @@ def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floa
 def _weighted(gaps: Sequence[Floats], strata: Sequence[Stratum]) -> list[Floats]:
     """Return each dataset's page sums, multiplied by (size of the largest dataset) / (size of this dataset).
 
-    The multiplication by the size of the largest dataset keeps the sums much larger than rounding errors.
+    Multiplying by the size of the largest dataset keeps the sums much larger than rounding errors.
     """
     largest = max(map(len, gaps))
     return [

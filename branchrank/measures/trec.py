@@ -1,11 +1,11 @@
 """Conversion of judged hits to TREC runs and qrels, and of TREC runs to rankings, in memory.
 
-Every line of a TREC run has a document id. A hit credited with a gold item gets the item's id, such as
-``gold-1``. Among the hits on a gold page that are not credited with an item, the first gets the page's id,
-such as ``page-1``. Any other hit gets its span as its document id, such as ``source:12-30``. Characters that
-TREC files don't allow are percent-encoded, and ``~2`` is added to an id that occurs a second time. In the
-qrels, gold items have grade 2 (or their ``relevance``) and pages have grade 1. From the exported run and
-qrels, ir-measures and trec_eval compute the same values as the ``graded`` mode of
+Every line of a TREC run has a document id. A hit that is credited with a gold item has the item's id, such as
+``gold-1``. Other hits can be on a gold page without being credited with an item. The first such hit on a page
+has the page's id, such as ``page-1``. The document id of any other hit is its span, such as ``source:12-30``.
+Characters that TREC files don't allow are percent-encoded, and ``~2`` is added to an id that occurs a second
+time. In the qrels, gold items have grade 2 (or their ``relevance``) and pages have grade 1. From the exported
+run and qrels, ir-measures and trec_eval compute the same values as the ``graded`` mode of
 :class:`~branchrank.measures.matching.Judged`.
 """
 
@@ -30,8 +30,9 @@ from branchrank.records import Hit, Question, Scored
 def question_qrels(question: Question) -> dict[str, int]:
     """Return the relevance of each gold item and gold page, by document id.
 
-    A gold item has the ``relevance`` that the question states for it, or 2 if none is stated. A gold page is
-    included, with relevance 1, only if a hit can be on the page without covering any gold item there.
+    A gold item has the ``relevance`` that the question states for it, or 2 if none is stated. A gold page has
+    relevance 1. The page is included only if one of its gold items has lines or a quote, because a hit on the
+    page can then miss the gold.
     """
     _, weak_pages = gold_pages(question)
     qrels = {f"gold-{number}": gain for number, gain in enumerate(gold_gains(question), start=1)}
@@ -42,8 +43,8 @@ def question_qrels(question: Question) -> dict[str, int]:
 def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> list[Scored]:
     """Return the document ids for the n hits, best first, with the scores n, n-1, ..., 1.
 
-    ``judged`` must contain the judgements of the same hits. The scores are whole numbers, since trec_eval
-    reads scores in single precision, in which close scores would become equal.
+    ``judged`` must contain the judgements of these hits. The scores are whole numbers, since trec_eval reads
+    scores in single precision, in which close scores would become equal.
     """
     kept = without_excluded(hits, question)
     ids: dict[str, None] = {}

@@ -6,18 +6,17 @@
    p-values with Holm's correction over all candidates.
 3. Compute an interval for the mean difference (:mod:`branchrank.measures.intervals`) at the level 1 - alpha /
    family, where ``family`` is the number of comparisons. At this level, the probability that all intervals
-   contain their true differences is at least 1 - alpha (Bonferroni; Dunn 1961). If the adjusted test rejects
-   0, an interval that includes 0 is cut at 0. If the test doesn't reject 0, an interval that excludes 0 is
-   extended to include 0. The test and the interval therefore never contradict each other
-   (:func:`~branchrank.measures.intervals.compatible`).
+   contain their true differences is at least 1 - alpha (Bonferroni; Dunn 1961). If the adjusted test is
+   significant, an interval that includes 0 is truncated at 0. If the adjusted test is not significant, an
+   interval that excludes 0 is extended to include 0. The test and the interval therefore never contradict
+   each other (:func:`~branchrank.measures.intervals.compatible`).
 4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. If the adjusted p is not below
    alpha and the whole interval is strictly between -delta and delta, the verdict is ``equivalent within
    delta`` (two one-sided tests at alpha / 2 each, which is stricter than the customary alpha). A comparison
    that is neither significant nor equivalent has the verdict ``too few questions to tell`` if a unanimous
    result would not be significant either, and ``inconclusive`` otherwise. A result is unanimous if every
-   cluster in which the two predictors' scores differ favours the same predictor. The scores in a cluster
-   differ if they differ on any question of the cluster, even if the wins and losses in the cluster cancel
-   out.
+   cluster in which the two predictors' scores differ favours the same predictor. A cluster counts as
+   different if the scores differ on at least one of its questions, even if its wins and losses cancel out.
 """
 
 from __future__ import annotations
@@ -69,20 +68,20 @@ Scores = Mapping[str, float]
 class Comparison(Record, frozen=True, kw_only=True):
     """The comparison of a candidate with a baseline on one measure, for the same ``n`` questions.
 
-    ``mean_a`` is the baseline's mean, ``mean_b`` is the candidate's mean, and ``difference`` is ``mean_b -
-    mean_a``. ``ci_low`` and ``ci_high`` are the bounds of the interval for the difference, with confidence
-    1 - ``alpha`` for all ``family`` comparisons together. The bounds are ``None`` if the gold is on too few
-    pages. ``p`` is the p-value from ``test``, and ``p_adjusted`` is ``p`` after Holm's correction over
-    ``family`` comparisons. ``p_mcnemar`` (hits only) and ``p_t`` are the p-values from McNemar's test and the
-    t-test. Reports show these two p-values, but the verdict does not use them. ``wins``, ``ties`` and
+    ``mean_a`` is the baseline's mean, ``mean_b`` is the candidate's mean, and ``difference`` is
+    ``mean_b - mean_a``. ``ci_low`` and ``ci_high`` are the bounds of the interval for the difference, with
+    confidence 1 - ``alpha`` for all ``family`` comparisons together. The bounds are ``None`` if the gold is
+    on too few pages. ``p`` is the p-value from ``test``, and ``p_adjusted`` is ``p`` after Holm's correction
+    over ``family`` comparisons. ``p_mcnemar`` (hits only) and ``p_t`` are the p-values from McNemar's test
+    and the t-test. Reports show these two p-values, but the verdict does not use them. ``wins``, ``ties`` and
     ``losses`` count the questions on which the candidate's score is higher than, equal to or lower than the
     baseline's score. ``mde`` is the smallest true difference that ``n`` questions with the observed
     disagreement (or standard deviation) can detect with 80% power. ``questions_needed`` is the number of
     questions needed to detect the observed difference with 80% power. ``mde`` and ``questions_needed``
     account for clustering and for the strictest step of Holm's correction. ``mde`` is ``None`` if ``n``
     questions can't detect any difference, and ``questions_needed`` is ``None`` if 20,000 questions are not
-    enough. ``p_floor`` is the p-value that would result if every cluster in which the two predictors' scores
-    differ favoured the same predictor. ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for
+    enough. ``p_floor`` is the smallest possible p-value, which results if the same predictor wins in every
+    cluster in which the scores differ. ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for
     hits) and ``d_z`` (for other measures) are effect sizes (:mod:`branchrank.measures.effects`).
     """
 
@@ -123,7 +122,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
 
 class _Pair(Record, frozen=True, kw_only=True):
-    """A comparison before the correction for the number of comparisons."""
+    """A comparison before the correction for multiple comparisons."""
 
     baseline: str
     candidate: str
@@ -329,7 +328,8 @@ def verdict_of(
 ) -> Verdict:
     """Return the verdict of a comparison (step 4 of the module's docstring).
 
-    ``floor`` is the comparison's ``p_floor``, and ``family`` is the number of comparisons in the family.
+    ``floor`` is the smallest p-value that the comparison can have, and ``family`` is the number of
+    comparisons that Holm's correction covers.
     """
     if p_adjusted < alpha:
         return "better" if difference > 0 else "worse"
@@ -358,7 +358,7 @@ def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | 
 
 
 def _planned_questions(totals: PageTotals, level: float) -> float:
-    """Return the average effective number of questions in a new sample with the same pages."""
+    """Return the effective number of questions to expect, on average, in a new sample from the same pages."""
     if not totals.shared:
         return totals.n
     degrees = working_degrees(totals.sizes, intraclass_correlation(totals))
@@ -366,7 +366,10 @@ def _planned_questions(totals: PageTotals, level: float) -> float:
 
 
 class Gate(Record, frozen=True, kw_only=True):
-    """The outcome of a regression check, with a ``reason`` that states the numbers."""
+    """The outcome of a regression check.
+
+    ``reason`` explains the outcome, and contains the difference and its interval.
+    """
 
     outcome: Decision
     reason: str
@@ -378,12 +381,13 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
 
     ``delta`` must be 0 or more.
 
-    The check passes if the interval's lower bound exceeds -delta, or if all answers are ``identical``. The
-    check fails if the interval's upper bound is below -delta. The check is undecided in all other cases,
-    including when there are too few pages for an interval. With a delta of 0 and a bound of exactly 0, the
-    check passes if the verdict is ``better``, and fails if the verdict is ``worse``.
+    The check passes if the interval's lower bound exceeds -delta, or if ``identical`` is true, which means
+    that the candidate and the baseline returned the same hits. The check fails if the interval's upper bound
+    is below -delta. The check is undecided in all other cases, including when there are too few pages for an
+    interval. If delta is 0 and a bound of the interval is exactly 0, the check passes if the verdict is
+    ``better``, and fails if the verdict is ``worse``.
 
-    If some answers changed but no scores did, the check can be undecided. Even if no score changes on n
+    The check can be undecided if some answers changed but no scores did. Even if no score changes on n
     questions, a loss of about z**2 / n can't be excluded, where z is the normal quantile.
     """
     low, high = comparison.ci_low, comparison.ci_high
@@ -394,7 +398,7 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
     )
     outcome: Decision
     if identical:
-        outcome, why = "pass", "every answer is the same"
+        outcome, why = "pass", "the hits are the same for every question"
     elif low is None or high is None:
         outcome, why = "undecided", "the questions are on too few pages to compute an interval"
     elif low > -delta or comparison.verdict == "better":
@@ -403,7 +407,10 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
         outcome, why = "fail", "the upper bound is below -delta"
     elif comparison.differing == 0:
         outcome = "undecided"
-        why = f"the answers changed but no score did, and {comparison.n} questions can miss a loss of delta"
+        why = (
+            "the answers changed but no score did, and a loss of delta can go undetected on "
+            f"{comparison.n} questions"
+        )
     else:
         outcome, why = "undecided", "the interval includes -delta"
     return Gate(outcome=outcome, reason=f"{why}; {figures}", comparison=comparison)

@@ -1,13 +1,13 @@
 """Checks the anchors of gold spans, and moves them when documents change.
 
-1. Lines and quotes are compared in the same normalised form in which hits are compared with the gold. An
-   anchored gold item stores a digest of its lines.
+1. Lines and quotes are normalised before they are compared, in the same way as hits and gold are. An anchored
+   gold item stores a digest of its lines.
 2. An anchor is valid if its file and its lines exist, the lines contain its quote, and the digest of the
-   lines is the stored digest.
+   lines matches the stored digest.
 3. An invalid anchor is moved to the nearest lines in its file that have the stored digest. If no lines in the
    file have this digest, but exactly one place in the rest of the corpus has it, the anchor is moved to that
-   place. Rewrapping a text does not change its digest.
-4. If the digest gives no new place for the anchor, the anchor is moved to the lines that contain its quote.
+   place. Rewrapping text does not change its digest.
+4. If the stored digest does not lead to a new place, the anchor is moved to the lines that contain its quote.
    The quote must occur exactly once in the file or, if the file does not contain the quote, exactly once in
    the corpus. If the quote is missing or occurs several times, the anchor is not moved. The new span has as
    many lines as the old span, and starts and ends at blank lines if possible.
@@ -75,7 +75,7 @@ def corpus_lines(root: Path, exclude: Collection[str] = ()) -> dict[str, list[st
 
 
 def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorProblem]:
-    """Return the problem with every gold item whose anchor is not valid, in the order of the questions.
+    """Return one problem for each gold item whose anchor is not valid, in the order of the questions.
 
     ``lines`` maps each source in the corpus to its raw lines.
     """
@@ -194,9 +194,10 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLine
 
 
 def _window(before: Span | None, first: int, last: int, lines: Sequence[str]) -> tuple[int, int]:
-    """Return the first and last line of the new span, which contains the quote's lines ``first..last``.
+    """Return the first and last line of a moved anchor's new span.
 
-    The new span has the length of ``before``. Spans that start and end at blank lines are preferred, and
+    The new span contains the quote, which is on lines ``first..last``, and is as long as the old span
+    ``before`` or the quote, whichever is longer. Spans that start and end at blank lines are preferred, and
     among them the span nearest to ``before``.
     """
     length = max(last - first + 1, before.lines if before is not None else 0)

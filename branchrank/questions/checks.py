@@ -25,7 +25,7 @@ from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: The minimum number of content words in a question that is reported because its gold has all of them.
+#: A question with all its content words in the gold is reported if it has at least this many content words.
 LEAKING_WORDS = 5
 
 
@@ -45,7 +45,7 @@ class Coverage(Record, frozen=True, kw_only=True):
     """The number of questions, and the numbers of documents and sections that contain gold.
 
     The leakage of a question is the share (0 to 1) of its content words that its gold contains. ``leakage``
-    is the mean over the questions with gold lines, or ``None`` if there are no such questions.
+    is the mean leakage of the questions with gold lines, or ``None`` if there are no such questions.
     """
 
     questions: int

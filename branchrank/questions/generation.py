@@ -1,4 +1,4 @@
-"""Questions written by an LLM, each with a quote of its answer, which must be in the documents.
+"""Questions written by an LLM, each with a quote from the documents that answers the question.
 
 1. Sections with enough text are put in a random order that depends on the seed. One LLM call is made for each
    section, until the requested number of questions is accepted or no section is left. Several calls run
@@ -79,8 +79,8 @@ class GeneratedQuestions(Record, frozen=True, kw_only=True):
 class GenerationEstimate(Record, frozen=True, kw_only=True):
     """The estimated LLM calls and tokens needed to generate questions.
 
-    ``least`` is the estimate if every question is accepted, and ``most`` is the estimate if every section
-    needs a call.
+    ``least`` is the estimate for the case that every question is accepted. ``most`` is the estimate for the
+    case that every section needs a call, because questions are rejected.
     """
 
     sections: int
@@ -110,8 +110,9 @@ def generate_questions(
     """Write up to ``count`` questions about the sections.
 
     ``lines`` maps each source to its raw lines. Duplicates of ``known`` questions are rejected. ``executor``
-    makes the calls (by default in this process), and its workers open gateways with ``source``. The questions
-    do not depend on the number of concurrent calls.
+    makes the calls (by default in this process). If its workers are other processes, each worker uses the
+    settings in ``source`` to open its own connection to the LLM. The questions do not depend on the number of
+    concurrent calls.
 
     Raises the same errors as :meth:`Gateway.ask`. Finished calls are cached by the gateway.
     """
@@ -167,7 +168,7 @@ def estimate_generation(
 
 
 def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
-    """Return the first lines inside ``span`` that contain the quote, or ``None`` if there are none.
+    """Return the lines of the quote's first occurrence inside ``span``, or ``None`` if there is none.
 
     Markup and layout are ignored.
     """
@@ -197,7 +198,8 @@ class _Streak:
     def left(self) -> int:
         """The number of calls that may be made before :meth:`has_ended` must be checked again.
 
-        If the last call failed, the number is how many more calls must fail in a row to stop the generation.
+        If the last call failed, ``left`` is the number of further consecutive failures that stop the
+        generation.
         """
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 

@@ -3,9 +3,9 @@
 1. The key ``labels`` of a question is a list of labels. A label records the passage, the digest of its lines,
    the value and the annotator. The label ``yes`` means that the passage answers the question, ``partly`` that
    it helps but does not answer it, and ``no`` that it does not help.
-2. A person's label ``yes`` makes the passage gold. If the person gives line numbers, only these lines of the
-   passage become gold. Lines that overlap existing gold do not become gold, so that no line counts twice. The
-   labels ``partly`` and ``no`` never make a passage gold.
+2. A person's label ``yes`` makes the passage gold. If the annotator gives line numbers with the label, only
+   the lines with these numbers become gold. Lines that overlap existing gold do not become gold, so that no
+   line counts twice. The labels ``partly`` and ``no`` never make a passage gold.
 3. An LLM's label is a proposal. A passage that an LLM labels ``yes`` becomes gold only on request. Such gold
    is marked in the label and in every report on the questions. If a person labels the same passage, the gold
    from the LLM's label is removed.
@@ -33,10 +33,10 @@ CHOICES: tuple[Choice, ...] = get_args(Choice)
 class Label(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The label that ``annotator`` gave to a passage.
 
-    ``by`` is ``llm`` if an LLM labelled the passage, and ``model`` is then its name. If a person labelled the
-    passage after seeing an LLM's proposal, ``model`` is the name of the LLM and ``proposed`` is the proposal.
-    ``gold`` has the first and the last line that this label added to the gold, or is ``None`` if it added
-    none.
+    If an LLM labelled the passage, ``by`` is ``llm`` and ``model`` is the name of the LLM. If a person
+    labelled the passage after seeing an LLM's proposal, ``model`` is the name of the LLM and ``proposed`` is
+    the proposal. ``gold`` contains the first and the last line that the label added to the gold, or is
+    ``None`` if it added none.
     """
 
     source_file: str
@@ -148,7 +148,7 @@ def annotators(questions: Sequence[Question]) -> tuple[str, ...]:
 
 
 def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str, Span, str], Choice]:
-    """Return the labels by ``annotator``.
+    """Return the labels that ``annotator`` gave.
 
     A key consists of a question id, a passage and the digest of the passage's lines.
     """
@@ -161,7 +161,7 @@ def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str,
 
 
 def _yields(label: Label, by: str) -> bool:
-    """Return whether a person's new label replaces the gold that was added by an LLM's label."""
+    """Return whether a person's new label (``by``) removes the gold that an LLM's ``label`` added."""
     return label.by == "llm" and by == "person"
 
 

@@ -10,6 +10,6 @@ content_stems = analyzer(Bm25Settings(stop_words="questions", split_identifiers=
 
 
 def leaked_share(question: str, answer: str) -> float:
-    """Return the share, in 0..1, of the question's distinct content words that the answer also has."""
+    """Return the share, in 0..1, of the question's distinct content words that also occur in the answer."""
     asked = frozenset(content_stems(question))
     return len(asked & frozenset(content_stems(answer))) / len(asked) if asked else 0.0

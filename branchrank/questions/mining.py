@@ -9,7 +9,7 @@
 4. A query is dropped if it has the same stems as the heading of its target, ignoring articles and words such
    as "chapter". Queries that point to a place ("as shown above"), that name code, or that have fewer than two
    content words are dropped as well.
-5. If a section contains a link with the query's text, the section's own lines are excluded from the query's
+5. If a section contains a link whose text is the query, the section's own lines are excluded from the query's
    hits, because a search for the link text would find this section first. If the gold overlaps an excluded
    section, the query is dropped.
 6. If several pages are exact copies, the gold is on the first page, and the other pages are its aliases.
@@ -38,7 +38,7 @@ from branchrank.stores.analyzer import STOP_WORDS, analyzer
 KIND = "navigational"
 MAX_GOLDS = 2
 MIN_CONTENT_WORDS = 2
-#: The possible values of a question's key ``overlap``.
+#: The possible values of the key ``overlap`` in a question.
 OVERLAPS = ("subset", "partial", "paraphrase")
 #: The reasons for dropping a link, in the order of the checks.
 LINK_REASONS = ("unresolved", "inner label", "release notes", "leads into itself")
@@ -46,7 +46,7 @@ LINK_REASONS = ("unresolved", "inner label", "release notes", "leads into itself
 QUERY_REASONS = ("as its heading", "points", "names code", "too few words", "ambiguous", "links itself")
 
 _ANALYZER = Bm25Settings(stop_words="none", split_identifiers=False)
-#: Articles and words for parts of documentation, which do not name a subject.
+#: Words that do not name a subject, such as "the", "page" and "chapter".
 _PARTS = (
     "a an the article articles chapter chapters component components doc docs documentation document "
     "documents entry guide guides handbook manual page pages paragraph reference references section "
@@ -215,7 +215,7 @@ class _Miner:
         return "links itself" if any(gold.overlap(span) for gold in golds for span in query.linking) else ""
 
     def content(self, text: str) -> frozenset[str]:
-        """Return the stems of a text's content words, without words such as "the", "see" and "chapter"."""
+        """Return the stems of a text's words, leaving out words such as "the", "see" and "chapter"."""
         return frozenset(self.analyze(text)) - self.empty
 
     def span(self, target: Target) -> Span:
@@ -291,7 +291,10 @@ def _own_span(source: str, section: Section) -> Span:
 
 
 def _with_ids(questions: Iterable[Question]) -> list[Question]:
-    """Return the questions with ids made from their texts. Equal ids get a suffix such as ``~2``."""
+    """Give each question an id made from its text, and return the questions sorted by id.
+
+    Duplicate ids get a suffix such as ``~2``.
+    """
     used: Counter[str] = Counter()
     named = []
     for question in questions:

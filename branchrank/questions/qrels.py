@@ -17,7 +17,7 @@ _ORDER = (
     "The two commands take their arguments in different orders: "
     "branchrank score-trec RUN QRELS, compare-trec QRELS RUN"
 )
-#: The fix for the likely mistake, keyed by the expected and the actual number of columns.
+#: The suggested fix for a file of the wrong kind, keyed by the expected and the actual number of columns.
 _OTHER_KIND = {
     (4, 6): f"give a qrels file; this file looks like a run. {_ORDER}",
     (6, 4): f"give a run; this file looks like qrels. {_ORDER}",

@@ -1,9 +1,10 @@
 """Read, sample and write question files.
 
 Each line of a question file is one JSON object with keys such as ``id``, ``question``, ``source_file`` and
-``answer_line_start``. These keys describe the question and its first gold item, and the key ``alternates``
-lists the other gold items. Unknown keys are kept and written back. If a line has no ``id``, the id is made
-from the question and the gold files, so that the id does not change when the gold lines move.
+``answer_line_start``. The key ``alternates`` lists all gold items after the first, and the other keys
+describe the question and its first gold item. Unknown keys are kept and written back. If a line has no
+``id``, the id is made from the question and the gold files, so that the id does not change when the gold
+lines move.
 """
 
 from __future__ import annotations
@@ -53,12 +54,15 @@ class _Line(Record, frozen=True, kw_only=True):
 #: The prefix of ids that are made from the content of a question.
 _MADE = "q-"
 _KNOWN = frozenset(_Line.__struct_fields__)
+#: The fix for a question file that can't be read, in commands that have the flag.
+GIVE_QUESTIONS = "give a question file with --questions"
 
 
-def load_questions(path: Path) -> list[Question]:
+def load_questions(path: Path, *, remedy: str = "pass the path of a question file") -> list[Question]:
     """Read a question file.
 
-    Raises a :class:`QuestionError` that lists the problems in the first ten invalid lines.
+    Raises a :class:`QuestionError` that lists the problems in the first ten invalid lines. If the file can't
+    be read or is empty, the fix in the error is ``remedy``.
     """
     problems: list[str] = []
     questions: dict[str, Question] = {}
@@ -67,7 +71,7 @@ def load_questions(path: Path) -> list[Question]:
     except OSError as error:
         raise QuestionError(
             f"cannot read the questions {path}: {error.strerror}{nearest_path(path)}",
-            remedy="give a question file with --questions",
+            remedy=remedy,
         ) from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -94,7 +98,7 @@ def load_questions(path: Path) -> list[Question]:
             "\n".join(shown), remedy=f"correct {path}, then run `branchrank questions check {path}`"
         )
     if not questions:
-        raise QuestionError(f"{path} has no questions", remedy="give a question file with --questions")
+        raise QuestionError(f"{path} has no questions", remedy=remedy)
     return list(questions.values())
 
 
@@ -217,7 +221,7 @@ HASHED = "sha256:"
 
 
 def hashed(question: Question) -> Question:
-    """Return the question with its text, titles and quotes replaced with their SHA-256.
+    """Return the question with its text, titles and quotes replaced with their SHA-256 hashes.
 
     The result can be published even if the text of the documents can't.
     """
@@ -242,7 +246,7 @@ def _hash(text: str) -> str:
 
 
 def questions_digest(questions: Sequence[Question]) -> str:
-    """Return the SHA-256 of the questions in the order of their ids.
+    """Return the SHA-256 hash of the questions in the order of their ids.
 
     The original questions and the :func:`hashed` questions have the same digest.
     """
@@ -253,9 +257,9 @@ def questions_digest(questions: Sequence[Question]) -> str:
 def sample_questions(questions: Sequence[Question], size: int, seed: int) -> list[Question]:
     """Return a sample of ``size`` questions, sorted by id. With ``size`` 0, return all questions.
 
-    Questions are sampled in the order of the SHA-256 of seed and id. The sample does not depend on the order
-    of the file, and a larger sample with the same seed contains every smaller one. Raises
-    :class:`QuestionError` if there are fewer than ``size`` questions.
+    Questions are sampled in the order of a SHA-256 hash of the seed and the question's id. The sample does
+    not depend on the order of the file, and a larger sample with the same seed contains every smaller one.
+    Raises :class:`QuestionError` if there are fewer than ``size`` questions.
     """
     if size > len(questions):
         raise QuestionError(
@@ -282,7 +286,7 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
 #: The key that marks example questions, which the user should replace.
 EXAMPLE = "example"
 
-#: The key of a question that lists the gold files that are missing from the corpus.
+#: The key under which a question lists those of its gold files that are missing from the corpus.
 ABSENT_GOLD = "absent_gold"
 
 
@@ -295,7 +299,7 @@ def may_be_absent(item: GoldItem, question: Question) -> bool:
 def without_absent(
     questions: Sequence[Question], sources: Container[str]
 ) -> tuple[list[Question], list[str]]:
-    """Return the questions without their missing gold files, and a note on each question that was changed."""
+    """Remove missing gold files from the questions, and return the questions with a note on each change."""
     present, notes = [], []
     for question in questions:
         gold = tuple(

@@ -1,15 +1,14 @@
 """Splits a question file into a tuning part and a test part that have no documents in common.
 
 1. Questions with gold in the same document, or in an alias of it, are in the same group. A question with gold
-   in several documents merges the groups of these documents. A question without gold is a separate group.
+   in several documents merges the groups of these documents. Each question without gold forms its own group.
 2. Groups are ordered by a SHA-256 hash of the seed and the group's first document, or of the seed and the
    question's id if the question has no gold.
-3. Groups are added to the smaller of the two parts until that part reaches its share of the questions. The
-   tuning part takes groups from the start of the order, and the test part from the end. A group that would
-   exceed the share is skipped.
-4. Finally, the smallest skipped group is added to the smaller part if the smaller part is empty, or if the
-   group brings the size of the smaller part nearer to the requested share. The larger of the two parts always
-   has at least one group.
+3. The part with the smaller requested share is filled first, and all other groups go to the other part. The
+   tuning part is filled from the start of the ordered groups, and the test part from the end. A group that
+   would exceed the requested share is skipped.
+4. Finally, the smallest skipped group is added to the smaller part if that part is empty or would then be
+   closer to its requested share. The larger of the two parts always has at least one group.
 5. If all groups have the same size, a tuning part with a larger share contains every tuning part with a
    smaller share.
 """

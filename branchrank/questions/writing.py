@@ -40,7 +40,8 @@ def new_question(
     kind: str = "",
     difficulty: str = "",
 ) -> Question:
-    """Return a question whose gold lines have a digest. ``lines`` maps each source to its raw lines.
+    """Create a question, with a digest of each gold span's lines. ``lines`` maps each source to its raw
+    lines.
 
     Raises :class:`QuestionError` if the corpus does not contain the files, lines or quotes.
     """
@@ -48,7 +49,7 @@ def new_question(
         raise QuestionError("the question is empty", remedy='give one with --question "how do I ..."')
     if quote and not gold:
         raise QuestionError(
-            "the question has a quote without lines", remedy="give the lines with --source and --lines"
+            "the question has a quote but no line numbers", remedy="give the lines with --source and --lines"
         )
     for span in gold:
         if span.source not in lines:

@@ -2,14 +2,15 @@
 
 1. Expansion starts from the seeds, which are the nodes found by a search, with their scores.
 2. In each of ``depth`` steps, every node with a new score passes shares of the score to its neighbours. The
-   parent gets 0.75 of the score, each child 0.7, and each of the ``siblings`` nearest siblings 0.6.
-3. The files that contain seeds are sorted by the score of their best seed. The nodes for the first
-   ``file_roots`` files get 0.5 times the score of their best seed.
+   parent gets 0.75 of the score, each child gets 0.7, and each of the nearest siblings (at most ``siblings``)
+   gets 0.6.
+3. The files that contain seeds are sorted by the score of their best seed. In each of the best files (at most
+   ``file_roots``), the node of the file gets half the score of its best seed.
 4. A node that gets several scores keeps the largest one, so the result does not depend on the order of
    processing.
 
-The root and folders do not pass on scores. The result contains only nodes that have lines, because only these
-nodes can be hits.
+The root and the folders of the tree do not pass scores to other nodes. The result contains only nodes that
+have lines of their own, outside their subsections, because other nodes can't be hits.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def _step(
 ) -> tuple[Places, Scores, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Do one step of the expansion from the rows in ``frontier``.
 
-    Return the rows that have a score after this step, the scores, and which scores this step increased.
+    Return the rows that have a score after this step, their scores, and flags for the scores that this step
+    increased.
     """
     reached, passed = around.passed(rows[frontier], scores[frontier])
     joined = np.unique(np.concatenate([rows, reached]))
@@ -77,7 +79,7 @@ def _step(
 def _best_files(files: Sequence[int], scores: Sequence[float], ties: Rows) -> list[tuple[int, float]]:
     """Return ``(row, score)`` for each file, best file first. Files with equal scores are in id order.
 
-    ``row`` is the row of the file's node, and ``score`` is the best score of the file's seeds.
+    Each ``row`` is the row of a file's node, and ``score`` is the best score of the seeds in the file.
     """
     best: dict[int, float] = {}
     for file, score in zip(files, scores, strict=True):

@@ -1,27 +1,27 @@
 """Combine several ranked lists into one.
 
-- :func:`rrf` adds ``weight / (k + rank)`` over the branches (Cormack, Clarke & Büttcher, SIGIR 2009).
-- :func:`score` adds ``weight * score`` over the branches, after dividing each BM25 score by twice the best
+- :func:`rrf` sums ``weight / (k + rank)`` over the branches (Cormack, Clarke & Büttcher, SIGIR 2009).
+- :func:`score` sums ``weight * score`` over the branches, after dividing each BM25 score by twice the best
   BM25 score for the query.
-- :func:`convex` adds ``weight * score`` over the branches, after min-max normalising the scores (Bruch, Gai &
+- :func:`convex` sums ``weight * score`` over the branches, after min-max normalising the scores (Bruch, Gai &
   Ingber, TOIS 2023).
-- :func:`dbsf` adds ``weight * score`` over the branches, after normalising the scores by their mean and
+- :func:`dbsf` sums ``weight * score`` over the branches, after normalising the scores by their mean and
   standard deviation.
 
 The function ``score`` computes the convex combination with theoretical minima from Bruch, Gai & Ingber (TOIS
-2023). The score that is mapped to 0 is the lowest possible score in a branch (0), not the lowest score among
-the query's candidates. The worst candidate therefore does not change the scale for the other candidates.
-Cosines have the same scale for all queries, so they are used unchanged. BM25 scores have no upper bound, so
-they are divided by the best BM25 score for the query. The fused score for a candidate ``d`` is ``w_dense *
-cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``, where ``w_dense`` and ``w_bm25`` are the weights of the two
-branches.
+2023). With theoretical minima, the lower end of a branch's scale is the lowest possible score (0), not the
+lowest score among the query's candidates. The worst candidate therefore does not change the scores of the
+other candidates. Cosines have the same scale for all queries, so they are used unchanged. BM25 scores have no
+upper bound, so they are divided by the best BM25 score for the query. The fused score for a candidate ``d``
+is ``w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``, where ``w_dense`` and ``w_bm25`` are the
+weights of the two branches.
 
 The factor 0.5 balances the two branches, because the cosines of a query's candidates cover only about half of
 the range 0..1, whereas the scaled BM25 scores cover all of it. Factors from 0.3 to 0.6 gave the same hit
-rates in our experiments. With the factor 1, the hit rates were as low as with RRF.
+rates in our experiments. With a factor of 1, the hit rates were as low as with RRF.
 
-A branch with the weight 0 is ignored, so a key that is only in that branch is not in the result. A key that
-is missing from a branch gets a score of 0 from that branch.
+A branch with a weight of 0 is ignored, so a key that occurs only in that branch is not in the result. A key
+that is missing from a branch gets a score of 0 from that branch.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def convex(branches: Branches, weights: Weights | None = None) -> RankedList:
 
 
 def dbsf(branches: Branches, weights: Weights | None = None) -> RankedList:
-    """Fuse ranked lists by the weighted sum of scores, normalised by each branch's mean and deviation.
+    """Fuse ranked lists by the weighted sum of their scores, normalised separately in each branch.
 
     A score ``s`` becomes ``(s - (mean - 3 sd)) / (6 sd)``, clipped to 0..1, where ``mean`` and ``sd`` are the
     mean and the standard deviation of the branch's scores.

@@ -20,10 +20,9 @@ def group(
 ) -> list[tuple[Scored, tuple[Scored, ...]]]:
     """Group the entries of a ranked list.
 
-    Return ``(representative, members)`` for each group, best group first. Only the best entries of a group
-    (at most the argument ``members``) become members of the group, and they keep their own scores. The
-    representative is the best member of the group, but with the group's score, which is the maximum or the
-    mean of the members' scores.
+    Return ``(representative, members)`` for each group, best group first. The members of a group are its best
+    entries, at most ``members`` of them, with their own scores. The representative has the key of the group's
+    best member and the group's score, which is the maximum or the mean of the members' scores.
     """
     groups: dict[str, list[Scored]] = {}
     for entry in ranking:

@@ -7,7 +7,7 @@ is in -1..1 for queries of any length.
 1. Token vectors are stored as int8 or float16. For int8, each row is scaled so that its largest absolute
    value becomes 127. Each row is stored together with the factor that restores it to unit length.
 2. A single matrix product multiplies the token vectors of all candidates by those of the query. For each
-   candidate and each query token, the largest product is used.
+   candidate and each query token, only the largest dot product with a token of the candidate is used.
 3. The matrix product is exact, so the result does not depend on the order of summation, on the number of
    threads or on the other candidates. For int8 vectors with d dimensions, each entry of the product is a sum
    of d terms of at most 127 * 127. If d is at most 1,040, the sum is below 2**24 and therefore exact in
@@ -37,7 +37,7 @@ class TokenVectors(NamedTuple):
     """The token vectors of one text, which are the rows of ``values`` times ``scales``.
 
     ``values`` is int8 or float16 with the shape ``(tokens, d)``. ``scales`` is float32 with the shape
-    ``(tokens,)`` and contains the reciprocals of the rows' lengths.
+    ``(tokens,)`` and contains the reciprocal of each row's Euclidean norm.
     """
 
     values: NDArray[Any]
@@ -45,7 +45,7 @@ class TokenVectors(NamedTuple):
 
 
 def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVectors:
-    """Convert rows of unit length, with the shape ``(tokens, d)``, to the stored precision.
+    """Convert rows of unit length, with the shape ``(tokens, d)``, to int8 or float16 for storage.
 
     >>> quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8").values.tolist()
     [[95, 127]]
@@ -60,7 +60,7 @@ def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVecto
 
 
 def unit_tokens(vectors: TokenVectors) -> NDArray[np.float32]:
-    """Return stored token vectors as rows of unit length, float32 ``(tokens, d)``.
+    """Return the unit vectors of stored tokens as a float32 array of shape ``(tokens, d)``.
 
     >>> rows = unit_tokens(quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8"))
     >>> rows.astype(float).round(3).tolist()
@@ -71,10 +71,10 @@ def unit_tokens(vectors: TokenVectors) -> NDArray[np.float32]:
 
 
 def maxsim(query: TokenVectors, documents: Sequence[TokenVectors]) -> NDArray[np.float64]:
-    """Return the MaxSim between a query and each document, in -1..1, with shape ``(len(documents),)``.
+    """Return the MaxSim between a query and each document, in -1..1.
 
-    All vectors must have the same precision and dimension. If the query or a document has no tokens, its
-    MaxSim is 0.
+    The result has the shape ``(len(documents),)``. All vectors must have the same precision and dimension. If
+    the query or a document has no tokens, its MaxSim is 0.
     """
     scores = np.zeros(len(documents))
     held = [number for number, document in enumerate(documents) if len(document.scales)]
@@ -102,8 +102,8 @@ def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float6
 def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: float) -> RankedList:
     """Add ``weight`` times another score to each score in a ranked list, and sort the list again.
 
-    ``scores`` maps the keys of the first entries in the list to the scores that are added. For all other
-    entries, the lowest value in ``scores`` is added, so they can't overtake any of the first entries.
+    ``scores`` maps the key of each entry at the top of the list to the score to add. For all other entries,
+    the lowest value in ``scores`` is added, so that they can't overtake any entry at the top.
 
     >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], dict(a=0.1, b=0.4), 1.0).ids
     ('b', 'a', 'c')

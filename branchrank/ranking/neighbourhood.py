@@ -66,9 +66,10 @@ class Neighbourhood:
         return self._rows.families[places], counts
 
     def _nearest(self, rows: Places, parents: Rows) -> tuple[Rows, Places]:
-        """Return the nearest siblings of all rows as two arrays, ``siblings`` and ``positions``.
+        """Return the nearest siblings of the nodes in ``rows``, as two arrays of equal length.
 
-        The row ``siblings[i]`` is a sibling of the row ``rows[positions[i]]``.
+        The first array contains the row of each sibling. The second array contains the index, in ``rows``, of
+        the node to which the sibling belongs.
         """
         if not len(rows) or not self._siblings:
             return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.intp)

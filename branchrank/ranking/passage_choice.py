@@ -2,11 +2,11 @@
 
 To choose one passage per section, each kind of score (cosine similarity, BM25) is min-max scaled to 0..1 over
 the section's chunks, and the chunk with the largest sum of scaled scores is returned. If several chunks have
-the same sum, the first of them is returned. Summing the ranks is not an option, because a
-section has few chunks, so the sums would often be equal.
+the same sum, the first of them is returned. Ranks are not summed, because many of the sums would be equal in
+a section with few chunks.
 
-To rank all passages from several ranked sections, the passage with rank ``j`` within the section with rank
-``i`` gets the score ``1 / (i * j)``.
+Passages from several ranked sections are sorted by the score ``1 / (i * j)``, where ``i`` is the rank of the
+passage's section and ``j`` is the passage's rank within its section.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from branchrank.ranking.lists import RankedList, ranked
 def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
     """Return the best of ``chunks``, which are the ids of a node's chunks in line order.
 
-    Every mapping in ``signals`` contains one kind of score by chunk id. A chunk that is missing from a
-    mapping gets 0. Raises ``ValueError`` if ``chunks`` is empty.
+    Each mapping in ``signals`` maps chunk ids to scores of one kind. If a mapping has no score for a chunk,
+    the score is 0. Raises ``ValueError`` if ``chunks`` is empty.
     """
     if not chunks:
         raise ValueError("cannot choose a passage, because the list of chunks is empty")

@@ -8,12 +8,12 @@ which have the following items:
 - Gold has a source (an index into ``sources``), a first line, a last line and a quote.
 - A row has a predictor (an index), a repeat, an outcome (an index), the stage that lost the gold, an error,
   ranks, hits and fallbacks.
-- A rank has a stage (an index into ``stages``) and the gold's rank after this stage, or null if the gold is
-  absent.
+- Each entry in ``ranks`` has a stage (an index into ``stages``) and the gold's rank after the stage, or null
+  if the stage's list does not contain the gold.
 - A hit has a source (an index), a first line, a last line, a score and a judgement (2 if the hit contains
   gold, 1 if the hit is on a gold page, else 0).
 
-For a run with compact rows, only the first hits in each row are included.
+For a run with compact rows, at most the first 100 hits in each row are included.
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ class _Names:
 
 
 def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], list[list[Any]]]:
-    """Return the data for the question browser: data about the whole run, and a list for each question."""
+    """Return the data for the question browser, which describes the run and each question.
+
+    The first part is a dictionary with data about the whole run. The second part has one list per question,
+    with the items that the module's docstring describes.
+    """
     scores = run.scores
     cuts = slices(run.asked, run.facts)
     sources, stages = _Names(), _Names()

@@ -42,7 +42,7 @@ Form = Literal["text", "markdown", "csv", "latex"]
 
 
 class DatasetReport(Record, frozen=True, kw_only=True):
-    """A report that compares systems on several datasets. The numbers are in ``comparison``."""
+    """A report that compares systems on several datasets. ``comparison`` contains the scores and tests."""
 
     comparison: DatasetComparison
 
@@ -65,7 +65,7 @@ class DatasetReport(Record, frozen=True, kw_only=True):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A table with the columns of ``csv``, one row per system and dataset, and one per macro average."""
+        """The CSV report as a table, with a row per system and dataset, and one average row per system."""
         import pandas as pd
 
         texts = dict.fromkeys(("system", "dataset", "measure", "baseline", "verdict"), str)
@@ -84,7 +84,7 @@ def _print(found: DatasetComparison, console: Console) -> None:
         table.add_column(safe(heading), justify="right" if place else "left", overflow="fold")
     narrow = console.width < PIPE_WIDTH
     for row in content.rows:
-        # In a terminal, intervals are on separate lines, so that more datasets fit into the width.
+        # In a terminal, intervals are on separate lines, so that more datasets fit side by side.
         texts = [each.text if isinstance(each, Strong) else each for each in row]
         cells = [safe(text).replace(" (", "\n(") if narrow else safe(text) for text in texts]
         table.add_row(
@@ -147,7 +147,10 @@ def scores_table(found: DatasetComparison) -> Table:
 
 
 def _winner(found: DatasetComparison) -> str | None:
-    """Return the best candidate if it beats the baseline, the baseline if it beats all, or else ``None``."""
+    """Return the best candidate if it is ``better``, or the baseline if all candidates are ``worse``.
+
+    Otherwise, return ``None``.
+    """
     if not found.comparisons:
         return None
     best = max(found.comparisons, key=lambda each: each.difference)
@@ -220,7 +223,7 @@ def as_markdown(found: DatasetComparison) -> str:
 
 
 def as_csv(found: DatasetComparison) -> str:
-    """Return CSV with one row per system and dataset, and one per system for its macro average and test."""
+    """Return CSV with one row per system and dataset, and a row with each system's macro average and test."""
     compared = {each.candidate: each for each in found.comparisons}
     test = ("difference", "ci_low", "ci_high", "p", "p_adjusted", "wins", "ties", "losses", "verdict")
     lines: list[tuple[object, ...]] = []

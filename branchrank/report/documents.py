@@ -1,7 +1,7 @@
 """The document text in ``report.html``: the lines of hits and gold, and two lines before and after them.
 
 The text is read from the corpus when the report is written, and only if the corpus has not changed since the
-run. A report without the text shows only the files and line numbers of hits and gold.
+run. A report without document text shows only the files and line numbers of hits and gold.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def asked(run: RunData) -> str:
 
 
 def judged_documents(run: RunData) -> int | None:
-    """Return the number of documents judged relevant, or ``None`` if any gold is not a judged document.
+    """Return the number of documents judged relevant, or ``None`` if any gold item is not a judged document.
 
     If the gold consists of judged documents (as in BEIR), questions that share documents are not clustered.
     """

@@ -1,6 +1,6 @@
 """A results table in LaTeX, which a paper can include with ``\\input``.
 
-1. The table needs only the package booktabs. Columns that contain means are right-aligned.
+1. The table needs only the booktabs package. Columns that contain means are right-aligned.
 2. The highest mean in each column is bold, whether or not the difference is significant. If several means are
    equally high, all of them are bold. A letter or dagger after a mean shows a significant difference, and the
    caption names the test.
@@ -52,7 +52,10 @@ def latex(table: ResultsTable, *, label: str = "tab:results") -> str:
 
 
 def datasets_latex(found: DatasetComparison, *, label: str = "tab:datasets") -> str:
-    """Return a table of systems by datasets; a dagger marks macro averages that differ significantly."""
+    """Return a table with a row per system and a column per dataset.
+
+    A dagger marks a macro average that differs significantly from the baseline's macro average.
+    """
     columns = zip(*((*row.estimates, row.macro) for row in found.systems), strict=True)
     best = [max(each.value for each in column) for column in columns]
     marked = {each.candidate for each in found.comparisons if each.verdict in ("better", "worse")}
@@ -132,7 +135,7 @@ def _mean(table: ResultsTable, system: SystemResult, measure: str) -> str:
 
 
 def _raised(marks: str) -> str:
-    """Return the significance marks as superscripts of width 0, so that the digits in a column line up."""
+    """Return the significance marks as a zero-width superscript, so that the digits in a column line up."""
     raised = r"\dagger" if marks == DAGGER else rf"\mathrm{{{marks}}}"
     return rf"\rlap{{$^{{{raised}}}$}}"
 

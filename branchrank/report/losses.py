@@ -199,7 +199,7 @@ def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
 
 
 def _mean_of(areas: Sequence[float | None]) -> float | None:
-    """Return the mean of the areas under the curves, or ``None`` if one of them is not defined."""
+    """Return the mean of the areas under the curves, or ``None`` if any of the areas is undefined."""
     defined = [area for area in areas if area is not None]
     return mean(defined) if len(defined) == len(areas) else None
 

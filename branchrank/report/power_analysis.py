@@ -11,17 +11,17 @@ from branchrank.records import Record
 from branchrank.runs.pilot import Pilot
 from branchrank.runs.words import p_value
 
-#: Assumptions if there is no pilot. In our runs, the correlation between differences on a page was 0 to 0.13.
+#: Assumptions if there is no pilot. The correlation of questions on the same page was 0 to 0.13 in our runs.
 ASSUMED = Pilot(rate=0.7, disagreement=0.2, icc=0.1, candidates=1, page_sizes=())
 
 
 class PowerAnalysis(Record, frozen=True, kw_only=True):
     """The results of a power analysis, with one plan for each number of questions.
 
-    ``icc`` is the assumed correlation between differences on the same page, or ``None`` if no two questions
-    share a page. If the plans use a disagreement averaged over several pairs of predictors from the pilot,
-    ``pairs`` describes the disagreement of each pair. ``str()`` returns the table that ``branchrank power``
-    prints.
+    ``icc`` is the assumed correlation between the score differences of questions on the same page, or
+    ``None`` if no two questions share a page. If the plans use the average disagreement of several pairs of
+    predictors in the pilot, ``pairs`` is a sentence that lists each pair's disagreement. ``str()`` returns
+    the table that ``branchrank power`` prints.
     """
 
     plans: tuple[power.Plan, ...]

@@ -21,7 +21,12 @@ from branchrank.corpus.loading import digest_now
 from branchrank.errors import QuestionError, RunError, UsageError
 from branchrank.questions.anchoring import Lines, corpus_lines
 from branchrank.questions.labels import CHOICES, Choice, is_labelled, labels_of, unlabelled_gold, with_label
-from branchrank.questions.question_files import check_wording, load_questions, write_questions
+from branchrank.questions.question_files import (
+    GIVE_QUESTIONS,
+    check_wording,
+    load_questions,
+    write_questions,
+)
 from branchrank.records import Question, Record, Span
 from branchrank.runs.run import RunData
 
@@ -172,7 +177,7 @@ def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str 
 
 def _named(run: RunData, path: Path) -> tuple[Question, ...]:
     """Return the run's questions as they appear in the question file ``path``, which contains their text."""
-    there = {question.id: question for question in load_questions(path)}
+    there = {question.id: question for question in load_questions(path, remedy=GIVE_QUESTIONS)}
     missing = [each.id for each in run.asked if each.id not in there]
     if missing:
         raise QuestionError(

@@ -41,7 +41,7 @@ STOP_WORDS = {"english": frozenset(_ENGLISH.split()), "questions": QUESTION_WORD
 
 
 def analyzer(settings: Bm25Settings) -> Analyze:
-    """Return a function that splits a text into tokens, in order, according to ``settings``."""
+    """Return a function that splits a text into a list of tokens, according to ``settings``."""
     return _analyzer(settings.stemmer, settings.stop_words, settings.split_identifiers)
 
 

@@ -45,7 +45,7 @@ _HEADER = "bm25.json"
 _ARRAYS = "bm25.npy"
 _REBUILD = "rebuild the index: branchrank index"
 
-#: ``check(folder, file name, digest)`` raises :class:`ArtifactError` if the file has another digest.
+#: ``check(folder, file name, digest)`` raises :class:`ArtifactError` if the file's digest differs.
 CheckFile = Callable[[Path, str, str], None]
 
 
@@ -150,11 +150,12 @@ class Bm25Index:
 
     @classmethod
     def load(cls, directory: Path, *, root: Path | None = None, check: CheckFile | None = None) -> Bm25Index:
-        """Open the index in ``directory``, which is inside ``root`` (by default ``root`` is ``directory``).
+        """Open the BM25 index in ``directory``.
 
-        Symbolic links in the path below ``root`` are not followed. ``check(root, name, digest)`` compares a
-        file with its digest; the default reads the whole file. Raises :class:`ArtifactError` if a file is
-        missing, damaged, a symbolic link, or from another build.
+        ``root`` is ``directory`` (the default) or one of its parent folders. Symbolic links in the path below
+        ``root`` are not followed. ``check(root, name, digest)`` compares a file with its digest; the default
+        reads the whole file. Raises :class:`ArtifactError` if a file is missing, damaged, a symbolic link, or
+        from another build.
         """
         unreadable = f"cannot read the BM25 index {directory}"
         root = root or directory
@@ -165,7 +166,7 @@ class Bm25Index:
             raise ArtifactError(f"{unreadable}: {error}", remedy=_REBUILD) from error
         if header.schema_version != _SCHEMA:
             raise ArtifactError(
-                f"the BM25 index {directory} has the schema version {header.schema_version}, not {_SCHEMA}",
+                f"the BM25 index {directory} has schema version {header.schema_version}, not {_SCHEMA}",
                 remedy=_REBUILD,
             )
         name = (way / _ARRAYS).as_posix()
@@ -187,7 +188,7 @@ class Bm25Index:
 def _check_columns(
     weights: NDArray[Any], documents: NDArray[Any], offsets: NDArray[Any], tokens: int
 ) -> None:
-    """Raise ``ValueError`` if the arrays have wrong types or inconsistent sizes."""
+    """Raise ``ValueError`` if the arrays have the wrong types or inconsistent sizes."""
     kinds = [array.dtype for array in (weights, documents, offsets)]
     if kinds != [np.float32, np.int32, np.int64]:
         raise ValueError(f"the columns have the wrong types: {kinds}")
@@ -196,7 +197,7 @@ def _check_columns(
 
 
 def _check_digest(root: Path, name: str, digest: str) -> None:
-    """Raise :class:`ArtifactError` unless the digest of the file ``name`` below ``root`` is ``digest``."""
+    """Raise :class:`ArtifactError` unless the file ``name`` in ``root`` has the digest ``digest``."""
     try:
         with open_beneath(root, name) as stream:
             found = digest_stream(stream)

@@ -1,4 +1,4 @@
-"""Compute how much each token adds to the BM25 score of each text, with the package bm25s.
+"""Compute how much each token adds to the BM25 score of each text, using the package bm25s.
 
 1. :func:`count_tokens` counts the tokens in each text, and stores the counts in arrays. The parts of a corpus
    can be counted separately, and :func:`merged` joins the counts. The merged counts do not depend on how the
@@ -6,9 +6,9 @@
 2. :func:`bm25_weights` passes the token counts to bm25s, which computes one column of weights per token.
 
 By default, bm25s creates a Python object for every token in the corpus, and computes the weights one text at
-a time. To save time and memory, this module overrides the method ``build_index_from_ids`` of bm25s, and
-applies the formulas of bm25s to the arrays of token counts. The resulting weights are bit-for-bit the same as
-those that bm25s computes by default.
+a time. To save time and memory, this module overrides the method ``build_index_from_ids`` of bm25s. The
+override applies the same formulas to whole arrays of token counts. The resulting weights are bit-for-bit the
+same as those that bm25s computes by default.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _BLOCK = 1 << 22
 class TokenCounts:
     """The number of occurrences of each token in each text, as a sparse matrix with one row per text.
 
-    For every ``j`` from ``starts[i]`` to ``starts[i + 1] - 1``, text ``i`` contains the token with the number
-    ``tokens[j]`` exactly ``counts[j]`` times. ``vocabulary`` maps the number of a token to the token. Tokens
-    are numbered in the order of their first occurrence.
+    Text ``i`` contains token ``tokens[j]`` exactly ``counts[j]`` times, for every ``j`` from ``starts[i]`` to
+    ``starts[i + 1] - 1``. ``vocabulary`` maps the number of a token to the token. Tokens are numbered in the
+    order of their first occurrence.
     """
 
     vocabulary: list[str]
@@ -53,7 +53,7 @@ class TokenCounts:
 
 
 def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int]) -> TokenCounts:
-    """Return the same token counts with the groups of texts in another order.
+    """Return the same token counts, with the groups of texts rearranged.
 
     A group is a run of consecutive texts. ``sizes`` contains the number of texts in each group. The group
     ``order[i]`` of ``counted`` becomes group ``i`` of the result.
@@ -86,7 +86,7 @@ def _ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 class _Corpus(NamedTuple):
-    """Token counts in a form that bm25s accepts. ``vocab`` maps the number of each token to itself."""
+    """Token counts in a form that bm25s accepts. ``vocab`` maps every token number to the same number."""
 
     ids: TokenCounts
     vocab: dict[int, int]
@@ -182,7 +182,7 @@ def _columns(
 
     If ``relative`` is true, a token also has a base weight in texts that do not contain the token. bm25s
     subtracts the base weight from the token's other weights, and adds the base weight to the score of every
-    text during a search. This function adds the base weight back to the other weights instead, so a token
+    text during a search. This function adds the base weight to all weights of the token instead, so a token
     adds 0 to the score of a text that does not contain the token.
     """
     from scipy.sparse import csr_matrix

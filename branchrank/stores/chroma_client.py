@@ -68,7 +68,7 @@ def connect(location: Location, root: Path | None = None) -> Any:
         import chromadb
     from chromadb.config import Settings
 
-    # Ignore a .env file in the current folder, which could make Chroma load other classes.
+    # A .env file in the current folder could make Chroma load classes from other packages.
     settings = Settings(_env_file=None, anonymized_telemetry=False)
     if isinstance(location, Path):
         # Chroma caches open databases by path, so the path must not depend on the working directory.
@@ -132,7 +132,7 @@ def _bounded_client() -> Any:
 
 
 def _bound(server: Any, base: str) -> None:
-    """Replace the HTTP session of ``server`` with a session that limits time and size.
+    """Replace the HTTP session of ``server`` with one that limits request time and response size.
 
     Chroma's HTTP session has no timeout, and no limit on the size of decompressed responses.
     """

@@ -27,7 +27,7 @@ _BATCH = 2000
 
 
 class ChromaRecords(NamedTuple):
-    """The n records of one collection. ``vectors`` has the shape ``(n, d)``, where d is the dimension."""
+    """All records of one collection. ``vectors`` has the shape ``(number of records, dimension)``."""
 
     collection: str
     ids: list[str]

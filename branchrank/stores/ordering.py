@@ -26,10 +26,11 @@ _BLOCK = 4096
 
 
 def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = None) -> IntArray:
-    """Return the indices of the ``n`` highest scores (or of all scores, if fewer), highest first.
+    """Return the indices of the ``n`` highest scores, highest first.
 
-    Equal scores are sorted by their entries in ``ties``. The entry for ``scores[i]`` is ``ties[i]`` or, if
-    ``rows`` is given, ``ties[rows[i]]``.
+    If there are fewer than ``n`` scores, all indices are returned. Indices with equal scores are sorted by
+    their entries in ``ties``. The entry for ``scores[i]`` is ``ties[i]`` or, if ``rows`` is given,
+    ``ties[rows[i]]``.
     """
     count = min(n, len(scores))
     if count <= 0:

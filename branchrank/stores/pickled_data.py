@@ -1,8 +1,8 @@
 """Read the data in a pickle without Python's unpickler, so that no class is imported or called.
 
 The local mode of qdrant-client stores every point as a pickle. This reader supports only the pickle
-operations for plain data and for objects of given classes, and rejects all other operations with an error. An
-object is read as the dictionary of its fields.
+operations for plain data and for objects of given classes, and rejects all other operations with an error.
+Each object is read as a dictionary of its fields.
 """
 
 from __future__ import annotations

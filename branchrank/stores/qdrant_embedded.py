@@ -4,7 +4,7 @@
    qdrant-edge-py). Searches are exact, so two builds return the same results. The script
    `benchmarks/qdrant_hybrid.py` measures how long searches take.
 2. The write-ahead log is turned off, because only one process at a time can open a shard with such a log.
-   Each change is flushed to the disk instead.
+   Instead, each change is flushed to disk.
 3. Opening a shard changes its files, so the files can't be verified with a digest. If verified data is
    needed, the collection must be built again from the verified vectors of an index
    (:func:`branchrank.stores.qdrant_points.chunk_points`).
@@ -111,7 +111,7 @@ class EmbeddedCollection:
         return cls(directory)
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Add points, or replace points with the same key, and flush the change to the disk."""
+        """Add points, or replace points with the same key, and flush the change to disk."""
         qdrant = edge()
         with self._failures():
             # Send one point per operation, because the engine reorders the points in an operation.

@@ -1,11 +1,11 @@
 """Determine which vectors of an existing Qdrant collection are searched.
 
 1. If a collection has several dense vectors per point, the dense vector named ``dense`` is searched. If no
-   dense vector has the name ``dense``, the only dense vector with the dimension of the model is searched. The
-   sparse vector named ``sparse`` is searched. If no sparse vector has the name ``sparse``, the only sparse
-   vector is searched.
-2. The multivector named ``tokens`` contains token vectors for late interaction. If no multivector has this
-   name, the only multivector is used.
+   dense vector has the name ``dense``, and exactly one dense vector has the dimension of the model, that
+   vector is searched. The sparse vector named ``sparse`` is searched. If no sparse vector has the name
+   ``sparse``, and there is only one sparse vector, that vector is searched.
+2. The multivector named ``tokens`` contains token vectors for late interaction. If no multivector has the
+   name ``tokens``, and there is only one multivector, that multivector is used.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ class StoredLayout(msgspec.Struct):
     sparse_vectors: dict[str, Any] | None = None
 
     def described(self) -> tuple[dict[str, DenseVector], Mapping[str, Any]]:
-        """Return the dense vectors by name (empty for an unnamed vector), and the sparse vectors by name."""
+        """Return two mappings from vector names to the properties of dense and of sparse vectors.
+
+        The name of an unnamed dense vector is an empty string.
+        """
         named = {"": self.vectors} if "size" in self.vectors else self.vectors
         decoded = msgspec.convert(named, dict[str, _StoredVector])
         dense = {

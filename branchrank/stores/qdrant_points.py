@@ -1,4 +1,4 @@
-"""Points with vectors and metadata for Qdrant collections, and the interface of the collections.
+"""Points with vectors and metadata, and the interface of the Qdrant collections that store them.
 
 1. The id of a point is the UUID5 of its key, so a chunk has the same point id in every collection.
 2. A point has a vector named ``dense`` (with the cosine metric). In a hybrid collection, a point also has a
@@ -6,7 +6,7 @@
    the collection.
 3. If the index stores token vectors, a point has a multivector named ``tokens``. Qdrant's MaxSim is the sum,
    over the query's tokens, of the largest cosine with a token of the point. BranchRank's MaxSim is the mean
-   over the query's tokens, so Qdrant's sum is divided by the number of the query's tokens.
+   over the query's tokens, so Qdrant's sum is divided by the number of query tokens.
 4. The payload of a point contains its key in the field ``key``, and the metadata for filters.
 """
 
@@ -36,7 +36,7 @@ _NAMESPACE = uuid.UUID("6f3c2a52-60b1-5d55-8f0e-7a1b2f9d4c11")
 
 
 class SparseWeights(NamedTuple):
-    """A sparse vector. ``indices`` are the terms' numbers, and ``values`` are their weights."""
+    """A sparse vector. ``indices`` are term ids, and ``values`` are the weights of these terms."""
 
     indices: list[int]
     values: list[float]
@@ -128,7 +128,7 @@ class QdrantCollection(Protocol):
         """
 
     def close(self) -> None:
-        """Close files or connections."""
+        """Close the collection's files or connections."""
 
 
 class Bm25Encoder:
@@ -147,12 +147,15 @@ class Bm25Encoder:
         return _weights(self._model.embed_document(encodable(text)))
 
     def query(self, text: str) -> SparseWeights:
-        """Return a sparse vector with the weight 1 for each distinct term of a query except stop words."""
+        """Return a sparse vector in which every distinct query term has weight 1, except stop words."""
         return _weights(self._model.embed_query(encodable(text)))
 
 
 def edge() -> Any:
-    """Import ``qdrant_edge``. Raises :class:`MissingDependencyError` if it is not installed."""
+    """Import and return ``qdrant_edge``.
+
+    Raises :class:`MissingDependencyError` if ``qdrant-edge-py`` is not installed.
+    """
     try:
         import qdrant_edge
     except ImportError as error:

@@ -51,7 +51,10 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Storage(NamedTuple):
-    """Settings that control how a server stores a new collection. A 0 selects the server's default."""
+    """Settings that control how a server stores a new collection.
+
+    The value 0 selects the server's default.
+    """
 
     shards: int = 0
     replication_factor: int = 0
@@ -181,17 +184,17 @@ class ServerCollection:
             return int(self._client.count(self._name, exact=True).count)
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the largest cosine, among those that pass the filters.
+        """Return the ``n`` points nearest to ``vector`` by cosine, among the points that pass the filters.
 
-        Ties are sorted by key.
+        Ties are broken by key.
         """
         check_query(vector, self.dimension)
         return self._query(vector.tolist(), DENSE, n, filters)
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the best BM25 scores, among those that pass the filters.
+        """Return the ``n`` points with the best BM25 scores, among the points that pass the filters.
 
-        Ties are sorted by key. Points that contain no term of the query are not returned.
+        Ties are broken by key. Points that contain no term of the query are not returned.
         """
         if not self.has_sparse or not query.indices:
             return []
@@ -255,7 +258,11 @@ def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
 
 
 def connect(url: str, timeout_s: int) -> Any:
-    """Return a client for the server at ``url``, with the API key if one may be sent to the server.
+    """Return a client for the Qdrant server at ``url``.
+
+    If :func:`key_for` returns an API key, the client sends the key with every request.
+
+
 
     Raises :class:`UsageError` if ``url`` is not an HTTP URL.
     """
@@ -273,7 +280,7 @@ def connect(url: str, timeout_s: int) -> Any:
     except ImportError as error:
         raise MissingDependencyError("qdrant-client", extra="qdrant", purpose="a Qdrant server") from error
     with warnings.catch_warnings():
-        # The warning is not needed, because ``key_for`` allows HTTP without TLS only to this machine.
+        # ``key_for`` has already refused to send a key to another machine without encryption.
         warnings.filterwarnings("ignore", message="Api key is used with an insecure connection")
         port = parts.port or (443 if parts.scheme == "https" else 6333)
         return qdrant_client.QdrantClient(

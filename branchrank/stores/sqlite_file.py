@@ -129,7 +129,7 @@ class SqliteFile:
         version = run("PRAGMA user_version").fetchone()[0]
         if version != SCHEMA_VERSION:
             raise ArtifactError(
-                f"the search file {self.path} has the schema version {version}, not {SCHEMA_VERSION}",
+                f"the search file {self.path} has schema version {version}, not {SCHEMA_VERSION}",
                 remedy=REMEDY,
             )
         if _schema(self._connection) != _expected_schema():

@@ -3,8 +3,8 @@
 The score of a chunk is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25 score, and ``e`` is 1 if the
 chunk contains one of the query's terms exactly as written, and 0 otherwise. A chunk also matches if it
 contains a word with the same stem as a term or, if too few chunks match by stem, a word that starts with a
-term. This formula ranks chunks with an exact term first, and makes the scores of different queries
-comparable.
+term. With this formula, chunks that contain a term exactly as written always rank above other chunks, and the
+scores of different queries are comparable.
 
 The terms of a query are quoted as FTS5 strings and passed as a bound value, so a query can't contain FTS5 or
 SQL operators.

@@ -34,10 +34,10 @@ class StringArrays(NamedTuple):
 
 
 class Strings(Sequence[str]):
-    """A read-only sequence of distinct strings. ``==`` is true for a tuple of the same strings."""
+    """A read-only sequence of distinct strings, which is equal to a tuple of the same strings."""
 
     def __init__(self, arrays: StringArrays) -> None:
-        """Raise ``ValueError`` if ``arrays`` have wrong types or inconsistent sizes."""
+        """Raise ``ValueError`` if ``arrays`` have the wrong types or inconsistent sizes."""
         starts, order, ties, text = self.arrays = arrays
         kinds = [f"{array.dtype.name} {array.ndim}" for array in arrays]
         if kinds != ["int64 1", "int32 1", "int32 1", "uint8 1"]:

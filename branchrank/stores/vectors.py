@@ -40,7 +40,7 @@ class VectorStore(Protocol):
         """
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
-        """Return the score of each vector with an id in ``keys``, with the shape ``(len(keys),)``.
+        """Return the scores of the vectors with the ids ``keys``, in an array of shape ``(len(keys),)``.
 
         The scores are the same as those that :meth:`search` returns.
 
@@ -64,15 +64,15 @@ def check_query(vector: Vectors, dimension: int) -> None:
     if vector.shape != (dimension,):
         raise ArtifactError(
             f"the query vector has the shape {vector.shape}, but the index has the dimension {dimension}",
-            remedy="use the embedder of the index (--embedder), or rebuild it: branchrank index",
+            remedy="use the embedder of the index (--embedder), or rebuild the index: branchrank index",
         )
 
 
 def recall_against_exact(store: VectorStore, exact: VectorStore, queries: Iterable[Vectors], n: int) -> float:
     """Return the mean recall (0 to 1) of the top ``n`` results from ``store``, compared with exact search.
 
-    The recall for a query is the share of the exact top ``n`` results that ``store`` also returns. The mean
-    over all queries is returned, or 1 if there are no queries or no vectors.
+    The recall for a query is the share of the exact top ``n`` results that ``store`` also returns. If there
+    are no queries or no vectors, the mean recall is 1.
     """
     shares = []
     for query in queries:

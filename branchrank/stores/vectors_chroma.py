@@ -2,10 +2,10 @@
 
 1. A search for ``n`` results requests a few more candidates from Chroma. The scores of the candidates are
    computed from the vectors of the index, so scores and ties are the same as in exact search.
-2. A collection is checked when it is opened. The number of vectors must match the index. A sample of the ids
-   and vectors must match as well, and searches must find the sampled vectors. (It is not enough to check
-   Chroma's ``count()``, which is correct even if files are missing.) The metadata of a collection on a server
-   must contain the identifier of the index.
+2. A collection is checked when it is opened. The collection and the index must have the same number of
+   vectors. A sample of ids and vectors must be the same in both, and searches must find the sampled vectors.
+   (It is not enough to check Chroma's ``count()``, which is correct even if files are missing.) The metadata
+   of a collection on a server must contain the identifier of the index.
 
 :mod:`branchrank.stores.chroma_upload` creates the collections.
 
@@ -43,7 +43,7 @@ _SLACK = 16
 #: Scores that differ by less than this value are treated as ties, because Chroma computes in float32.
 _TIE = 1e-6
 _PROBES = 64
-#: The fraction of sampled vectors that searches must find. An intact graph can miss a few vectors.
+#: The minimum share of sampled vectors that searches find in an intact graph.
 _PROBES_FOUND = 0.95
 
 
@@ -66,8 +66,8 @@ class ChromaVectors:
     ) -> None:
         """Open the collection ``name``, and compare it with the ids ``ids`` and the vectors ``matrix``.
 
-        ``made_for`` is the identifier of the index. A collection on a server must have the same identifier in
-        its metadata. The path of an embedded database must not contain a symbolic link below the folder
+        ``made_for`` is the identifier of the index. The metadata of a collection on a server must contain
+        this identifier. The path of an embedded database must not contain a symbolic link below the folder
         ``root`` (by default ``location``). Raises :class:`ArtifactError` if the collection does not exist, is
         damaged, or belongs to another index, or if the server can't be reached.
         """
@@ -137,7 +137,8 @@ class ChromaVectors:
     def search(self, vector: Vectors, n: int) -> list[Scored]:
         """Return the ``n`` nearest vectors; see :class:`~branchrank.stores.vectors.VectorStore`.
 
-        Exact search is used if all vectors are requested, or if result ``n`` ties with the last candidate.
+        Exact search is used if all vectors are requested, or if result ``n`` has the same score as the last
+        candidate that Chroma returns.
         """
         check_query(vector, self._exact.dimension)
         wanted = min(n + _SLACK, len(self.ids))

@@ -39,7 +39,7 @@ def save_vectors(path: Path, matrix: Vectors) -> None:
 def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
     """Memory-map the vectors in the file ``path``.
 
-    Raises :class:`ArtifactError` if the file does not contain a float32 array ``(rows, dimension)``.
+    Raises :class:`ArtifactError` if the file does not contain a float32 array of shape ``(rows, dimension)``.
     """
     remedy = "rebuild the index: branchrank index"
     matrix: Vectors
@@ -87,7 +87,8 @@ class ExactVectors:
             return []
         rough = np.vecdot(self.matrix, vector.astype(np.float32))
         threshold = np.partition(rough, len(rough) - count)[len(rough) - count]
-        # The rounding error is at most ``d * eps / 2`` times the product of both lengths. Use twice as much.
+        # The rounding error is at most ``d * eps / 2`` times the product of the vectors' lengths.
+        # Allow twice this error.
         length = max(1.0, float(np.linalg.norm(vector)))
         error = np.float32(self.dimension * float(np.finfo(np.float32).eps) * length)
         pool = np.flatnonzero(rough >= threshold - error)
@@ -100,7 +101,7 @@ class ExactVectors:
         return scored(self._ids.take(rows[order].tolist()), scores[order].tolist())
 
     def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
-        """Return the cosine similarities of ``rows`` to a unit vector, with the shape ``(len(rows),)``."""
+        """Return the cosines of ``rows`` with ``vector``, in an array of shape ``(len(rows),)``."""
         return cosines(self.matrix, rows, vector)
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
@@ -112,7 +113,7 @@ class ExactVectors:
         return self._ids.row(key)
 
     def vector(self, key: str) -> Vectors:
-        """Return the vector with the id ``key``, with the shape ``(d,)``."""
+        """Return the vector whose id is ``key``, as an array of shape ``(d,)``."""
         return np.array(self.matrix[self._ids.row(key)])
 
     def close(self) -> None:

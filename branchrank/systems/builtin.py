@@ -60,7 +60,7 @@ def pageindex(settings: Resolved) -> System:
 
 
 def hybrid(settings: Resolved) -> System:
-    """Return the system ``hybrid``, which fuses vectors and BM25 over sections by RRF, and reranks.
+    """Return the system ``hybrid``, which fuses vector and BM25 search by RRF and reranks the results.
 
     The sections that contain the nearest chunks, and their neighbours in the tree, are fused with the results
     of a BM25 search over sections.

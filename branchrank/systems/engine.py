@@ -5,19 +5,19 @@
    If a branch waits for a process or a server, the branches run in parallel.
 2. Entries that the query excludes, or that its filters reject, are removed from the lists.
 3. The lists are fused, and the fused list is cut to the candidate cap.
-4. If the system rescores its candidates, the MaxSim of each of the first candidates is multiplied by a weight
-   and added to the candidate's score.
+4. If the system rescores its candidates, the MaxSim of each of the top-ranked candidates is multiplied by a
+   weight and added to the candidate's score.
 5. If the system groups its candidates by document, each document becomes one candidate.
 6. If the system reranks, the reranker reorders the candidates. If the reranker's LLM fails, the candidates
    are put in the reranker's fallback order.
 7. If the system orders passages, the passages of all candidate sections are ranked in one list.
 8. The first k candidates become hits. If the system returns passages, the hit for a node is the node's best
-   chunk. Otherwise, the hit is the lines of the node without its subsections. A hit may be extended within
-   its section.
+   chunk. Otherwise, the hit consists of the node's lines before its first subsection. A hit may be extended
+   within its section.
 
 Steps 1 to 7 do not depend on k, unless a branch has the setting ``doubled`` and therefore returns 2k results.
-If no branch has this setting, a larger k adds hits at the end of the list and does not change earlier hits.
-Every stage adds its list to the trace.
+If no branch has the setting ``doubled``, a larger k adds hits at the end of the list and does not change
+earlier hits. Every stage adds its list to the trace.
 """
 
 from __future__ import annotations
@@ -194,7 +194,11 @@ class Engine:
         stages: BoundStages,
         trace: Trace,
     ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]], Reranked]:
-        """Return the reranked candidates, the members of each group, and whether a reranker succeeded."""
+        """Return the candidates in their final order, the members of each group, and the rerank outcome.
+
+        The members of a group are the best chunks of one document, keyed by the best of them. There are no
+        groups unless the system groups candidates by document.
+        """
         with trace.timed("fuse"):
             if system.fuse.method == "score":
                 lists = self._completed(system, query, k, lists, stages)
@@ -233,7 +237,7 @@ class Engine:
     def _rescored(
         self, system: System, query: str, candidates: Sequence[Scored], trace: Trace
     ) -> Sequence[Scored]:
-        """Add the weighted MaxSim to the scores of the first candidates, and rank all candidates again."""
+        """Add the weighted MaxSim to the scores of the top candidates, and rank all candidates again."""
         slot, store = system.rescore, self._maxsim(system)
         first = tuple(entry.key for entry in candidates[: slot.candidates])
         scores = self.memo.get(
@@ -286,8 +290,8 @@ class Engine:
     ) -> dict[str, Sequence[Scored]]:
         """Add to each branch's list the candidates that only other branches found.
 
-        Each branch computes its own scores for the added candidates. The list of a branch with the setting
-        ``expand`` is not changed, because such a branch can't score a section that is not in its list.
+        Each branch computes its own scores for the added candidates. A branch with the setting ``expand``
+        keeps its list, because it can't score a section that is not in the list.
         """
         union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
         completed = dict(lists)
@@ -309,7 +313,7 @@ class Engine:
         )
 
     def _scorer(self, kind: str) -> Scores:
-        """Return the function that scores candidates for a branch kind. The first call creates it."""
+        """Return a branch kind's function for scoring candidates. The first call creates the function."""
         with self._lock:
             if kind not in self._scorers:
                 self._scorers[kind] = branch_kind(kind).open_scores(self._opening)
@@ -330,7 +334,7 @@ class Engine:
         return found
 
     def _search(self, kind: str) -> Search:
-        """Return the search function of a branch kind. The first call opens the kind's resources."""
+        """Return the search function of a branch kind. The first call for each kind creates the function."""
         found = self._searches.get(kind)
         if found is None:
             with self._lock:

@@ -1,11 +1,12 @@
 """Turn candidates into hits.
 
-If the system returns passages, the hit for a node is the node's best chunk. Otherwise, the hit is the lines
-of the node without its subsections.
+If the system returns passages, the hit for a node is the node's best chunk. Otherwise, the hit consists of
+the node's lines before its first subsection.
 
 A hit records its rank in each branch's list. If the branch expands over the tree, a section's rank and score
 are those of its best chunk in the branch's list of chunks. If a section contains none of these chunks, the
-section has no rank, but a note with the rank of the best chunk in the section's file (if there is one).
+section has no rank. Instead, a note gives the rank of the best chunk in the section's file, if that file has
+a chunk in the list.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Lists = Mapping[str, Sequence[Scored]]
 
 
 def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, Placement]:
-    """Return the rank (from 1) and the score of each key in ``shown`` that a ranked list contains."""
+    """Return the rank and score of each key in ``shown`` that the ranked list contains. Ranks start at 1."""
     columns = RankedList.of(ranking)
     return {
         key: Placement(rank=rank, score=columns.scores[rank - 1])
@@ -112,7 +113,7 @@ class HitMaker:
                 placed.setdefault(node, Placement(rank=rank, score=score))
         for node in reached - placed.keys():
             near = best_of_file.get(self.index.tree.node(node).source)
-            # The parent or a child of a page may be a section of another page.
+            # In the tree, a page can be below a section of another page.
             came = f"its file's #{near}" if near else "a neighbouring page"
             self.reached.setdefault(name, {})[node] = f"reached from {came}"
         return placed
@@ -207,7 +208,7 @@ class HitMaker:
         """Return each chunk's squared L2 distance to the query, or ``{}`` if the system uses no vectors."""
         if not chunks or "vectors" not in self.evidence:
             return {}
-        # Make one call for all hits, since the overhead of a call equals the time for a hundred cosines.
+        # Make one call for all hits, since each call costs as much time as a hundred cosines.
         found = self.sources.cosines(self.query.text, chunks)
         return {chunk: squared_distance(cosine) for chunk, cosine in found.items()}
 

@@ -1,4 +1,4 @@
-"""Let an LLM choose from labelled options. A prompt shows the options, and the reply names the chosen labels.
+"""Ask an LLM to choose from labelled options. The reply contains the labels of the chosen options.
 
 1. The caller divides the options into pages, one for each prompt. The texts of a page's options are shortened
    until the page fits the token budget.
@@ -87,7 +87,7 @@ def entries(options: Sequence[Option], body_chars: int) -> list[Shown]:
 def fitted(options: Sequence[Option], budget_tokens: int) -> tuple[list[Shown], bool]:
     """Shorten the texts of the options until the prompt fits the budget, and return the prompt's entries.
 
-    The second return value is false if the prompt exceeds the budget even without texts.
+    The second return value is false if the prompt exceeds the budget even without the texts of the options.
     """
     shown: list[Shown] = []
     for body_chars in BODY_CHARS:
@@ -105,7 +105,7 @@ def tokens(shown: Sequence[Shown]) -> int:
 def ask_pages(
     llm: Gateway, pages: Sequence[Sequence[Option]], task: Task, context: CallContext
 ) -> list[Choice]:
-    """Let the LLM choose options from each page. The prompt lists a page's options in the given order."""
+    """Ask the LLM to choose options from each page. Each prompt lists one page's options in their order."""
     calls: list[tuple[LLMRequest, Callable[[LLMReply], list[str]]]] = []
     for page in pages:
         shown, _ = fitted(page, task.budget_tokens)

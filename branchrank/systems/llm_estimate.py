@@ -56,7 +56,9 @@ class Estimate(Record, frozen=True, kw_only=True):
 
 
 def estimate(system: System, queries: int, completion_tokens: int = 512) -> Estimate:
-    """Return the upper bounds for ``queries`` queries. Each repeat of a question counts as a query.
+    """Return the maximum numbers of LLM calls and tokens for ``queries`` queries.
+
+    Each repeat of a question counts as a query.
 
     ``completion_tokens`` is the maximum number of tokens in one reply. All bounds are zero for a system
     without an LLM.
@@ -68,7 +70,7 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Esti
             continue
         budget = CONTEXT_TOKENS - completion_tokens
         if tree.steps_by == "llm":
-            # The upper bound is a full context, because pages get larger when few calls remain for the tree.
+            # Assume full contexts, because pages get larger when few calls are left for the search.
             one = one.plus(tree.max_steps, budget, completion_tokens)
         if tree.final_by == "llm":
             shown = max(tree.final_candidates, tree.beam * tree.depth)

@@ -26,8 +26,8 @@ GatewayOf = Callable[[Endpoint], Gateway]
 class LLMStages:
     """Makes the LLM stages for each query. ``gateway_of`` returns the gateway to an endpoint.
 
-    Without ``gateway_of``, systems can't use an LLM. ``keep_failures`` is called with the calls of an
-    interrupted run before the run is resumed.
+    Without ``gateway_of``, systems can't use an LLM. Before an interrupted run is resumed, ``keep_failures``
+    receives the LLM calls that the run has stored.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class BoundStages:
     ) -> tuple[Sequence[Scored], bool]:
         """Return the reranked candidates, and whether the reranker succeeded.
 
-        If the reranker fails and a branch expands over the tree, the candidates are ordered by their scores
-        in that branch's list, then by lexical score. If the reranker fails and no branch expands over the
-        tree, the order does not change.
+        If the reranker fails and a branch has the setting ``expand``, the candidates are ordered by their
+        scores in that branch's list, then by lexical score. If the reranker fails and no branch has this
+        setting, the order does not change.
         """
         nodes = self.system.unit == "node"
         branches = self.system.branches

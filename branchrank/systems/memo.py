@@ -4,8 +4,9 @@
 2. A memo stores the most recently used results, up to a limit in bytes. A benchmark run answers a question
    with all predictors before it starts the next question, so that the predictors share the results for each
    question.
-3. The size of a result in bytes is estimated. The estimate for a container is based on its first elements.
-   Strings are not counted, because almost all of them are ids that the index stores anyway.
+3. The size of a result in bytes is estimated. The size of a list, tuple, set or dictionary is estimated from
+   its first elements. Strings are not counted, because almost all of them are ids that the index stores
+   anyway.
 """
 
 from __future__ import annotations
@@ -137,6 +138,6 @@ def held_bytes(value: Any) -> int:
 
 
 def _sampled(values: Any, count: int) -> int:
-    """Estimate the bytes of ``count`` values from the mean size of the first values."""
+    """Estimate the total size in bytes of ``count`` values from the mean size of the first ones."""
     sizes = [held_bytes(each) for each in islice(values, _SAMPLED)]
     return sum(sizes) * count // len(sizes) if sizes else 0

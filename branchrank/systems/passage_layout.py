@@ -1,4 +1,4 @@
-"""Extend the hits for one query within their sections, without overlaps or repeated texts."""
+"""Extend the hits for one query within their sections, and drop hits that repeat an earlier hit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from branchrank.systems.sources import Sources
 
 
 class PassageLayout:
-    """Determines the final lines of the hits for one query. Pass the hits to :meth:`place`, best hit first.
+    """Extends the hits for one query, and drops repeated hits.
+
+    The hits must be passed to :meth:`place` in order, best hit first.
+
 
     ``lines`` is the number of lines to which a hit is extended, or 0 if hits are not extended.
     """
@@ -24,7 +27,7 @@ class PassageLayout:
         self._texts: set[str] = set()
 
     def place(self, hit: Hit) -> Hit | None:
-        """Return the hit with its final lines, or ``None`` if earlier hits have the same lines or text."""
+        """Return the extended hit, or ``None`` if earlier hits already show the same lines or text."""
         laid = self._grown(hit) if self.lines else hit
         if laid is None:
             return None
@@ -53,10 +56,10 @@ class PassageLayout:
         )
 
     def _section(self, hit: Hit) -> Lines:
-        """Return the lines of the hit's section without its subsections.
+        """Return the range of lines within which a hit may be extended.
 
-        If a line of the hit is outside these lines, return the first and last line of the hit itself. The hit
-        is then not extended.
+        The range consists of the lines of the hit's section before the first subsection. If a line of the hit
+        is outside this range, the range of the hit is returned, so that the hit is not extended.
         """
         node = self.sources.index.tree.nodes.get(hit.node_id or "")
         span = node.own_span if node is not None else None

@@ -118,7 +118,7 @@ class SearchTools:
         self._reader = FileReader(sources.corpus_root, indexed, allowed_paths)
 
     def listen(self, listener: Listener) -> None:
-        """Call ``listener`` with the status of every later search."""
+        """Call ``listener`` with the status of every search from now on."""
         self._listeners.append(listener)
 
     def grep_search(
@@ -126,7 +126,7 @@ class SearchTools:
     ) -> ToolAnswer:
         """Return passages that contain words from the query.
 
-        If ``ranking`` is ``bm25``, the quarter of the passages with the lowest scores is dropped.
+        If ``ranking`` is ``bm25``, the lowest-scoring quarter of the passages is dropped.
         """
         branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH)
         system = _with_ranking(_alone("grep_search", branch), ranking)

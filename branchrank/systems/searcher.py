@@ -182,8 +182,8 @@ class Searcher:
 
         ``system`` is a predictor's name (``local``, ``hybrid``, ``pageindex``, ``grep``, ...) or a
         ``System``. If ``keywords`` is given, the branches ``grep``, ``fts5`` and ``qdrant-sparse`` search for
-        it instead of ``query``. One or several ``filters``, such as ``"file_path=guide/*.md"``, restrict the
-        search to some documents.
+        it instead of ``query``. If ``filters`` are given, such as ``"file_path=guide/*.md"``, only documents
+        that pass every filter are searched.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and any error that
         occurs when the index or a branch is opened.
@@ -224,9 +224,10 @@ class Searcher:
         """Search whole documents. Return one hit per document, best first. Scores are in 0..1.
 
         ``mode`` is ``keyword`` (FTS5), ``semantic`` (vectors) or ``hybrid`` (both). Each hit is the best
-        chunk of a document, and the hit's ``members`` are the best chunks of the same document. ``limit``
-        defaults to ``[retrieval] final_limit``. ``filters`` restricts the search as in :meth:`search`. Raises
-        :class:`~branchrank.errors.UsageError` if the mode needs embeddings, but ``[embedding]`` has no model.
+        chunk of a document. The hit's ``members`` are the best chunks of that document, including the hit
+        itself. ``limit`` defaults to ``[retrieval] final_limit``. ``filters`` restricts the search as in
+        :meth:`search`. Raises :class:`~branchrank.errors.UsageError` if the mode needs embeddings, but
+        ``[embedding]`` has no model.
         """
         arguments.text("query", query)
         arguments.one_of("mode", mode, get_args(Mode))
@@ -270,7 +271,7 @@ class Searcher:
             self._systems[system.name] = system
 
     def _gateway(self, endpoint: Endpoint) -> Gateway:
-        """Return the LLM gateway to an endpoint, opened on first use."""
+        """Return the LLM gateway for an endpoint. The first call opens the gateway."""
         with self._lock:
             if endpoint not in self._gateways:
                 asking = [system for system in self._systems.values() if system.llm == endpoint]

@@ -165,12 +165,12 @@ class Sources:
         return self.index.bm25_nodes.ids
 
     def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """Return the cosines between the query and the chunks. They equal the scores in a vector search."""
+        """Return the cosines between the query and the chunks, which are the scores of a vector search."""
         scores = self.index.vectors.scores(self.embedding(query), chunks)
         return dict(zip(chunks, scores.tolist(), strict=True))
 
     def own_scores(self, query: str) -> Mapping[str, float]:
-        """Return the BM25 scores of the nodes' own texts, without nodes that score 0."""
+        """Return the BM25 scores of the nodes' own texts. Nodes that score 0 are omitted."""
         bm25 = self.index.bm25_nodes
         return PositiveScores(bm25.ids, self.memo.get(("own scores", query), lambda: bm25.scores(query)))
 
@@ -185,7 +185,7 @@ class Sources:
     ) -> Callable[[Sequence[Node]], dict[str, float]]:
         """Return a function that maps each node to the best BM25 score in its subtree.
 
-        The texts of documents that do not pass ``filters`` get the score 0.
+        The texts of documents that do not pass ``filters`` score 0.
         """
         best = self.memo.get(("subtree scores", query, filters), lambda: self._subtree_best(query, filters))
         row = self.index.tree.table.row

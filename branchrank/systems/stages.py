@@ -20,7 +20,7 @@ _SHOWN = "shown"
 
 
 def stages_of(system: System) -> tuple[str, ...]:
-    """Return the stages in the trace of every answered query, in the order of the trace.
+    """Return the stages that are in the trace of every answered query, in the order of the trace.
 
     >>> from branchrank.spec import Branch, Fuse, System
     >>> stages_of(System(name="own", branches=(Branch(kind="bm25"),), fuse=Fuse(cap=30)))
@@ -40,7 +40,7 @@ def stages_of(system: System) -> tuple[str, ...]:
 
 
 def orders_passages(system: System) -> bool:
-    """Return whether the system ranks passages of all sections, so that a section may have several hits."""
+    """Return whether all passages of all sections are ranked, so a section can have several hits."""
     return system.passages.order == "scores" and system.returns == "passage"
 
 
@@ -81,7 +81,7 @@ def depth(branch: Branch, k: int) -> int:
 
 
 def least_hits(system: System, k: int, chunks: int) -> int:
-    """Return the minimum number of hits for a query whose restrictions exclude all but ``chunks`` chunks.
+    """Return the minimum number of hits for a query whose filters and exclusions leave ``chunks`` chunks.
 
     A branch is guaranteed to return chunks only if it is a vector search without a threshold. Several chunks
     may belong to one section or document, which is then one hit.

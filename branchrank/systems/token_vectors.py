@@ -1,6 +1,6 @@
 """Token vectors of queries and candidates, for late interaction.
 
-1. The token vectors of a query are computed once per distinct query.
+1. The token vectors of each distinct query are computed only once.
 2. The token vectors of a candidate are read from the index. If the index has no token vectors, a candidate's
    token vectors are computed the first time that a query retrieves it, and cached in the workspace as int8.
 3. If the system searches a store that has token vectors, such as Qdrant, the store computes MaxSim.
@@ -26,9 +26,10 @@ from branchrank.systems.tracing import Trace
 
 
 class TokenVectorSource:
-    """Provides the token vectors for one index. Closing ``resources`` closes the cache.
+    """Provides the token vectors for one index.
 
-    Without ``open_cache``, candidates are embedded again for each query.
+    ``open_cache`` opens the cache of token vectors, which is closed when ``resources`` is closed. If
+    ``open_cache`` is ``None``, candidates are embedded again for each query.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class TokenVectorSource:
         self._open_cache = open_cache
 
     def check(self) -> None:
-        """Raise :class:`~branchrank.errors.UsageError` if the index's model makes no token vectors."""
+        """Raise :class:`~branchrank.errors.UsageError` if the index's model does not make token vectors."""
         _ = self._embedder, self._index.token_vectors
 
     def maxsim(

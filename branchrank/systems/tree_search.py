@@ -3,13 +3,13 @@
 1. The frontier is the list of nodes whose children the next step considers. The first frontier contains only
    the root.
 2. Each step picks at most ``beam`` children of the nodes in the frontier. The picked children become the new
-   frontier. An LLM picks children by titles, summaries and excerpts. Without an LLM, the children are picked
-   by the best lexical score in their subtrees.
+   frontier. An LLM picks children based on their titles, summaries and excerpts. Without an LLM, the children
+   whose subtrees have the best lexical scores are picked.
 3. The search ends after ``depth`` steps, when the picked nodes have no children, or when a step picks no
    node.
-4. All picked sections are candidates of the final ranking. The candidates are ranked by a final LLM call, or
-   by the lexical score of their own texts. Candidates that the LLM does not rank follow in the order of their
-   lexical scores.
+4. All picked sections are candidates for the final ranking. The candidates are ranked by a final LLM call, or
+   by the lexical scores of the sections' texts without subsections. Candidates that the LLM does not rank
+   follow in the order of their lexical scores.
 
 If the LLM call for a step fails, nodes are picked by lexical scores, and the reason is recorded.
 """
@@ -37,7 +37,7 @@ class TreeSearchResult(Record, frozen=True, kw_only=True):
     """The picked sections, best first, with the steps and LLM calls of the search.
 
     If an LLM ranked the sections, their scores are 1, 1/2, 1/3 and so on; otherwise their scores are the
-    lexical scores of their own texts. ``fallbacks`` contains texts such as ``"tree step 2: timeout"``.
+    lexical scores of their own texts. ``fallbacks`` contains messages such as ``"tree step 2: timeout"``.
     """
 
     ranking: tuple[Scored, ...]
@@ -118,10 +118,10 @@ def _shortlist(
 ) -> list[Node]:
     """Return the picked sections that are shown to the LLM in the final call.
 
-    If an LLM picked nodes, the first picks of all steps come before the second picks. If a step followed all
-    children because there were at most ``beam`` of them, all nodes of the step count as first picks. First
-    picks are always kept, even if there are more than ``limit``. If all picks were lexical, the sections with
-    the best lexical scores are returned.
+    If an LLM picked nodes (``by_llm``), the best node of every step comes first, then the second-best node of
+    every step, and so on. If a step followed all children because there were at most ``beam`` of them, all of
+    them count as best nodes. Best nodes are always kept, even if there are more than ``limit``. If no LLM
+    picked nodes, the sections with the best lexical scores are returned.
     """
     keys = [entry.key for entry in ranking]
     if by_llm:

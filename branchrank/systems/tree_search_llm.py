@@ -1,8 +1,8 @@
 """Tree search steps in which an LLM picks the nodes.
 
-1. The children are shown in pages of ``step_candidates`` children. If the remaining calls are too few for
-   these pages and the levels below, the pages are made larger and show less text for each child. Children
-   with the lowest lexical scores are omitted only if the titles alone exceed the model's context.
+1. The children are shown in pages of ``step_candidates`` children. If too few calls are left to show these
+   pages and to search the levels below, each page contains more children, with less text for each child.
+   Children with the lowest lexical scores are omitted only if the titles alone exceed the model's context.
 2. The LLM picks at most ``beam`` children from each page.
 3. If more than ``beam`` children are picked in total, one more call chooses among the picked children. A
    child that the LLM ranks first in every call is always followed.
@@ -34,7 +34,7 @@ _CONTENTS = 8
 
 
 class LLMChooser:
-    """Picks children with an LLM. Use one object per query, because it counts the calls of the query."""
+    """Picks children with an LLM. Create one chooser per query, because a chooser counts its LLM calls."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class LLMChooser:
         return ask_pages(self.llm, options, task, self.context)
 
     def _option(self, node: Node) -> Option:
-        """Return an option with a node's summary (or the start of its text) and its children's titles."""
+        """Return the option for a node: its summary or the start of its text, and its children's titles."""
         about = excerpt(node.summary, _SUMMARY_CHARS) or excerpt(node.text, _EXCERPT_CHARS)
         titles = "; ".join(child.title for child in self.tree.children(node.id)[:_CONTENTS])
         contents = f"Contains: {excerpt(titles, _CONTENTS_CHARS)}" if titles else ""

@@ -35,7 +35,7 @@ class Chooser(Protocol):
 
 
 class LexicalChooser:
-    """Picks the children whose subtrees have the best lexical scores above 0."""
+    """Picks the children whose subtrees have the best lexical scores. A child that scores 0 is not picked."""
 
     def __init__(self, beam: int, subtree_scores: Scorer) -> None:
         self.beam = beam

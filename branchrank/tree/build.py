@@ -35,10 +35,10 @@ _SENTENCE_END = re.compile(r"[.!?:。！？](?=\s)")
 
 
 class Page(Record, frozen=True, kw_only=True):
-    """The nodes of one document whose position in the tree is not yet known.
+    """The nodes of one document, before the document is given a position in the tree.
 
-    The node of the file comes first, and has depth 0 and no parent. Its children are only the file's top
-    sections, and its summary contains only prose.
+    The node of the file comes first, and has depth 0 and no parent. The children of the file's node are only
+    the file's top-level sections, and the summary of the file's node contains only prose.
     """
 
     nodes: tuple[Node, ...]
@@ -130,7 +130,8 @@ def block_text(blocks: Iterable[Block]) -> str:
 def summarise(prose: str, child_titles: Sequence[str]) -> str:
     """Return the first sentences of ``prose``, followed by ``child_titles``.
 
-    The sentences and the list of titles are each cut to at most :data:`SUMMARY_LENGTH` characters.
+    The text of the sentences and the list of titles are each cut to at most :data:`SUMMARY_LENGTH`
+    characters.
     """
     summary = _cut(prose, _SENTENCE_END)
     if not child_titles:
@@ -206,7 +207,10 @@ def draft_page(document: Document) -> Page:
 
 
 def _prose(blocks: Sequence[Block]) -> str:
-    """Return the start of a section's prose and lists or, if it has none, of its code and tables."""
+    """Return the first words of a section's prose and lists.
+
+    If a section has no prose and no lists, return the first words of its code and tables.
+    """
     content = [block for block in blocks if block.kind != "heading"]
     chosen = [block for block in content if block.kind in ("prose", "list")] or content
     words: list[str] = []

@@ -8,10 +8,10 @@ A tree is valid if all of the following are true.
 2. The depth of a node is one more than the depth of its parent. A tree with such depths can't contain a
    cycle.
 3. Files and sections have a source and line numbers. The root and folders have no source and no line numbers.
-4. A file starts at line 1. The own span of a file or section consists of the lines before its first
-   subsection. The first subsection starts on the line after the own span, and every other subsection starts
-   on the line after the previous subsection. The last subsection ends on the last line of the file or
-   section. Every line is therefore in exactly one own span.
+4. A file starts at line 1. The lines of a file or section before its first subsection are called its own
+   span. The first subsection starts on the line after its parent's own span, and every other subsection
+   starts on the line after the previous subsection. The last subsection ends on the last line of the file or
+   section. Every line is therefore in the own span of exactly one node.
 5. A breadcrumb consists of the document's title and the titles of all headings down to the node.
 """
 
@@ -43,9 +43,10 @@ def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = N
 
 
 def find_problems(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> Iterator[Problem]:
-    """Yield the problems with parents and children or, if there are none, all other problems in node order.
+    """Yield the problems of the nodes in a tree.
 
-    Lines, sources and breadcrumbs are checked only if all parents, children and depths are valid.
+    Parents, children and depths are checked first. If all of them are valid, lines, sources and breadcrumbs
+    are checked in node order.
     """
     broken = False
     for problem in _link_problems(nodes):
@@ -130,7 +131,7 @@ def _node_problems(node: Node, by_id: Mapping[str, Node]) -> Iterator[str]:
 
 
 def _span_problems(node: Node, own_end: int, by_id: Mapping[str, Node]) -> Iterator[str]:
-    """Yield a message wherever a node's subsections do not cover exactly the lines after its own span."""
+    """Yield a message for each gap or overlap between a node's own span, its subsections and its end."""
     last = own_end
     for child_id in node.children:
         child = by_id[child_id]

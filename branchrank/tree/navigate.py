@@ -46,7 +46,7 @@ class Tree:
 
     @property
     def root(self) -> Node:
-        """The node above all other nodes, which represents the corpus."""
+        """The root node, which represents the corpus."""
         return self.table.at(0)
 
     @property
@@ -132,7 +132,7 @@ class Tree:
 
 
 def _as_folder(node: Node) -> Node:
-    """Return a copy of a node without source, text and lines, so that the copy can't become a hit."""
+    """Return a copy of a node without its source, text and lines, so that the copy can't become a hit."""
     return msgspec.structs.replace(
         node, source="", text="", line_start=None, line_end=None, own_line_end=None
     )

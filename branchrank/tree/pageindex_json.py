@@ -55,8 +55,8 @@ class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
 class PageIndexDocument(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The PageIndex tree of one file.
 
-    ``doc_name`` is the file's name without its folder and its suffix. ``line_count`` is the number of line
-    breaks in the file plus 1. ``structure`` contains the nodes of the top headings.
+    ``doc_name`` is the file's name without folder and suffix. ``line_count`` is the number of line breaks in
+    the file plus 1. ``structure`` contains the nodes of the top-level headings.
     """
 
     doc_name: str
@@ -78,7 +78,7 @@ class ImportedDocument(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A node of the imported PageIndex tree and the level of its heading, which is 1 for a top heading."""
+    """A node of the imported PageIndex tree, and its heading level, which is 1 at the top of the tree."""
 
     node: PageIndexNode
     level: int
@@ -219,9 +219,10 @@ def _check_lines(entries: Sequence[_Entry], document: Document) -> None:
 
 
 def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Heading], list[str]]:
-    """Return the headings of a PageIndex tree, and a note for each heading that is missing in the file.
+    """Return the headings of a PageIndex tree, and a note for each heading that is missing from the file.
 
-    Lines and titles are taken from the Markdown file if the file has the heading, otherwise from the tree.
+    A heading's lines and title are taken from the Markdown file or, if the heading is not in the file, from
+    the PageIndex tree.
     """
     read_at = {
         number: (block, section.labels)
@@ -248,7 +249,7 @@ def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Headi
 def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
     """Yield the document's blocks without the lines of ``headings``.
 
-    A block that contains such lines is split there. Any other heading of the document becomes prose.
+    A block is split at lines that belong to ``headings``. Any other heading of the document becomes prose.
     """
     taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
     for section in document.sections:

@@ -68,9 +68,10 @@ class TreeRows(NamedTuple):
 class NodeTable(Protocol):
     """The nodes of a tree in pre-order, with the columns from which :class:`TreeRows` is computed.
 
-    ``source_rows`` contains the number of each node's source, or -1 for a node without a source.
-    ``line_starts`` and ``line_ends`` contain the first and the last line of each node's own span, or 0 for a
-    node without lines. ``ties`` contains each node's position in the list of nodes sorted by id.
+    ``source_rows`` contains an integer per node, which is the same for all nodes with the same source, and -1
+    for a node without a source. ``line_starts`` and ``line_ends`` contain the first and the last line of each
+    node's own span, or 0 for a node without lines. ``ties`` contains each node's position in the list of
+    nodes sorted by id.
     """
 
     @property
@@ -90,7 +91,7 @@ class NodeTable(Protocol):
 
     @property
     def mapping(self) -> Mapping[str, Node]:
-        """Every node of the tree by id."""
+        """A mapping from ids to all nodes of the tree, in pre-order."""
 
     def at(self, row: int) -> Node:
         """Return the node in row ``row``."""

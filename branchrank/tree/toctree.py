@@ -2,12 +2,12 @@
 
 1. Documents are processed in the order of their paths. The toctree entries in a document are processed in the
    order in which they are listed.
-2. A toctree entry is a path of a document, with or without a suffix, or ``Title <path>``. A path that starts
-   with ``/`` is relative to the root of the documentation, and any other path is relative to the folder of
-   the document that contains the toctree. The root is the corpus folder or, if the path does not exist there,
-   the outermost of the document's parent folders in which the path exists. An entry with ``*``, ``?``,
-   ``[...]`` or ``**`` is a pattern. A pattern selects the matching documents that have no parent yet, in the
-   order of their paths.
+2. A toctree entry is the path of a document, with or without a suffix, or ``Title <path>``. A path that
+   starts with ``/`` is relative to the root of the documentation, and any other path is relative to the
+   folder of the document that contains the toctree. The root is the corpus folder if the path of the entry
+   exists there. Otherwise, the root is the outermost of the document's parent folders in which the path
+   exists. An entry with ``*``, ``?``, ``[...]`` or ``**`` is a pattern. A pattern selects the matching
+   documents that have no parent yet, in the order of their paths.
 3. The parent of a document is the first document whose toctree lists it.
 4. Only the first ``MAX_PATTERNS`` patterns of a corpus are used, because each pattern is compared with every
    document. All further patterns are ignored with a note.
@@ -26,7 +26,7 @@ from branchrank.corpus.document import DocumentOutline
 from branchrank.corpus.reading import SUFFIXES
 
 _EXPLICIT_TITLE = re.compile(r"[^<]*<([^<>]+)>\s*")
-#: The largest number of different patterns that are used. Real documentation has at most a few dozen.
+#: At most this many different patterns are used. Real documentation has at most a few dozen.
 MAX_PATTERNS = 1000
 _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 

@@ -278,6 +278,13 @@ def test_agreement_of_two_files(label, tmp_path: Path) -> None:
     assert "did you mean `ada`?" in wrong.output
 
 
+def test_agreement_names_no_flag_that_it_lacks(tmp_path: Path) -> None:
+    done = invoke("questions", "agreement", tmp_path / "none.jsonl", tmp_path / "none.jsonl")
+    assert done.exit_code == 3
+    assert "none.jsonl" in done.stderr
+    assert "--" not in done.stderr
+
+
 def test_agreement_without_common_passages(label, tmp_path: Path) -> None:
     label("n\nq\n")
     label("s\nn\nq\n", who="bob", output="bob.jsonl")

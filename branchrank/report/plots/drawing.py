@@ -1,4 +1,4 @@
-"""Draw plots as SVG with vl-convert, and compare SVGs drawn by different versions of it.
+"""Draw plots as SVG with vl-convert, and compare SVGs drawn by different versions of vl-convert.
 
 Text and lines are drawn in the page's text colour, so that the same SVG works on light and dark pages.
 """
@@ -45,16 +45,15 @@ def drawn_by() -> str:
 
 
 def standalone(svg: str) -> str:
-    """Return the content of a separate SVG file, whose colours follow the reader's light or dark mode."""
+    """Return the content of a standalone SVG file, whose colours follow the reader's light or dark mode."""
     head, _, rest = svg.partition(">")
     return f"{head}>{_STYLE}{rest}\n{drawn_by()}\n"
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """Return the SVG inside a :func:`standalone` file from other versions of the drawing packages.
+    """Return the SVG from a :func:`standalone` file that other versions of the drawing packages drew.
 
-    Returns ``None`` if the installed versions of the packages drew the file, or if the file does not state
-    the versions that drew it.
+    Returns ``None`` if the file was drawn with the installed versions, or does not state the versions.
     """
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):
@@ -63,7 +62,7 @@ def drawn_elsewhere(file: str) -> str | None:
 
 
 def same_to_the_eye(svg: str, other: str) -> bool:
-    """Return whether two SVGs have the same shapes and texts, with coordinates less than a pixel apart."""
+    """Return whether two SVGs have the same shapes and text, with coordinates less than a pixel apart."""
     if _NUMBER.split(svg) != _NUMBER.split(other):
         return False
     pairs = zip(_NUMBER.findall(svg), _NUMBER.findall(other), strict=True)

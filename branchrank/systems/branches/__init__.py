@@ -1,7 +1,7 @@
 """Branch kinds, which turn a query into a ranked list.
 
-Each built-in kind is in a module in this folder. A package can add a kind with an entry point in the group
-``branchrank.branches``. The name of the entry point is the name of the kind, and its value is a
+Each built-in kind is in a module in this folder. A package can add a branch kind with an entry point in the
+group ``branchrank.branches``. The name of the entry point is the name of the kind, and its value is a
 :class:`BranchKind`.
 """
 

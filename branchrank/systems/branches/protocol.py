@@ -2,8 +2,8 @@
 
 1. The engine opens the search of a branch kind only once, on the first run of a system that uses the kind.
    :meth:`BranchKind.open` receives the index, the corpus folder and the settings, and returns a search
-   function. Resources that the kind opens are closed when the engine is closed.
-2. The engine calls the search function with a :class:`Lookup` for each query. The function returns a
+   function. When the engine is closed, it closes the resources that branch kinds have opened.
+2. For each query, the engine calls the search function with a :class:`Lookup`. The function returns a
    :class:`BranchResult`, sorted by score, with ties sorted by key. The result may have more than ``n``
    entries, or entries that the query excludes. The engine removes surplus and excluded entries.
 """
@@ -32,10 +32,10 @@ T = TypeVar("T")
 class BranchResult(NamedTuple):
     """One branch's answer to one query.
 
-    ``matched`` maps keys to the line numbers that matched. ``notes`` maps keys to explanations of the score.
-    ``found`` is the number of matches before the list was cut, or ``None`` if the list was not cut.
-    ``notices`` are messages for the user. If a part of the corpus was not searched, ``incomplete`` is the
-    reason; otherwise it is empty.
+    ``matched`` maps the keys of results to the numbers of their matching lines. ``notes`` maps the keys of
+    results to explanations of their scores. ``found`` is the number of matches before the list was cut, or
+    ``None`` if the list was not cut. ``notices`` are messages for the user. If a part of the corpus was not
+    searched, ``incomplete`` is the reason; otherwise it is empty.
     """
 
     ranking: Sequence[Scored]
@@ -94,20 +94,22 @@ class Opening:
 class BranchKind:
     """Base class of branch kinds. A subclass sets the attributes and defines :meth:`open`.
 
-    - ``name`` is the value of the field ``kind`` in a branch of this kind.
+    - ``name`` is the value of ``Branch.kind`` that selects this branch kind.
     - ``units`` lists what a branch of this kind can return. The keys of the returned entries are chunk ids,
       node ids or spans (``source:first-last``).
     - ``needs_vector`` is true if the branch searches with the query's vector.
-    - ``waits`` is true if the branch waits for a process or a server, so that the engine should run the
+    - ``waits`` is true if the branch waits for a process or a server. In this case, the engine runs the
       branches of a system in parallel.
     - ``ranks_by`` says how the best passage of a found section is chosen (by vectors, words or neither).
-    - ``remembered`` is true if equal queries always have equal results, so that the engine may reuse them.
+    - ``remembered`` is true if equal queries always have equal results. In this case, the engine may reuse
+      the results.
     - ``own_depth`` is true if the length of the list is limited by the kind's settings instead of ``top_n``.
     - ``fills`` is true if the list always has the requested length, unless the index has fewer entries.
-    - ``scale`` says how score fusion treats the scores. ``fixed`` scores, such as a cosine, are not scaled.
-      ``open`` scores have no maximum, and are divided by twice the query's best score. Branches whose scale
-      is ``none`` can't be fused by score.
-    - ``keeps_tokens`` is true if the kind's store can contain token vectors (:meth:`open_maxsim`).
+    - ``scale`` says how score fusion treats the scores. ``fixed`` scores, such as cosine similarities, are
+      not scaled. ``open`` scores have no maximum, and are divided by twice the query's best score. Branches
+      whose scale is ``none`` can't be fused by score.
+    - ``keeps_tokens`` is true if the store that the branch searches can contain token vectors
+      (:meth:`open_maxsim`).
     - ``shows_unit`` is true if the label includes the unit, as in ``dense(chunks)``.
     - ``options`` lists the options that a branch of this kind accepts.
     """
@@ -152,5 +154,8 @@ class BranchKind:
         return lambda lookup, keys: {}
 
     def open_maxsim(self, opening: Opening) -> MaxSim | None:
-        """Return a function that computes MaxSim in the kind's store, or ``None`` if this is impossible."""
+        """Return a function that computes MaxSim in the store that this kind searches.
+
+        Returns ``None`` if the store can't compute MaxSim.
+        """
         return None

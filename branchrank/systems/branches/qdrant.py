@@ -101,7 +101,7 @@ class QdrantSparseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score points with the collection's BM25. If there are no sparse vectors, there are no scores."""
+        """Score points by their BM25 vectors. If the collection has no sparse vectors, nothing is scored."""
         from branchrank.stores.qdrant_points import KEY, Bm25Encoder
 
         if opening.settings.part(QdrantSettings).is_existing:

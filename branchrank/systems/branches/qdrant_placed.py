@@ -1,12 +1,12 @@
 """Searches a user's Qdrant collection, whose points are passages from the indexed documents.
 
-1. The payload of a point contains line numbers or a text, which are used to determine the point's lines in a
-   document (:mod:`branchrank.corpus.placing`). Points whose passage does not occur in any document are
-   ignored, and a notice reports the number of these points.
+1. A point's lines in a document are determined from the line numbers or the text in its payload
+   (:mod:`branchrank.corpus.placing`). Points whose passage does not occur in any document are ignored, and a
+   notice reports the number of these points.
 2. The texts of a sample of points are embedded again, and the vectors must agree with the stored dense
-   vectors. Sparse vectors are searched only if most of their terms agree with the terms that Qdrant's BM25
-   computes for the texts. Otherwise a notice reports that only dense search is used. If no point has text,
-   the vectors can't be checked, and a notice says so.
+   vectors. For the sampled points, Qdrant's BM25 must find mostly the same terms as the stored sparse vectors
+   contain. Otherwise, sparse vectors are not searched, and a notice says so. If no point has text, the
+   vectors can't be checked, and a notice says so.
 3. Each search result is the span of document lines that a point covers. If several points cover the same
    span, the result has the best of their scores.
 """
@@ -42,15 +42,15 @@ UNCHECKED = "the points of the Qdrant collection have no text, so its vectors co
 _LEAST_TERMS = 0.8
 #: The minimum mean cosine between a point's stored token vectors and the token vectors of its text.
 _LEAST_COSINE = 0.99
-#: The minimum share of points whose mean cosine reaches _LEAST_COSINE.
+#: The minimum share of sampled points that must have a mean cosine of at least _LEAST_COSINE.
 _LEAST_ALIKE = 0.9
 
 
 class _Points(NamedTuple):
     """The points whose passages were found in the documents.
 
-    ``spans`` and ``texts`` map the keys of these points to their spans and texts. ``left_out`` is the number
-    of points whose passages were not found.
+    ``spans`` maps the key of each point to its lines in a document, and ``texts`` maps the key to the point's
+    text. ``left_out`` is the number of points whose passages were not found.
     """
 
     spans: dict[str, Span]
@@ -125,7 +125,7 @@ class PlacedCollection:
         return self._encoder.query(lookup.query.keywords.strip() or lookup.query.text)
 
     def _admitted(self, lookup: Lookup) -> list[str] | None:
-        """Return the keys of points in documents that pass the filters, or ``None`` without filters."""
+        """Return the keys of points in documents that pass the filters, or ``None`` for no filters."""
         if not lookup.query.filters:
             return None
         admitted = lookup.sources.admitted_sources(lookup.query.filters)

@@ -43,7 +43,7 @@ class DenseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score chunks by cosine, without the threshold."""
+        """Score chunks by cosine similarity, without applying the distance threshold."""
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
 
 

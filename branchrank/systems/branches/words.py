@@ -17,7 +17,10 @@ class Bm25Kind(BranchKind):
     shows_unit = True
 
     def open(self, opening: Opening) -> Search:
-        """Return the search function. The BM25 indexes of chunks and of nodes are read on first use."""
+        """Return the function that searches by BM25.
+
+        The indexes of chunks and of nodes are read on first use.
+        """
         index = opening.index
 
         def search(lookup: Lookup) -> BranchResult:

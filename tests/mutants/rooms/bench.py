@@ -100,8 +100,8 @@ MUTANTS = (
     Mutant(
         "benchmark-sample-ignores-the-seed",
         PLAN,
-        "sample_questions(load_questions(plan.questions_file), part.sample_size, part.sample_seed)",
-        "sample_questions(load_questions(plan.questions_file), part.sample_size, 42)",
+        "sample_questions(every, part.sample_size, part.sample_seed)",
+        "sample_questions(every, part.sample_size, 42)",
         ("tests/bench/test_benchmark.py::test_the_sample_is_drawn_by_the_seed",),
     ),
     Mutant(
