@@ -370,16 +370,17 @@ def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
         if shares.type_one[which] > ALPHA
     ]
     print(
-        f"\nIn the worst cells, the current intervals have a coverage of {short(min(coverage))}, a type I "
-        f"error of {short(max(share for s in now for share in s.type_one))}, and a share of "
+        f"\nThe worst values of the current intervals in the tables above are a coverage of "
+        f"{short(min(coverage))}, a type I error of "
+        f"{short(max(share for s in now for share in s.type_one))}, and a share of "
         f"false equivalence verdicts of {short(max(s.equivalent[-1] for s in now))}. "
         f"Samples without an interval: {np.mean(np.isnan(coverage)):.0%}."
     )
     if again:
         error = 1.96 * np.sqrt(ALPHA * (1 - ALPHA) / (10 * count))
         print(
-            f"\nIn the tables above, {len(again)} tests were significant in more than 5% of the samples "
-            f"without a true difference. On {10 * count:,} new samples, the share of significant results of "
+            f"\nWithout a true difference, {len(again)} tests in the tables above were significant in more "
+            f"than 5% of the samples. On {10 * count:,} new samples, the share of significant results of "
             f"these tests is {min(again):.4f} to {max(again):.4f}, {np.mean(again):.4f} on average "
             f"(95% margin of error of a share: {error:.4f})."
         )

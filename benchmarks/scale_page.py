@@ -19,8 +19,8 @@ _HEAD = """# Large indexes on one machine
 $ python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --write
 ```
 
-The documents and vectors are synthetic, generated with a seed and without an embedding model. A chunk has
-about 550 characters, a document has 20 chunks, and a vector has 384 dimensions.
+The documents and vectors are synthetic: they are generated from a fixed seed, without an embedding model. A
+chunk has about 550 characters, a document has 20 chunks, and a vector has 384 dimensions.
 {machine}
 If other programs are running, wall times are longer, and CPU times are up to two thirds longer. If the wall
 time of a build is several times its CPU time, other programs were running during the build. With the option
@@ -278,8 +278,8 @@ def _profiles(result: Result) -> list[str]:
 
 
 _PROFILE_TEXT = """The profiles were measured with the smallest index above. The profiler slows down calls to
-Python functions, but the call counts are exact. The version *before* is an earlier version of
-BranchRank, which loaded the tree of headings as Python objects.
+Python functions, but the call counts are exact. In the table, *before* is an earlier version of BranchRank
+that loaded the tree of headings as Python objects.
 """
 
 

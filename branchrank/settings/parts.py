@@ -16,7 +16,7 @@ Precision = Literal["float32", "bfloat16", "int8"]
 
 
 class IndexSettings(Settings, frozen=True, kw_only=True):
-    """The settings of an index."""
+    """Settings for splitting, embedding and storing the documents of an index."""
 
     section: ClassVar[str] = "index"
     title: ClassVar[str] = "Index"

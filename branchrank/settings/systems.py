@@ -196,7 +196,7 @@ class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
     rrf_k="fuse.k",
 )
 class GrepSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor grep, which fuses grep with a vector search that has a distance threshold."""
+    """Settings of the predictor grep, which fuses a word search in the files with a vector search."""
 
     section: ClassVar[str] = "grep"
     title: ClassVar[str] = "Predictor grep"
@@ -306,7 +306,7 @@ class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
     context_tokens="rerank.context_tokens",
 )
 class LateInteractionSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor late-interaction, which reorders candidates by MaxSim of token vectors."""
+    """Settings of the predictor late-interaction, which ranks the candidates again by MaxSim."""
 
     section: ClassVar[str] = "late_interaction"
     title: ClassVar[str] = "Predictor late-interaction"
