@@ -4,9 +4,9 @@
     curl -LO https://osv-vulnerabilities.storage.googleapis.com/PyPI/all.zip
     python .ci/audit_dependencies.py --advisories all.zip
 
-The file comes from OSV. It is a zip archive of JSON records, a single JSON record, or a JSON list of records.
-The exit code is 1 if a record is about a pinned version and the record's id is not passed with ``--ignore``,
-and 2 if the file can't be read.
+The file of vulnerability records comes from OSV. The file can be a zip archive of JSON records, a single JSON
+record, or a JSON list of records. The exit code is 1 if a record is about a pinned version and the record's
+id is not passed with ``--ignore``. The exit code is 2 if the file of vulnerability records can't be read.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def affects(affected: dict[str, Any], version: str) -> bool:
 
 
 def _within(events: list[dict[str, str]], version: Version) -> bool:
-    """Return whether a version is affected, according to an OSV range's events in ascending order."""
+    """Return whether a version is affected by an OSV range, whose events must be in ascending order."""
     inside = False
     for event in events:
         try:

@@ -24,7 +24,7 @@ NAMESPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 
 
 def requirements(name: str, extras: frozenset[str]) -> dict[str, frozenset[str]]:
-    """Return the direct requirements of a package on this platform, each with the extras that it asks for."""
+    """Return a package's direct requirements on this platform, each with the requested extras."""
     needed: dict[str, frozenset[str]] = {}
     try:
         listed = importlib.metadata.requires(name) or []
@@ -59,7 +59,7 @@ def bill(extras: frozenset[str]) -> dict[str, object]:
     pins = pinned(ROOT / "constraints.txt")
     own = importlib.metadata.version("branchrank")
     graph = closure(extras)
-    # `make setup` does not install requirements without a pin, such as those for other platforms.
+    # Requirements for other platforms have no pin, so `make setup` does not install them.
     kept = sorted(name for name in graph if name in pins)
     links = {
         name: f"pkg:pypi/{name}@{own if name == 'branchrank' else pins[name]}"

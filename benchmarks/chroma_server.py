@@ -1,13 +1,14 @@
-"""Measure the build time and the query time of a Chroma collection, embedded and on a server.
+"""Measure the build time and the query time of a Chroma collection, both in this process and on a server.
 
     python benchmarks/chroma_server.py --vectors 10000
 
 1. Vectors of 384 dimensions and length 1 are sampled with a seed around random centres, one centre per 100
    vectors.
 2. A server (`chroma run`) is started on this machine and stopped at the end.
-3. A collection is built in this process, on the server with one upload at a time, and on the server with four
-   concurrent uploads. The table has the build time in seconds (including the checks of `branchrank index`),
-   the p50 and p95 in milliseconds of 200 queries for the 40 nearest vectors, and the recall@40.
+3. A collection is built in three ways: in this process, on the server with one upload at a time, and on the
+   server with four concurrent uploads. The table shows the build time in seconds (including the checks of
+   `branchrank index`), the p50 and p95 latency of 200 queries for the 40 nearest vectors in milliseconds, and
+   the recall@40.
 """
 
 from __future__ import annotations

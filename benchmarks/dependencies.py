@@ -1,7 +1,7 @@
 """Measure the disk space and the import time of each dependency.
 
-    python benchmarks/dependencies.py             # measures the environment of this Python
-    python benchmarks/dependencies.py --markdown  # prints the table of docs/installation.md
+    python benchmarks/dependencies.py             # measures the packages of the running Python
+    python benchmarks/dependencies.py --markdown  # prints the table for docs/installation.md
 
 1. The main packages share one row, which shows the total size in MB (10^6 bytes) of these packages and all
    their dependencies.
@@ -103,7 +103,7 @@ def megabytes(names: Iterable[str]) -> float:
 
 
 def import_ms(module: str) -> float:
-    """Return the CPU milliseconds that importing a module adds to Python's own start, or 0 for ""."""
+    """Return the CPU time in milliseconds that importing a module adds to Python's startup, or 0 for ""."""
     return max(0.0, _cpu_ms(f"import {module}") - _cpu_ms("pass")) if module else 0.0
 
 

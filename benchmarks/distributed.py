@@ -1,10 +1,10 @@
 """Measure the cost of using several processes for a small task (index and benchmark the bundled sample).
 
-    python benchmarks/distributed.py               # one process, --jobs 2, --engine ray: some minutes
+    python benchmarks/distributed.py               # one process, --jobs 2, --engine ray: a few minutes
     python benchmarks/distributed.py --no-ray
 
-1. Each row is one command in a new process. The three runs (in one process, with ``--jobs`` and with Ray)
-   each use a new workspace.
+1. Every command runs in a new process. The three runs (in one process, with ``--jobs`` and with Ray) each use
+   a new workspace.
 2. Times are the commands' wall times in seconds. The quality pass has 161 questions for three predictors;
    there is no latency pass.
 3. The files that several processes write are compared with the files that one process writes.
@@ -59,7 +59,7 @@ def measure(folder: Path, flags: tuple[str, ...], embedder: str) -> tuple[float,
 
 
 def main() -> None:
-    """Run the commands, and print the table."""
+    """Index and benchmark the sample in each way, and print the times as a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--no-ray", action="store_true", help="leave Ray out")
     parser.add_argument("--embedder", default="all-MiniLM-L6-v2")

@@ -1,11 +1,12 @@
 """Compare how fast several libraries embed texts with the model all-MiniLM-L6-v2.
 
 1. The corpus is cut into chunks as for an index, and every library embeds the same sample of the chunks.
-2. The libraries are timed alternately, so that other running programs affect all libraries. Each library's
-   fastest round is used.
-3. The first table has chunks per second of wall time and of CPU time, the CPU time of a query, and the
-   largest difference between a vector's coordinate and the same coordinate from sentence-transformers. The
-   second table has the time of the first query in a new process, including the imports.
+2. The libraries are timed alternately, so that other running programs affect all libraries equally. Each
+   library's fastest round is used.
+3. The first table shows the chunks embedded per second of wall time and of CPU time, and the CPU time of a
+   query. The table also shows the largest difference between a coordinate of a vector and the same coordinate
+   computed by sentence-transformers. The second table shows how long the first query in a new process takes,
+   including the imports.
 
     python benchmarks/embedding.py [CORPUS] [--chunks 60] [--rounds 3]
 """
@@ -108,7 +109,7 @@ def cost(call: Callable[[], object]) -> Cost:
 
 
 def compare(texts: list[str], rounds: int) -> None:
-    """Print the table of the libraries' speed, without the time of their first call."""
+    """Print a table of each library's speed, excluding its first call."""
     compared = routes()
     vectors = [route.documents(texts) for route in compared]
     documents: list[list[Cost]] = [[] for _ in compared]
@@ -158,7 +159,7 @@ def compare_starts(rounds: int) -> None:
 
 
 def main() -> None:
-    """Print the table of embedding speeds and the table with the times of first queries."""
+    """Print a table of embedding speeds and a table of first-query times."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

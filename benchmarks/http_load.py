@@ -7,13 +7,13 @@
    only 20 ms instead of the time given in `Retry-After`, so that the overload continues. Any other response
    counts as an error.
 4. The first fifth of the time is a warm-up and is not measured.
-5. Recovery is the time from the end of the load until a single request needs at most twice the median time of
-   20 single requests made before the load.
+5. Before the load, 20 requests are sent one at a time. The recovery time is how long after the end of the
+   load a single request takes at most twice the median time of those 20 requests.
 
     python -m benchmarks.http_load [--seconds 60] [--write]
 
-The three loads are 8 clients and 50 clients with the default settings, and 50 clients with a queue of 10
-queries.
+Three loads are measured: 8 clients with the default settings, 50 clients with the default settings, and 50
+clients with a queue of 10 queries.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Case(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The results for a given number of clients, with latencies in ms, memory in MiB and recovery in seconds.
+    """The results of one load. Latencies are in ms, memory is in MiB, and the recovery time is in seconds.
 
-    ``refused`` counts the responses with status 503, a header ``Retry-After`` and the code ``busy``. After
+    ``refused`` counts the responses with status 503, a ``Retry-After`` header and the code ``busy``. After
     the load ends, ``LONE`` more requests are sent, one at a time; ``afterwards`` is the number of these
     requests that were answered correctly.
     """
@@ -236,9 +236,9 @@ async def ask_alone(port: int, cases: Sequence[Case]) -> Counter:
 
 
 async def recovery(port: int, case: Case, limit_ms: float) -> float:
-    """Send single requests until one is answered within ``limit_ms``, and return the waiting time in seconds.
+    """Send requests one at a time until one takes at most ``limit_ms``, and return how many seconds passed.
 
-    After 60 seconds, no more requests are sent.
+    No more requests are sent once 60 seconds have passed.
     """
     start, client = time.monotonic(), Client(port)
     while (waited := time.monotonic() - start) < 60:
@@ -305,7 +305,7 @@ def table(loads: Sequence[Load]) -> str:
 
 
 def main() -> None:
-    """Run the loads, print the table, and exit with 1 if a request failed or a response was wrong."""
+    """Measure every load, print the table, and exit with 1 if a request failed or a response was wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="for each load")
     parser.add_argument("--write", action="store_true", help="write the table into docs/serving.md")

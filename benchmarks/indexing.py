@@ -1,12 +1,12 @@
-"""Measure the time of a whole index build as a multiple of the time of its embedding stage.
+"""Measure the ratio between the time of an index build and the time of its embedding stage.
 
     python benchmarks/indexing.py [CORPUS] [--embedder all-MiniLM-L6-v2] [--bar 1.15]
 
 1. The corpus (by default this project's docs) is indexed into an empty workspace; every text is embedded.
 2. The ratio is the build's wall time divided by the wall time of the embedding stage, which also writes the
    cache.
-3. The same index is built again from the cache, and opened in a new process, to measure the time of the other
-   stages.
+3. To time the stages other than embedding, the same index is built again from the cache. The index is also
+   opened in a new process.
 
 The exit code is 1 if the ratio is above ``--bar``.
 """
@@ -64,7 +64,7 @@ def main() -> int:
         print(f"{', '.join(sizes)}, {report.bytes} bytes")
         print(f"stages in s: {json.dumps(report.seconds)}")
         print(f"build {whole:.2f} s, embedding {embedding:.2f} s: ratio {ratio:.3f} (bar {options.bar})")
-        print(f"without embedding {whole - embedding:.2f} s; again, from the cache, {again:.2f} s")
+        print(f"without embedding {whole - embedding:.2f} s; second build, from the cache, {again:.2f} s")
         sys.stdout.flush()
         subprocess.run([sys.executable, "-c", COLD, str(data_dir)], check=True)
     return int(ratio > options.bar)

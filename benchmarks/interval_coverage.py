@@ -6,28 +6,30 @@
 1. Questions are distributed over pages as in the bundled sample (154 questions on 29 pages) or as in a
    question set about Symfony's documentation (100 questions on 83 pages). The number of sampled questions is
    n. If n is larger than the number of questions in the set, more questions are added to the same pages.
-2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages, in two
-   ways. With "own rates", each page has a different rate (sampled from a Dirichlet distribution, which for
-   hits is a beta distribution). With "shared", all questions of a page have the same outcome with a
-   probability equal to the ICC, and otherwise independent outcomes. This makes correct coverage harder to
-   reach. The probability p of a hit at rank 1 is equal for both systems of a pair. On half of the questions,
-   both systems of a pair have the same outcome. A cell is one combination of page sizes, n, ICC and p.
-3. For each sample, BranchRank's current intervals are compared with those of earlier methods. The earlier
+2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages. There
+   are two models of this correlation. With "own rates", the probabilities of the outcomes differ from page to
+   page; they are sampled from a Dirichlet distribution (for hits, a beta distribution). With "shared", all
+   questions of a page have the same outcome with a probability equal to the ICC; otherwise, their outcomes
+   are independent. Nominal coverage is harder to reach with "shared" than with "own rates". The probability p
+   of a hit at rank 1 is equal for both systems of a pair. On half of the questions, both systems of a pair
+   have the same outcome. A cell is one combination of page sizes, n, ICC and p.
+3. For each sample, BranchRank's intervals are compared with those of earlier methods. The earlier
    methods are Wilson's interval with every question counted as independent, the BCa bootstrap interval over
    resampled pages, and, for differences, an interval computed after adding z**2 questions, half of them with
    a difference of -1 and half with 1 ("padded"; z is the normal quantile of the confidence level).
 4. The interval of a difference is adjusted as in a report, so that it contains 0 if and only if the test does
    not reject.
-5. The tables show the coverage (how often the interval contains the true value; should be at least .93), the
-   type I error (how often the test at 5% rejects although the systems are equal; should be at most .05), a
-   false "equivalent" (the interval is within 5 points of 0 although the true difference is 5 points; should
-   be at most .025), and the power for the difference that `branchrank power` calls detectable with 80% power.
-   With 2,000 samples, the standard error of a share of .95 is .005. If a test rejects the null hypothesis in
-   more than 5% of the samples of a cell, the cell is simulated again with ten times as many samples.
-6. The last table shows the padded and the current intervals for samples in which only a few questions have
-   different outcomes. No two of these questions are on the same page.
+5. The tables show four results. The coverage is how often the interval contains the true value (at least .93
+   is expected). The type I error is how often the test at 5% rejects although the systems are equal (at most
+   .05 is expected). The share of false equivalence verdicts is how often the interval is within 5 points of 0
+   although the true difference is 5 points (at most .025 is expected). The power is measured for the
+   difference that `branchrank power` calls detectable with 80% power. With 2,000 samples, the standard error
+   of a share of .95 is .005. If a test rejects the null hypothesis in more than 5% of the samples of a cell,
+   the cell is simulated again with ten times as many samples.
+6. The last table shows the padded intervals and BranchRank's intervals for samples in which the systems have
+   different outcomes on only a few questions. No two of these questions are on the same page.
 
-``benchmarks/interval_coverage_graded.py`` does the same for AP and nDCG on few queries.
+``benchmarks/interval_coverage_graded.py`` does the same for AP and nDCG with few queries.
 """
 
 from __future__ import annotations
@@ -124,7 +126,11 @@ class Cell(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """The results for one cell with each method (shares of the samples, and mean widths in points)."""
+    """The results of each method for one cell.
+
+    ``width`` and ``mean_width`` are mean widths of intervals in points. The other fields are shares of
+    samples, such as the share in which the interval contains the true value.
+    """
 
     rate: tuple[float, ...]
     mean: tuple[float, ...]
@@ -148,12 +154,12 @@ def page_sizes(structure: str, n: int) -> NDArray[np.int64]:
 
 
 def hits(p: float) -> Outcomes:
-    """Return the distribution of a question's score for a hit rate: 1 with probability p, and otherwise 0."""
+    """Return the distribution of a question's score that is 1 with probability p and 0 otherwise."""
     return Outcomes(np.array([1.0, 0.0]), np.array([p, 1 - p]))
 
 
 def reciprocal_ranks(p: float) -> Outcomes:
-    """Return the distribution of a reciprocal rank: 1 with probability p, and otherwise a lower value."""
+    """Return the distribution of a reciprocal rank that is 1 with probability p and lower otherwise."""
     return Outcomes(RANKS, np.array([p, *(1 - p) * SPREAD]))
 
 
@@ -178,7 +184,7 @@ def samples(
     count: int,
     random: np.random.Generator,
 ) -> PageTotals:
-    """Return the page totals for ``count`` samples."""
+    """Draw ``count`` samples of outcomes, and return the sum of the outcomes on each page of each sample."""
     page = np.repeat(np.arange(len(sizes)), sizes)
     edges = np.cumsum(outcomes.chances)[:-1]
     own = random.random((count, len(page)))
@@ -207,9 +213,10 @@ def samples(
 def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0.95) -> Bounds:
     """Return the bounds of an earlier method, the BCa bootstrap over pages.
 
-    If all pages of a sample have the same mean, all resamples are equal. The upper bound then assumes that
-    some unseen pages have the value 1, and the lower bound that some have -1. The assumed share of unseen
-    pages is the largest that a sample would miss with probability ``(1 - level) / 2``.
+    If all pages of a sample have the same mean, all resamples have this mean too. In this case, the upper
+    bound assumes that some unseen pages have the value 1, and the lower bound assumes that they have the
+    value -1. The assumed share of unseen pages is the largest that a sample would miss with probability
+    ``(1 - level) / 2``.
     """
     from scipy.special import ndtr, ndtri
 
@@ -244,7 +251,7 @@ def random_of(cell: Cell, *more: int) -> np.random.Generator:
 
 
 def measure(cell: Cell, count: int, *, before: bool = True) -> Shares:
-    """Simulate one cell. The earlier methods (``before``) take most of the time."""
+    """Simulate one cell. If ``before`` is false, the BCa method is skipped, which saves most of the time."""
     random = random_of(cell)
     sizes = page_sizes(cell.structure, cell.n)
 
@@ -285,7 +292,10 @@ def measure(cell: Cell, count: int, *, before: bool = True) -> Shares:
 
 
 def type_one_again(cell: Cell, which: int, count: int) -> float:
-    """Return the type I error of a cell on ``count`` new samples, for hits (0) or reciprocal ranks (1)."""
+    """Simulate ``count`` new samples of a cell, and return the type I error of the test.
+
+    The test compares hits if ``which`` is 0, and reciprocal ranks if it is 1.
+    """
     of = (hits, reciprocal_ranks)[which](cell.p)
     sizes = page_sizes(cell.structure, cell.n)
     null = samples(paired(of, of), sizes, cell.icc, cell.model, count, random_of(cell, which, 1))
@@ -293,7 +303,7 @@ def type_one_again(cell: Cell, which: int, count: int) -> float:
 
 
 def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[str, str]:
-    """Return the padded and the current interval of a difference, in percentage points, as text.
+    """Return the padded interval and BranchRank's interval for a difference, in percentage points, as text.
 
     The candidate wins ``won`` questions and loses ``lost`` questions, each on a different page.
     """
@@ -310,7 +320,7 @@ def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[st
 
 
 def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, ...]:
-    """Return the detectable differences (earlier method, current method), each with its simulated power."""
+    """Return the detectable differences, without and with shared pages, each with its simulated power."""
     sizes = np.array(STRUCTURES[structure])
     n = int(sizes.sum())
     planned = SharedPages(page_size=pages_alone(len(sizes)), icc=icc)
@@ -360,16 +370,17 @@ def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
         if shares.type_one[which] > ALPHA
     ]
     print(
-        f"\nIn the worst cells, the current intervals have a coverage of {short(min(coverage))}, a type I "
-        f"error of {short(max(share for s in now for share in s.type_one))}, and a share of "
+        f"\nThe worst values of the current intervals in the tables above are a coverage of "
+        f"{short(min(coverage))}, a type I error of "
+        f"{short(max(share for s in now for share in s.type_one))}, and a share of "
         f"false equivalence verdicts of {short(max(s.equivalent[-1] for s in now))}. "
         f"Samples without an interval: {np.mean(np.isnan(coverage)):.0%}."
     )
     if again:
         error = 1.96 * np.sqrt(ALPHA * (1 - ALPHA) / (10 * count))
         print(
-            f"\nIn the tables above, {len(again)} tests were significant in more than 5% of the samples "
-            f"without a true difference. On {10 * count:,} new samples, the share of significant results of "
+            f"\nWithout a true difference, {len(again)} tests in the tables above were significant in more "
+            f"than 5% of the samples. On {10 * count:,} new samples, the share of significant results of "
             f"these tests is {min(again):.4f} to {max(again):.4f}, {np.mean(again):.4f} on average "
             f"(95% margin of error of a share: {error:.4f})."
         )

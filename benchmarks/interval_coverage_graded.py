@@ -1,4 +1,4 @@
-"""Simulate the coverage of the interval for a difference in graded measures (AP and nDCG) on few queries.
+"""Simulate the coverage of the interval for a difference in graded measures (AP and nDCG) with few queries.
 
     python benchmarks/interval_coverage_graded.py                  # every cell; about 2 minutes
     python benchmarks/interval_coverage_graded.py --samples 300    # quicker, noisier
@@ -6,9 +6,9 @@
 1. Both systems' scores are beta-distributed and correlated (a Gaussian copula). Some scores are 0, and on
    some queries, both systems have the same score. No two queries share a page. Every simulation is run for
    two equal systems, and for a candidate with a higher mean than the baseline.
-2. For each sample, BranchRank's current interval is compared with an earlier interval ("padded"), for which
-   z**2 questions were added to the sample, half of them with a difference of -1 and half with 1 (z is the
-   normal quantile of the confidence level).
+2. For each sample, BranchRank's interval is compared with the interval of an earlier method ("padded"). This
+   method adds z**2 questions to the sample, half of them with a difference of -1 and half with 1. Here, z is
+   the normal quantile of the confidence level.
 3. The column "coverage" is measured after each interval is adjusted to agree with the test, and should be at
    least .93. The column "width" is the mean width of the unadjusted intervals.
 4. The column "interval against test" is the share of samples in which the unadjusted interval contains 0
@@ -72,7 +72,7 @@ def differences(kind: Kind, queries: int, count: int, *, equal: bool) -> Floats:
 
 
 def true_difference(kind: Kind) -> float:
-    """Return the expected difference between a better candidate and the baseline."""
+    """Return the expected difference in the simulations whose candidate is better than the baseline."""
     (a, b), (c, d) = kind.baseline, kind.candidate
     return (1 - kind.ties) * (1 - kind.zeros) * (c / (c + d) - a / (a + b))
 

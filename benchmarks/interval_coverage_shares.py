@@ -46,7 +46,8 @@ def rejected(totals: PageTotals) -> NDArray[np.bool_]:
 def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
     """Return the bounds of an earlier method, which adds z**2 questions to each sample.
 
-    Half of the added questions have a difference of -1, and half have 1; z is the normal quantile.
+    Half of the added questions have a difference of -1, and half have 1. In z**2, z is the normal quantile of
+    the confidence level ``level``.
     """
     questions = mean_padding(level).questions
     n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))
@@ -63,7 +64,7 @@ def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
 def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[np.bool_]) -> Bounds | None:
     """Return the intervals, adjusted (as in a report) so that they agree with the test.
 
-    ``rejects`` has the result of the test for each sample.
+    ``rejects`` contains, for each sample, whether the test rejects a difference of 0.
     """
     if bounds is None:
         return None
@@ -80,7 +81,7 @@ def short(share: float) -> str:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a Markdown table."""
+    """Print a Markdown table with these column headings and rows."""
     print(f"| {' | '.join(headings)} |\n|{' --- |' * len(headings)}")
     for row in rows:
         print(f"| {' | '.join(row)} |", flush=True)

@@ -2,8 +2,8 @@
 
     python benchmarks/late_interaction.py [CORPUS] [--embedder all-MiniLM-L6-v2] [--queries 200]
 
-1. The corpus (by default this project's docs) is indexed without token vectors, then with them as int8 and as
-   fp16. Sizes and times are scaled to 10,000 chunks.
+1. The corpus (by default this project's docs) is indexed three times: without token vectors, with int8 token
+   vectors, and with fp16 token vectors. Sizes and times are scaled to 10,000 chunks.
 2. The system `late-interaction` is queried with the headings of the corpus. Queries run one at a time in one
    process, without cached results. The time to embed the query's tokens is printed separately from the time
    to get the candidates' token vectors and to compute MaxSim. If the index has no token vectors, the
@@ -80,7 +80,7 @@ def times(
 
 
 def print_queries(name: str, found: Sequence[dict[str, float]]) -> None:
-    """Print p50 and p95 of two times: to compute the query's token vectors, and to score the candidates."""
+    """Print the p50 and p95 of the time to embed the query's tokens and of the time to score candidates."""
     for label, stages in (
         ("query's token vectors", ("embed tokens",)),
         ("candidates' vectors and MaxSim", BESIDE),

@@ -3,12 +3,12 @@
 1. ``record`` runs local, pageindex and hybrid without an LLM, and pageindex and hybrid with four scripted
    LLMs. The scripted LLMs read the gold in the question file:
 
-   - ``perfect`` names the entries with the gold or their ancestors; if the prompt shows no such entry, it
-     names the entries in a random order
-   - ``right-70`` does the same for 70 of 100 questions (sampled with the question's text as seed), and names
-     entries without the gold for the other questions
-   - ``random`` names entries in a random order
-   - ``first-shown`` names entries in the order in which the prompt shows them
+   - ``perfect`` names the entries that contain the gold, or the ancestors of such entries. If the prompt
+     shows no such entry, ``perfect`` names the entries in a random order.
+   - ``right-70`` does the same for about 70 of 100 questions (sampled with the question's text as seed). For
+     the other questions, ``right-70`` names entries that do not contain the gold.
+   - ``random`` names entries in a random order.
+   - ``first-shown`` names entries in the order in which the prompt shows them.
 
    With ``--base-url``, ``record`` also runs a real model on ``MODEL_QUESTIONS`` questions with short prompts.
 2. Calls are recorded with ``--llm-record``. ``calls.jsonl`` has the digest of each call (the key in a
@@ -153,9 +153,9 @@ def kept_calls(cassette: Path) -> list[KeptCall]:
 
 
 def bare(call: KeptCall) -> Recorded:
-    """Return a call's outcome, with the text of the LLM's reply reduced to its labels.
+    """Return a call's outcome, keeping only the labels from the text of the LLM's reply.
 
-    A replay gives the same results with the labels as with the complete text.
+    A replay needs only the labels, so it gives the same results as with the complete text.
 
     Only the times of the real model are stored, because the times of a scripted LLM are meaningless.
     """
@@ -182,7 +182,7 @@ def line(call: KeptCall) -> bytes:
 
 
 def read_call(text: bytes) -> KeptCall:
-    """Return the call in a line from ``calls.jsonl``."""
+    """Parse one line of ``calls.jsonl``, and return its call."""
     key, model, question, stage, outcome, labels, prompt, completion, cached, ms, attempt = json.loads(text)
     usage = Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, reported=True)
     said = json.dumps({"ids": labels.split()}) if outcome == "ok" else ""
@@ -201,7 +201,7 @@ def restored(folder: Path, *, model: bool) -> Path:
 
 
 def figures(made: Run) -> dict[str, Any]:
-    """Return a run's results as the page shows them, and the digest of its rows."""
+    """Return the figures that the results page shows for a run, and the digest of the run's rows."""
     columns = ("strict_hit@1", "strict_hit@5", "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
     rows = [
         {
@@ -225,7 +225,7 @@ def figures(made: Run) -> dict[str, Any]:
 
 
 def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
-    """Use the recorded calls to replay the run with scripted LLMs and the run with the real model."""
+    """Replay the run with scripted LLMs and the run with the real model, both from the recorded calls."""
     models = {read_call(text).model for text in CALLS.read_bytes().splitlines()}
     made = {}
     for name in ("scripted", "model") if MODEL in models else ("scripted",):
@@ -237,7 +237,7 @@ def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
 
 
 def recorded_model(data_dir: Path, questions: Path, folder: Path, base_url: str) -> list[KeptCall]:
-    """Return the calls to the real model. Calls that are already in the model's cassette are not repeated."""
+    """Run the real model on the questions, and return the calls. Calls in its cassette are not repeated."""
     cassette = folder / "model.sqlite"
     run(data_dir, questions, folder / "recorded", cassette, url=base_url, how="record", model=True)
     return kept_calls(cassette)
@@ -259,7 +259,7 @@ def recorded_scripts(data_dir: Path, questions: Path, folder: Path) -> list[Kept
 def write_calls(calls: Sequence[KeptCall]) -> None:
     """Write ``calls`` to ``calls.jsonl``, in place of all stored calls to the models that occur in ``calls``.
 
-    Stored calls to other models are kept.
+    Stored calls to models that do not occur in ``calls`` are kept.
     """
     models = {call.model for call in calls}
     before = [read_call(text) for text in CALLS.read_bytes().splitlines()] if CALLS.exists() else []
@@ -297,7 +297,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
-    """Return the results page as Markdown, with the figures ``found`` and the verdicts ``said`` for each run.
+    """Return the results page as Markdown.
+
+    ``found`` contains the figures of each run, and ``said`` contains the verdicts of each run.
 
     A replay does not check the verdicts' wording, because ``figures.json`` contains only the figures.
     """
@@ -317,7 +319,7 @@ def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
 
 
 def differences(data_dir: Path, questions: Path) -> list[str]:
-    """Describe each result in a replay that differs from ``figures.json``."""
+    """Replay both runs, and describe each result that differs from ``figures.json``."""
     known = json.loads(FIGURES.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as scratch:
         found = {name: figures(each) for name, each in replayed(data_dir, questions, Path(scratch)).items()}
@@ -338,7 +340,9 @@ def main() -> int:
         "--base-url", default="", help=f"server of {MODEL}; default: replay its recorded calls"
     )
     parser.add_argument("--only", nargs="+", choices=["scripted", "model"], default=["scripted", "model"])
-    parser.add_argument("--cassettes", type=Path, help="folder of the cassettes; default: a temporary folder")
+    parser.add_argument(
+        "--cassettes", type=Path, help="folder for the cassettes; default: a temporary folder"
+    )
     options = parser.parse_args()
     if options.mode == "replay":
         try:

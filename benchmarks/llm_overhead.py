@@ -5,8 +5,8 @@
    the client, a call by the gateway with its ledger, a call by the gateway with a cassette (one durable
    commit per call), and a call that the cassette answers. Each round uses a new prompt, which is as long as a
    typical rerank prompt.
-3. For each kind of call, the table has the median and the 95th percentile in milliseconds, and the difference
-   between its median and the median of the HTTP POST request.
+3. For each kind of call, the table shows the median and the 95th percentile in milliseconds, and how much
+   longer the median call takes than the median HTTP POST request.
 
     python benchmarks/llm_overhead.py [--calls 300]
 """

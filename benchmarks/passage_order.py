@@ -2,14 +2,14 @@
 
     python benchmarks/passage_order.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
-1. The rows are `local` with RRF and with score fusion, and `hybrid` with one passage per section or with all
-   passages of the pool (the candidates of a query).
+1. The table has rows for `local` (with RRF and with score fusion) and for `hybrid` (with one passage per
+   section and with all passages of the pool). The pool is the set of a query's candidates.
 2. A scripted reranker moves a section with gold to position ``p`` in the pool. The order of the other
    sections is not changed. With p = 1, the reranker is perfect. The ceiling is the percentage of questions
    whose gold is in the pool.
 
-The first three columns are strict hit@1, @5 and @10, in percent of the questions with gold. The last column
-is the mean number of lines in a hit, over the first five hits of every question.
+The first three columns are strict hit@1, @5 and @10, as percentages of the questions that have gold. The last
+column is the mean number of lines in a hit, over the first five hits of every question.
 """
 
 from __future__ import annotations

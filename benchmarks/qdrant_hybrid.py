@@ -2,10 +2,10 @@
 
 1. A hybrid collection is filled with ``--points`` random unit vectors and with texts of Zipf-distributed
    words.
-2. Queries run one at a time after a warm-up, in Qdrant embedded in this process. If the 95th percentile of
-   their times is above 25 ms, the benchmark fails.
-3. An artificial delay is then added to each branch. The query takes longer by about one delay, not two,
-   because the branches run concurrently.
+2. After a warm-up, hybrid queries run one at a time in a Qdrant collection that is embedded in this process.
+   If the 95th percentile of the query times is above 25 ms, the benchmark fails.
+3. An artificial delay is then added to the dense search and to the sparse search. A query takes about one
+   delay longer, not two, because both searches run concurrently.
 4. With ``--compare N``, the first N points are also searched by qdrant-client's local mode (slow).
 
     python benchmarks/qdrant_hybrid.py [--points 9999] [--dimension 768] [--compare 2000]
@@ -37,7 +37,7 @@ SEED = 42
 
 
 class Hybrid:
-    """Run both searches of a collection concurrently and fuse them by RRF, like the predictor ``qdrant``.
+    """Run a dense and a sparse search concurrently and fuse them by RRF, like the predictor ``qdrant``.
 
     The queries' vectors are computed in advance, so that no embedding is timed.
     """
@@ -141,7 +141,7 @@ def embedded(points: list[Point], queries: list[tuple[str, Vectors]]) -> float:
 
 
 def delay(collection: EmbeddedCollection) -> None:
-    """Add a delay to each branch of the collection."""
+    """Add a delay to the collection's dense search and to its sparse search."""
 
     def slow(method: Callable[..., list[Scored]]) -> Callable[..., list[Scored]]:
         def call(*arguments: Any) -> list[Scored]:
@@ -155,7 +155,7 @@ def delay(collection: EmbeddedCollection) -> None:
 
 
 def client_local(points: list[Point], queries: list[tuple[str, Vectors]]) -> None:
-    """Time the same two searches over the same points in qdrant-client's local mode, in two threads."""
+    """Time a dense and a sparse search of ``points`` in qdrant-client's local mode, in two threads."""
     from qdrant_client import QdrantClient, models
 
     encoder = Bm25Encoder()

@@ -1,17 +1,18 @@
-"""Benchmark each step from the system `local` to late interaction, on the sets in `ranking_sets.toml`.
+"""Benchmark several systems, from `local` to late interaction, on the question sets in `ranking_sets.toml`.
 
     python benchmarks/ranking.py digests WORK
     python benchmarks/ranking.py run WORK [SET ...]
     python benchmarks/ranking.py tables WORK [--plot docs/results/ranking.svg]
 
 1. `WORK/CORPUS` is a workspace, and `WORK/questions/CORPUS.jsonl` has its questions.
-   `docs/results/ranking.md` has the commands that create both.
+   `docs/results/ranking.md` lists the commands that create the workspaces and the questions.
 2. A set is a seeded sample of the questions whose gold is a section or a page. `digests` prints the digest of
    each set. A set whose digest differs from the one in `ranking_sets.toml` is refused.
 3. `run` runs `examples/ranking.toml` on each set, and writes the results to `WORK/reports/SET`.
-4. `tables` prints the rates for each set, and comparisons on the pooled mined questions of several corpora.
-   Each step compares a system with a baseline. The p-values (Holm) and intervals (Bonferroni) are adjusted
-   for all steps together, and the questions about a page form a cluster.
+4. `tables` prints each system's rates on each set. `tables` also pools the mined questions of several
+   corpora, and prints comparisons of the systems on each pool. Each step compares a system with a baseline.
+   The p-values (Holm) and intervals (Bonferroni) are adjusted for all steps together, and the questions about
+   a page form a cluster.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ MEASURES = (*STRICT, "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
 class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
     """Questions about a corpus. ``sample`` of them (0 means all) are drawn with the random seed ``seed``.
 
-    The systems are also compared on the pooled questions of all sets that have the same name in ``pool``.
+    Sets with the same name in ``pool`` are pooled, and the systems are also compared on each pool.
     ``rest_of`` names another set, whose questions are excluded.
     """
 
@@ -76,7 +77,7 @@ class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_sets(names: Sequence[str] = ()) -> list[QuestionSet]:
-    """Return the sets in ``names``, or all sets if ``names`` is empty."""
+    """Return the question sets with these names, or all question sets if ``names`` is empty."""
     content = Path(__file__).with_name("ranking_sets.toml").read_bytes()
     sets = msgspec.toml.decode(content, type=dict[str, list[QuestionSet]])["sets"]
     return [each for each in sets if not names or each.name in names]
@@ -98,7 +99,7 @@ def drawn(work: Path, each: QuestionSet) -> list[Question]:
 
 
 def run_set(work: Path, each: QuestionSet) -> None:
-    """Run the experiment on one set."""
+    """Run the experiment ``examples/ranking.toml`` on one question set, after a check of the set's digest."""
     questions = drawn(work, each)
     if questions_digest(questions) != each.digest:
         raise SystemExit(f"the questions of {each.name} differ from the questions in ranking_sets.toml")
@@ -129,7 +130,7 @@ def read_runs(work: Path) -> dict[str, tuple[QuestionSet, Run]]:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
+    """Return a Markdown table with this header and these rows."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
@@ -154,7 +155,7 @@ def set_rows(run: Run) -> list[list[str]]:
 def pooled(
     runs: Iterable[tuple[QuestionSet, Run]], measure: str
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Return each system's score for each question of several sets, and the cluster of each question.
+    """Return each system's score on every question in the runs' sets, and each question's cluster.
 
     The ids of questions and clusters have the name of the corpus as a prefix.
     """
@@ -201,7 +202,7 @@ def comparison_row(each: Comparison) -> list[str]:
 
 
 def interval(each: Comparison) -> str:
-    """Return the interval of a step; all intervals in a table together have a confidence of 95%."""
+    """Format the confidence interval of a step. The intervals in a table have a joint level of 95%."""
     if each.ci_low is None or each.ci_high is None:
         return "(few pages)"
     return f"[{100 * each.ci_low:+.1f}, {100 * each.ci_high:+.1f}]"

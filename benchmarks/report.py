@@ -3,8 +3,8 @@
 1. A run of ``--questions`` questions and ``--systems`` systems is created with predictors that need no index.
 2. The report is written and verified. The script prints how long each of these steps took, and the size of
    ``report.html``.
-3. A new headless Chromium opens ``report.html`` several times. The time until the page is loaded is read from
-   the page's own clock. After the page is loaded, the script also times changing a filter and opening a
+3. A new headless Chromium opens ``report.html`` several times. The page load time is read from the browser's
+   performance timer. After the page is loaded, the script also times changing a filter and opening a
    question.
 
     python benchmarks/report.py [--questions 1000] [--systems 6] [--rounds 5]

@@ -5,13 +5,13 @@
 1. Documents and vectors are synthetic and seeded (:mod:`scale_corpus`), so no model runs. The time that
    embedding would take is projected from the number of texts per second that the bundled model embeds in the
    same run.
-2. Every step (:mod:`scale_steps`) runs in a new process. The memory of a build is measured in two ways: as
-   the peak over its process tree (the sum of PSS, sampled every half second), and as the ``VmHWM`` of the
-   building process itself.
-3. Queries run one at a time, without caching the results of stages. With at most ``--chroma-up-to`` chunks,
-   the index also has a Chroma collection, whose recall@10 is measured against exact search.
-4. Lower bounds for the times are computed from the number of bytes, and from the bandwidths of memory and
-   disk that were measured in the same run.
+2. Every step (:mod:`scale_steps`) runs in a new process. The memory of a build is measured in two ways:
+   as the peak of the whole process tree (the sum of PSS, sampled every half second), and as the ``VmHWM`` of
+   the process that builds the index.
+3. Queries run one at a time, without cached results. If the index has at most ``--chroma-up-to`` chunks, a
+   Chroma collection is also built, and its recall@10 is measured against exact search.
+4. Lower bounds for the times are computed from the size of the data in bytes, and from the memory and disk
+   bandwidths that were measured in the same run.
 5. A step whose result is in ``--output`` is not run again, so the same command resumes an interrupted run.
    The vectors that an interrupted build computed are read from the embedding cache. With ``--steps``, the
    given steps are measured again.
@@ -48,10 +48,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", nargs="*", type=int, default=[10_000, 100_000])
     parser.add_argument(
-        "--output", type=Path, default=Path("scale.json"), help="the JSON file of the results"
+        "--output", type=Path, default=Path("scale.json"), help="the JSON file for the results"
     )
     parser.add_argument(
-        "--folder", type=Path, help="folder of the corpora and workspaces (default: a temporary folder)"
+        "--folder", type=Path, help="folder for the corpora and workspaces (default: a temporary folder)"
     )
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=(), help="measure these steps again")
     parser.add_argument("--chroma-up-to", type=int, default=100_000, help="largest size with Chroma")

@@ -7,8 +7,8 @@
    The most frequent word is in about a third of the chunks, as is the most frequent word in real
    documentation if stop words are not counted. A twelfth of the words in a document are taken from
    the 60 words of its topic.
-3. A text's vector is the direction of its document's topic plus noise that depends on the text. Texts on the
-   same topic are therefore near neighbours, as real texts about one subject are.
+3. A text's vector is the direction of its document's topic plus noise that depends on the text. Texts on
+   the same topic are therefore near neighbours, as real texts would be.
 """
 
 from __future__ import annotations

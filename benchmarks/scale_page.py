@@ -19,8 +19,8 @@ _HEAD = """# Large indexes on one machine
 $ python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --write
 ```
 
-The documents and vectors are synthetic, generated with a seed and without an embedding model. A chunk has
-about 550 characters, a document has 20 chunks, and a vector has 384 dimensions.
+The documents and vectors are synthetic: they are generated from a fixed seed, without an embedding model. A
+chunk has about 550 characters, a document has 20 chunks, and a vector has 384 dimensions.
 {machine}
 If other programs are running, wall times are longer, and CPU times are up to two thirds longer. If the wall
 time of a build is several times its CPU time, other programs were running during the build. With the option
@@ -80,14 +80,19 @@ def _measured(sizes: dict[int, Result]) -> list[str]:
         row("texts embedded (other texts were in the cache)", "build", "embedded", form="{:,.0f}"),
         row("build, CPU s", "build", "cpu_seconds"),
         *(row(f"build stage `{stage}`, CPU s", "build", "cpu_by_stage", stage) for stage in stages),
-        row("build, wall s, with other load on the machine", "build", "seconds", form="{:.0f}"),
+        row("build, wall s, while other programs were running", "build", "seconds", form="{:.0f}"),
         row("build memory, GB", "build", "own_peak_bytes", form="{:.2f}", scale=_GB),
         row("the index on disk, GB", "disk_bytes", form="{:.2f}", scale=_GB),
         row("the embedding cache on disk, GB", "cache_bytes", form="{:.2f}", scale=_GB),
     ]
     query = [
-        row("open, ms", "open", "seconds", scale=1e-3),
-        row("open, without comparing the documents, ms", "open", "without_corpus_check", scale=1e-3),
+        row("opening the index, ms", "open", "seconds", scale=1e-3),
+        row(
+            "opening the index without comparing the documents, ms",
+            "open",
+            "without_corpus_check",
+            scale=1e-3,
+        ),
         row("memory after opening, GB", "open", "opened_bytes", form="{:.2f}", scale=_GB),
         row("first query by `local` with exact search, ms", "open", "first_query_seconds", scale=1e-3),
         row("first query by `hybrid`, ms", "query", "hybrid_first_seconds", scale=1e-3),
@@ -133,7 +138,8 @@ def _benchmark(sizes: dict[int, Result]) -> list[str]:
             )
         if jobs := found.get("jobs"):
             texts.append(
-                f"Reading, chunking and counting the words of {size:,} chunks took {jobs['1']:.1f} s in one\n"
+                "Reading the documents, dividing them into chunks, and counting the words of "
+                f"{size:,} chunks took {jobs['1']:.1f} s in one\n"
                 f"process and {jobs['2']:.1f} s with `--jobs 2` ({jobs['1'] / jobs['2']:.2f} times as fast). "
                 f"The load average was {jobs['load']:.1f}.\n"
             )
@@ -253,7 +259,7 @@ def _further(sizes: dict[int, Result]) -> list[str]:
 
 
 def _profiles(result: Result) -> list[str]:
-    """Return the table of the profiles. An earlier version has rows if its profiles were measured."""
+    """Return a table of profiles. Profiles of an earlier version are included if they were measured."""
     sides = {"before": result.get("before"), "now": _profiled(result)}
     found = {side: profile for side, profile in sides.items() if profile}
     if not found:
@@ -273,8 +279,8 @@ def _profiles(result: Result) -> list[str]:
 
 
 _PROFILE_TEXT = """The profiles were measured with the smallest index of the benchmark. The profiler slows
-down calls to Python functions, but the call counts are exact. The version *before* is an earlier version of
-BranchRank, which loaded the tree of headings as Python objects.
+down calls to Python functions, but the call counts are exact. In the table, *before* is an earlier version
+of BranchRank that loaded the tree of headings as Python objects.
 """
 
 

@@ -72,7 +72,7 @@ def _build(data_dir: Path) -> Result:
 
 
 def _open(data_dir: Path) -> Result:
-    """Open the index five times, and answer one query with ``local`` and exact search."""
+    """Open the index five times, then answer one query with the system ``local`` and exact search."""
     import branchrank.index.reader as reader
 
     workspace = _workspace(data_dir, "exact")
@@ -110,7 +110,7 @@ def _engine(workspace: Any, name: str) -> tuple[Any, Any]:
 
 
 def _timed(answer: Callable[[str], object], asked: list[str]) -> Result:
-    """Return percentiles of the wall time and the mean CPU time per question in ms, after three warm-ups."""
+    """Return the p50 and p95 wall time and the mean CPU time per question in ms, after three warm-ups."""
     for text in asked[:3]:
         answer(text)
     walls = []
@@ -199,7 +199,7 @@ def _profile(data_dir: Path) -> Result:
 
 
 def _top(profiler: cProfile.Profile, count: int = 6) -> Result:
-    """Return the profiled seconds and calls in total, and separately for each of the slowest functions."""
+    """Return the profiled time and number of calls, in total and for each of the slowest functions."""
     stats = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
     rows = sorted(stats.items(), key=lambda item: -item[1][2])[:count]
     return {

@@ -8,8 +8,8 @@
 2. Each program gets the data in memory. The conversion into the program's input format is timed too, because
    every caller needs it.
 3. The wall time is the minimum of three rounds, because other programs can only make a round slower. Before
-   the timing, the averages are compared to four decimals (those of ranx only for measures that ranx defines
-   in the same way).
+   the timing, each program's averages are compared with BranchRank's to four decimals. The averages of ranx
+   are compared only for measures that ranx defines in the same way as BranchRank.
 """
 
 from __future__ import annotations

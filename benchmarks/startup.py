@@ -1,11 +1,12 @@
-"""Measure how many times as long as an empty Python process imports, `--help` and a first query take.
+"""Measure the times of imports, `--help` and a first query, as multiples of an empty Python process.
 
     python benchmarks/startup.py
 
 Each case runs in a new process. All cases use one workspace, which is built from the bundled sample before
-the first case. The cases are timed in turn. The minimum of each case is printed, because other programs can
-only make a process slower. CPU time includes all threads, and varies less than wall time on a busy machine.
-The time of a warm query is measured for each vector store with the sample's questions in one process.
+the first case. Each round runs every case once. The minimum of each case is printed, because other programs
+can only make a process slower. CPU time includes all threads, and varies less than wall time on a busy
+machine. To time a warm query with each vector store, this process asks all questions of the sample twice and
+times the second pass.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
     python benchmarks/sweep.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
 The sweep varies the RRF constant of `local` and the expansion of `hybrid`. Each setting is a separate system
-that shares the searches of its branches with the unchanged system. The time includes the work of the quality
-pass (running the stages, matching the hits with the gold and building the rows), but not the statistics.
-Times are CPU milliseconds of this process. The minimum of five rounds is used, because other programs can
-only make a round slower. The name of a setting is its RRF constant (`k60`), or its expansion depth and number
-of siblings (`2-4`).
+that reuses the branch searches of the unchanged system. The time includes the work of the quality pass
+(running the stages, matching the hits with the gold and building the rows), but not the statistics. Times are
+CPU milliseconds of this process. The minimum of five rounds is used, because other programs can only make a
+round slower. The name of a setting states its RRF constant (`k60`), or its expansion depth and its number of
+sibling sections (`2-4`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def variants(system: System) -> list[System]:
 def costs(
     workspace: WorkspaceFolder, index: Index, system: System, questions: Sequence[Question]
 ) -> list[float]:
-    """Return, for each additional setting, the CPU milliseconds that a question takes."""
+    """Return the mean CPU time per question in milliseconds for each variant of ``system``."""
     engine = Engine(index, workspace.corpus_root, workspace.settings, memo=Memo())
     for question in questions:
         answer(SystemPredictor(system, engine), question, TOP_K)

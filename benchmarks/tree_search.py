@@ -3,15 +3,15 @@
 1. At most ``--count`` questions are sampled with a seed. A question is skipped if its gold files no longer
    fit into the smallest subset of the corpus. Every subset contains the gold files, and other files sampled
    with the seed. A larger subset contains all smaller subsets.
-2. Each subset is indexed (with the hash embedder, since the tree search needs no vectors) and searched for
+2. Each subset is indexed (with the hash embedder, since the tree search needs no vectors) and searched with
    the same questions. At each step of the tree search, a chooser selects the sections to follow. The choosers
    are the lexical score, two oracles and a random chooser. One oracle selects only the gold or the ancestors
-   of the gold, and the other also selects other entries up to the width of the beam. With ``--base-url``, an
+   of the gold. The other oracle fills the rest of the beam with further entries. With ``--base-url``, an
    LLM on a server selects the sections.
 3. A hit is a section's own span, so that the benchmark measures the tree search, not the choice of a passage.
 4. For a scripted chooser, the number of tokens is estimated as one token per three bytes, as it is for prompt
-   sizes. For an LLM, the server reports the number of tokens. The reported CPU time of this process is the
-   median of three rounds (with an LLM, one round), without the scripted chooser's time.
+   sizes. For an LLM, the number of tokens is the one that the server reports. The reported CPU time of this
+   process is the median of three rounds (with an LLM, one round), without the scripted chooser's time.
 
     python benchmarks/tree_search.py CORPUS QUESTIONS.jsonl [--sizes 25 50 100 200 400 0] [--count 20]
         [--base-url URL --model NAME --model-sizes 25 50 --model-count 2]
@@ -77,7 +77,7 @@ class Gold(NamedTuple):
 
 
 class Scripted:
-    """Selects labels by a rule in place of an LLM. ``cpu`` is the rule's CPU time in seconds."""
+    """A stand-in for an LLM that selects labels with ``rule``. ``cpu`` is the rule's CPU time in seconds."""
 
     model = "scripted"
 
@@ -88,7 +88,7 @@ class Scripted:
         self._lock = threading.Lock()
 
     def complete(self, request: LLMRequest) -> LLMReply:
-        """Reply with the labels that the rule selects."""
+        """Reply with the labels that ``rule`` selects from the entries in the prompt."""
         started = time.thread_time()
         shown = dict(ENTRY.findall(request.messages[-1].content))
         assert request.schema is not None
@@ -102,7 +102,7 @@ class Scripted:
 
 
 def oracle(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Select only entries with the gold; if there are none, select only the ancestors of the gold."""
+    """Select the entries that contain the gold, or, if there are none, the gold's ancestors."""
     exact = [label for label, heading in shown.items() if heading in gold.exact]
     return exact or [label for label, heading in shown.items() if heading in gold.above]
 
@@ -114,7 +114,7 @@ def full_oracle(shown: dict[str, str], gold: Gold) -> list[str]:
 
 
 def chance(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Select entries in a random order that is seeded with the text shown."""
+    """Select entries in a random order. The seed is the text of the entries."""
     names = list(shown)
     random.Random("\n".join(shown.values())).shuffle(names)
     return names
@@ -174,7 +174,7 @@ def draw(questions: Sequence[Question], count: int, files: int) -> list[Question
 
 @contextmanager
 def part(corpus: Path, keep: set[str], size: int) -> Iterator[Index]:
-    """Build an index of ``size`` documents (0 means all) that include the documents in ``keep``."""
+    """Build an index of ``size`` documents (0 means all), including those in ``keep``."""
     others = [file.source for file in discover(corpus).files if file.source not in keep]
     random.Random(SEED).shuffle(others)
     chosen = [*sorted(keep), *(others if size == 0 else others[: max(0, size - len(keep))])]
@@ -252,7 +252,7 @@ def measure(index: Index, questions: Sequence[Question], walk: TreeSearch, choos
 
 
 def choosers(index: Index, questions: Sequence[Question]) -> list[Chooser]:
-    """Return the lexical chooser and the scripted choosers."""
+    """Return the choosers that need no LLM server (the lexical score and the scripted rules)."""
     golds = {question.id: known_gold(index.tree, question) for question in questions}
     made = [Chooser("lexical")]
     for name, rule in RULES.items():
@@ -270,7 +270,7 @@ def shape(index: Index) -> str:
 
 
 def header(*names: str) -> None:
-    """Return the first two lines of a Markdown table."""
+    """Print the header row and the separator row of a Markdown table."""
     print(f"\n| {' | '.join(names)} |\n|{' --- |' * len(names)}", flush=True)
 
 

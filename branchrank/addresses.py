@@ -3,8 +3,8 @@
 1. In an address, a dot separates the name of a record from the name of one of its fields.
 2. In an address that begins with ``branches.``, the part after the first dot is a branch's kind.
 3. A TOML table that changes a system can contain three kinds of entries. An entry whose key is an address
-   changes one field. A nested table changes only the fields that the table lists. A list replaces the whole
-   list in the system.
+   changes one field of the system. A nested table changes only the fields that the table lists. A list
+   replaces the system's whole list; the two lists are not merged.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _owner(system: System, address: str) -> tuple[Any, str]:
 
 
 def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
-    """Return an error message for an invalid system table. For an unknown name, it suggests a similar one.
+    """Return an error message for an invalid system table, which suggests a similar name for an unknown one.
 
     ``more`` contains names that are allowed at the top level of the table in addition to a system's fields.
     """
@@ -125,7 +125,7 @@ def _nested(address: str, value: object) -> dict[str, Any]:
 
 def _branches(branches: Sequence[Mapping[str, Any]], changes: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not all(isinstance(branch, Mapping) and "kind" in branch for branch in branches):
-        raise ValueError("branches must be a list of tables, each with the key kind")
+        raise ValueError('branches must be a list of tables, each with a key named "kind"')
     kinds = [branch["kind"] for branch in branches]
     unknown = [kind for kind in changes if kind not in kinds]
     if unknown:

@@ -6,8 +6,8 @@
    sets multiprocessing's start method. Afterwards, :mod:`random` and multiprocessing are restored to their
    previous state.
 3. A worker process gets the environment variables, import path and working directory of the command that
-   started it. PyTorch's number of threads is set in each worker process. In other processes, it is set only
-   if ``[engine] threads`` is set.
+   started it. PyTorch's number of threads is always set in worker processes, and in other processes only if
+   ``[engine] threads`` is set.
 """
 
 from __future__ import annotations

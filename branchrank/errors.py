@@ -94,7 +94,7 @@ class LostCollectionError(ArtifactError):
 class MissingDependencyError(BranchRankError):
     """Error for a Python package that is needed but not installed.
 
-    ``extra`` names the extra of BranchRank that installs the package.
+    ``extra`` is the name of the BranchRank extra that installs the package.
     """
 
     exit_code = 5
@@ -188,7 +188,7 @@ def nearest_path(path: Path) -> str:
     """Return text such as ``; did you mean `docs/questions.jsonl`?``, or an empty string.
 
     Each part of the path that does not exist is replaced with the most similar existing name. The result is
-    empty if the path exists, or if no existing name is similar to a missing part.
+    empty if the path exists, or if one of the missing parts is not similar to any existing name.
     """
     found = Path(path.anchor)
     for part in path.relative_to(path.anchor).parts:
@@ -206,7 +206,7 @@ def nearest_path(path: Path) -> str:
 def or_else(name: str, known: Iterable[str]) -> str:
     """Return text such as ``; did you mean `local`?`` to append to a message about an unknown name.
 
-    If no known name is similar, the text lists all known names.
+    If the unknown name is not similar to any known name, the text lists all known names.
     """
     names = list(known)
     return f"; {suggestion(name, names) or 'choose from ' + (', '.join(names) or 'none')}"

@@ -80,16 +80,15 @@ def run_beir(
 ) -> Run:
     """Index a BEIR folder, run predictors on the queries in a split, and write the report.
 
-    ``folder`` may also be ``ir:ID``, the name of a dataset that the package ir-datasets has downloaded
-    before.
+    ``folder`` may also be ``ir:ID``, where ``ID`` names a dataset that ir-datasets has already downloaded.
 
     Each predictor ranks up to 1,000 whole documents. ``measures`` contains the names of measures in the
-    package ir-measures. They are computed on the graded judgements. The first of them is the primary measure.
-    ``data_dir`` is the workspace (by default ``data/`` followed by the folder's name). By default, a new
-    workspace has no embedder and analyses text as in published BM25 results. ``settings``, such as
-    ``"index.embedder"``, override these defaults. An existing index is used, and an interrupted run is
-    resumed. ``run_table(run)`` returns the table of results with the significance tests between the
-    predictors.
+    ir-measures package. The measures are computed on the graded judgements, and the first one is the primary
+    measure. ``data_dir`` is the workspace (by default ``data/`` followed by the dataset folder's name). By
+    default, a new workspace has no embedder, and uses the same text analysis as published BM25 results.
+    ``settings``, such as ``"index.embedder"``, override these defaults. An existing index is used, and an
+    interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance tests
+    between the predictors.
 
     If a name, a measure or a file is invalid, :class:`~branchrank.errors.UsageError` or
     :class:`~branchrank.errors.InputError` is raised before any work starts.

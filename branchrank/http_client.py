@@ -1,14 +1,14 @@
 """Make HTTP requests with limits on time and size, for the embedders and the ``api`` predictor.
 
 1. A request goes only to the given URL, because redirects are not followed.
-2. A single deadline covers connecting, TLS, sending the request and receiving the whole response. It does not
-   cover the operating system's name resolution.
+2. A single deadline covers connecting, TLS, sending the request and receiving the whole response. The
+   deadline does not cover name resolution by the operating system.
 3. A response longer than ``limit_bytes`` is an error, and the rest of the response is not read.
 4. A proxy that is set in environment variables is used, except for loopback addresses, which a proxy can't
    reach.
 5. :func:`post_json` and :func:`get` open a connection for each request and close it afterwards.
    :class:`Transport` reuses connections, and is for libraries that use an httpx client.
-6. Bodies are never decompressed, so a small compressed response can't fill the memory.
+6. Bodies are never decompressed, so a small compressed response can't exhaust the memory.
 
 The error messages contain neither the URL nor a header, and therefore no credentials. Callers add the name of
 the endpoint to the message::
@@ -20,7 +20,8 @@ the endpoint to the message::
     +-- DeadlineError          no complete response within the deadline
     +-- OversizedError         the response is longer than the limit
 
-This module imports httpcore, which takes about 50 ms. Import it only in functions that make requests.
+This module imports httpcore, which takes about 50 ms. To avoid this delay at startup, import this module only
+inside functions that make requests.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _UNSENDABLE = "the URL or a header contains characters that HTTP does not allow"
 class HttpError(Exception):
     """Error for a request that got no usable response.
 
-    The message gives the reason, without URL or credentials.
+    The message gives the reason, without the URL or any credentials.
     """
 
 
@@ -68,7 +69,7 @@ class StatusError(HttpError):
 
 
 class UnreachableError(HttpError):
-    """Error for a server to which no connection could be opened."""
+    """Error for a connection that could not be opened."""
 
 
 class LostConnectionError(HttpError):
@@ -76,7 +77,7 @@ class LostConnectionError(HttpError):
 
 
 class DeadlineError(HttpError):
-    """Error for a response that did not arrive within the deadline."""
+    """Error for a response that was not complete before the deadline."""
 
 
 class OversizedError(HttpError):
@@ -221,7 +222,7 @@ def _exchange(
 
 
 def _answer(response: httpcore.Response, limit_bytes: int) -> Answer:
-    """Read a response. If its status is an error, its body is returned even if it is incomplete."""
+    """Read a response. The body of an error response may be incomplete."""
     phrase = response.extensions.get("reason_phrase", b"").decode("latin-1")
     reason = "".join(letter if letter.isprintable() else " " for letter in phrase)
     if 200 <= response.status < 300:

@@ -177,9 +177,10 @@ def tune(
 ) -> Tuning:
     """Choose the weights, ``k1`` and ``b`` of every system in an experiment file by cross-validation.
 
-    ``questions`` is a question file, preferably with mined questions. Its questions are divided by source
-    document into ``folds`` parts. For each system, ``budget`` combinations of values are tried. The
-    experiment file is not changed (:func:`write_tuned` adds the tuned systems).
+    ``questions`` is a question file, preferably with mined questions. The questions are divided into
+    ``folds`` parts, and all questions about the same document are in the same part. For each system,
+    ``budget`` combinations of values are tried. The experiment file is not changed (:func:`write_tuned` adds
+    the tuned systems).
 
     Raises :class:`~branchrank.errors.UsageError` for systems that can't be tuned (those in a sweep and those
     that call an LLM), and :class:`~branchrank.errors.QuestionError` if the questions come from fewer
@@ -254,7 +255,7 @@ def verify(
 
     ``rerun`` is the number of questions that the systems answer again with the workspace's index. The
     questions are drawn with the run's seed, and an LLM's answers are taken from the run's cassette. ``named``
-    contains the predictor classes, endpoints and models that the systems may use when they answer questions
+    contains the predictor classes, endpoints and models that the systems may use to answer the questions
     again. The cassette is passed in ``named.settings`` with the key ``llm.replay``, and a workspace other
     than ``data`` is passed as ``named.data_dir``. A system is skipped if ``named`` does not contain the
     class, the endpoint or the cassette that the system needs. ``corpus`` is the folder that contains the
@@ -322,7 +323,7 @@ def power(
     run: str | Path | None = None,
     measure: str = "",
 ) -> PowerAnalysis:
-    """For each number of questions, compute which differences a benchmark can detect (power analysis).
+    """Compute the smallest difference that a benchmark can detect with each number of questions.
 
     ``rate`` is the hit rate that you expect (default 0.7). ``disagreement`` is the share of questions on
     which exactly one of two predictors has a correct hit (default 0.2). ``difference`` is the difference in
@@ -453,7 +454,7 @@ def agreement(
 
 
 def list_corpora() -> list[CorpusPlace]:
-    """List the corpora that can be fetched by name, and for each fetched corpus its folder."""
+    """List the corpora that can be fetched by name, with the folder of each corpus that was fetched."""
     from branchrank.corpus.named import corpus_places
 
     return corpus_places()

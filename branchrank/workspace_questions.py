@@ -286,7 +286,7 @@ class WorkspaceQuestions:
         seed: int = 42,
         progress: Progress = no_progress,
     ) -> tuple[GeneratedQuestions, Spent]:
-        """Have an LLM write questions, locate their gold, and write the questions to ``output``.
+        """Generate questions with an LLM, locate their gold in the corpus, and write them to ``output``.
 
         Finished LLM calls are cached. If several LLM calls in a row fail, the generation stops, and the
         questions accepted so far are written. The result's ``stopped`` then contains the reason. Raises

@@ -16,7 +16,7 @@ from branchrank.cli.main import main
 from branchrank.settings import PARTS, Setting, Settings, settings_of
 
 DOCS = Path(__file__).parent
-#: Name of a command -> the script in the top folder of a clone that runs this command.
+#: Command name -> the script for this command in the top folder of a clone.
 DOORS = {
     "retrieve": "retrieve.py",
     "hybrid": "hybrid_retrieve.py",

@@ -1,10 +1,10 @@
-"""Make the pictures for the documentation (needs ``chromium``).
+"""Take the screenshots for the documentation (needs ``chromium``).
 
     python docs/screenshots.py
 
 1. Run ``branchrank demo`` in a temporary folder.
 2. Save the first page of the report as ``images/report.png``.
-3. Save the terminal UI with a query over the sample as ``images/terminal.svg``.
+3. Save a screenshot of the terminal UI, with a query on the bundled sample, as ``images/terminal.svg``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUERY = "how do I compare two runs"
 
 
 def report_picture(folder: Path) -> None:
-    """Save a picture of the report in a browser window of 1,200 by 900 pixels."""
+    """Save a screenshot of the report in a browser window of 1,200 by 900 pixels."""
     [report] = folder.rglob("report.html")
     size = "--window-size=1200,900"
     flags = ["--headless", "--no-sandbox", "--hide-scrollbars", size]
@@ -37,7 +37,7 @@ def report_picture(folder: Path) -> None:
 
 
 async def terminal_picture(data: Path) -> None:
-    """Save a picture of the terminal UI with 110 columns and 32 rows."""
+    """Save a screenshot of the terminal UI at 110 columns by 32 rows."""
     with Workspace.open(data) as workspace:
         workspace.search(QUERY)  # loads the model; otherwise the picture shows its loading time
         app = SearchApp(Searches(Service(workspace, PREDICTORS)), query=QUERY)

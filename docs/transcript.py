@@ -6,9 +6,9 @@
 2. Run ``branchrank demo``.
 3. Run ``branchrank init`` on a folder of documents (a copy of this documentation).
 4. Write five questions with ``branchrank questions add``, and delete the three example questions.
-5. Run ``branchrank run``, whose output ends with the verdict.
+5. Run ``branchrank run``, whose output ends with a verdict on each compared system.
 
-The page contains the commands, their times and their output.
+The page contains the commands, the seconds that each step takes, and the output.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LINES_SHOWN = 14
 HEAD = """\
 # From installation to a verdict, with times
 
-This page shows every command from an empty virtual environment to a verdict on your own five questions.
+This page shows every command from an empty virtual environment to a verdict on five questions of your own.
 `python docs/transcript.py` ran the commands on {date} with {system}, Python {python}, {cores} CPU cores and
 a load average of {load} at the start. The installation time includes the download.
 

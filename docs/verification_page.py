@@ -37,12 +37,12 @@ hits, because it does not know their correct values.
 
 `branchrank verify RUN --rerun 20` selects 20 questions with the run's seed, runs them again, and compares
 every hit, rank and stage with those in the run. The digest of the index must be the one in `run.json`.
-`branchrank verify --rerun` also checks that all hits of the run exist in this index, and never calls an LLM.
-With `--llm-replay FILE`, the LLM calls are answered by the cassette of the run; without this flag, systems
-with an LLM are skipped. Predictor classes and endpoints are skipped unless you pass them with `--predictor
-module:Class` and `--api-endpoint`. The output lists the skipped systems. Differences of up to 0.0001 between
-scores are ignored, because the last digits of a score differ between processors. On another processor, two
-hits with nearly equal scores may change places.
+`branchrank verify --rerun` also checks that all hits of the run exist in this index. The command never calls
+an LLM. With `--llm-replay FILE`, the LLM calls are answered by the cassette of the run; without this flag,
+systems with an LLM are skipped. Predictor classes and endpoints are skipped unless you pass them with
+`--predictor module:Class` and `--api-endpoint`. The output lists the skipped systems. Differences of up to
+0.0001 between scores are ignored, because the last digits of a score differ between processors. On another
+processor, two hits with nearly equal scores may change places.
 
 ## Seal a plan
 
@@ -66,16 +66,17 @@ only if somebody else has a copy of the seal that the author of the run can't ch
 Each row of the table is a test that changes a correct run and then runs `branchrank verify`. The column
 "regenerated" shows whether the test recomputed the tables, reports and digests after it changed the run.
 Anybody with this package can recompute them. The column "0.1.0" shows whether the first version of `verify`
-found the change. In the unchanged example runs in `reports/examples`, `branchrank verify` finds no error.
+found the change in that row. In the unchanged example runs in `reports/examples`, `branchrank verify` finds
+no error.
 
 | change | regenerated | 0.1.0 | found by |
 | --- | --- | --- | --- |
 """
 
 TAIL = """
-The changes in the last rows of the table can't be found in the run alone, because a run with invented rows
-and times need not contain a contradiction. To check a run that may have been fabricated, ask its author for
-the seal, run some of its questions again (`branchrank verify RUN --rerun 20`), or repeat the whole benchmark.
+The changes in the last rows of the table can't be detected from the run alone, because invented rows and
+times need not contradict each other. To check a run that may have been fabricated, ask its author for the
+seal, run some of its questions again (`branchrank verify RUN --rerun 20`), or repeat the whole benchmark.
 
 `python docs/verification_page.py` makes this page.
 """
@@ -95,9 +96,9 @@ def verification_page() -> str:
     others = len(TAMPERINGS) - alone - left
     count = (
         f"\nThe first version of `verify` (0.1.0) missed {missed} of these {len(TAMPERINGS)} changes. From "
-        f"the run alone, the current version finds {alone} of the changes. It finds {others} more if it also "
-        f"has the corpus, the index or a copy of the seal. The number of "
-        f"changes that `verify` can't find is {left}.\n"
+        f"the run alone, the current version finds {alone} of the changes. With the corpus, the index or a "
+        f"copy of the seal, `verify` finds {others} more changes. The number of changes that `verify` never "
+        f"detects is {left}.\n"
     )
     return HEAD + rows + count + TAIL
 

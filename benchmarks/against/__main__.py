@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> Table:
 
 
 def _sources(world: World, groups: list[str], rates: list[Rate]) -> Iterator[Source]:
-    """Yield the pairs of each group, one group after the other, and add hit rates to ``rates``."""
+    """Yield the comparisons of each group in ``groups``, and add the frameworks' hit rates to ``rates``."""
     for group in groups:
         if group == "benchmark":
             found = list(frameworks.retrievers(world))

@@ -20,7 +20,7 @@ BATCH = 4000
 
 
 def pairs(world: World) -> Source:
-    """Compare exact search with NumPy and with Chroma, and BranchRank's Chroma store with Chroma itself."""
+    """Compare BranchRank's exact search with NumPy and Chroma, and its Chroma store with Chroma alone."""
     exact = ExactVectors(world.ids, world.matrix)
     nearest = [[scored.key for scored in exact.search(vector, DEPTH)] for vector in world.asked]
 

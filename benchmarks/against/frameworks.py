@@ -104,8 +104,8 @@ def retrievers(world: World) -> Iterator[Retriever | Any]:
 def pairs(world: World, found: Sequence[Any], rates: Sequence[Rate]) -> Source:
     """Yield a comparison of ``local`` with each retriever in ``found``.
 
-    The text in the field ``answers`` of each comparison states the strict hit@5 of both systems, from
-    ``rates``. Entries of ``found`` for missing frameworks are yielded unchanged.
+    Each comparison's ``answers`` text states the strict hit@5 of both systems, which is taken from ``rates``.
+    If a framework is not installed, its entry in ``found`` is yielded unchanged.
     """
     (system,) = builtin_systems(("local",), world.folder.settings)
     known = Known(world)

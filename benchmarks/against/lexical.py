@@ -1,8 +1,8 @@
 """Compare BM25 with bm25s, tantivy, rank_bm25 and SQLite FTS5.
 
-All programs count the same tokens, because each program gets the tokens of BranchRank's analyzer. A program
-that splits texts itself gets a made-up word such as ``t12`` for each token, because no stemmer or stop list
-changes such words. In every program, the time of a query includes the analysis of its text.
+All programs count the same tokens, because each program gets the tokens of BranchRank's analyzer. For a
+program that tokenizes text itself, each token is replaced by a made-up word such as ``t12``, which no stemmer
+or stop list changes. In every program, the time of a query includes the analysis of its text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compare embedding with sentence-transformers on PyTorch, for the two models that run in ONNX Runtime."""
+"""Compare the embedding speed of BranchRank (with ONNX Runtime) and sentence-transformers (with PyTorch)."""
 
 from __future__ import annotations
 

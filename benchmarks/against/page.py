@@ -14,12 +14,12 @@ HEAD = """\
 $ make bench WRITE=--write
 ```
 
-For each row of the table, BranchRank and another library do the same work alternately in one process, in
+For each row of the table, BranchRank and another library take turns doing the same work in one process, in
 several rounds. The ratio of a round is the other library's time divided by BranchRank's time, so a ratio
-above 1 means that BranchRank is faster. The table shows the median ratio of the rounds and the 95%
-interval of the median; the bounds of the interval are two of the measured ratios. With five rounds, the
-interval is from the smallest to the largest ratio. Ratios depend much less on the machine and on other
-running programs than times do.
+above 1 means that BranchRank is faster. The table shows the median of the rounds' ratios, and the 95%
+confidence interval of this median; the bounds of the interval are two of the measured ratios. With five
+rounds, the interval runs from the smallest to the largest ratio. Ratios depend much less on the machine and
+on other running programs than times do.
 
 - **Embedding**: `SentenceTransformer.encode` with its defaults (batches of 32). CodeRankEmbed has the
   published configuration and random weights, because the time does not depend on the values of the weights.
@@ -34,8 +34,8 @@ running programs than times do.
 """
 
 TAIL = """
-`make bench-check` repeats the measurements. The check fails if the whole interval of a ratio is more than
-20% below the ratio in this table, so that random variation alone does not make it fail.
+`make bench-check` repeats the measurements. The check fails if the whole interval of a new ratio is more than
+20% below the ratio in this table, so random variation alone does not make the check fail.
 """
 
 

@@ -12,7 +12,7 @@ from benchmarks.against.table import Row, Skipped
 
 #: The minimum and maximum number of rounds for a pair, and the seconds after which no new round starts.
 LEAST, MOST, BUDGET = 5, 31, 8.0
-#: The confidence level of a row's interval, if the row has at least six rounds.
+#: The confidence level of a row's interval. With fewer than six rounds, the level is lower.
 LEVEL = 0.95
 
 Clock = Callable[[Callable[[], object]], float]

@@ -22,7 +22,7 @@ from branchrank.embedders.minilm import find_model
 GROUP = "cold start"
 #: No new round of a process starts after this number of seconds.
 BUDGET = 10.0
-#: Upper bounds for the CPU seconds of each process, with the index of Symfony's documentation.
+#: Upper limits on the CPU seconds of each command when it uses the index of Symfony's documentation.
 BOUNDS = {"--help": 0.15, "--vector-store exact": 0.7, "--vector-store chroma": 1.6}
 SCRIPT = """
 import sys

@@ -1,4 +1,4 @@
-"""Compare the speed of scoring with ir-measures and ranx, on data from ``benchmarks/scoring.py``."""
+"""Compare how fast BranchRank, ir-measures and ranx score a run made by ``benchmarks/scoring.py``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUESTIONS = RESULTS = 1000
 
 
 def pairs(world: World) -> Source:
-    """Yield one comparison with each program. The averages of every measure must agree to four decimals."""
+    """Yield one comparison per program. Its averages must equal BranchRank's to four decimals."""
     run, qrels = scoring.made(QUESTIONS, RESULTS)
     ours = scoring.branchrank(run, qrels)
     for package, work in (("ir-measures", scoring.ir_measures), ("ranx", scoring.ranx)):

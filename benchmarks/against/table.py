@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-#: A ratio is worse than before if its whole interval is below this fraction of the earlier ratio.
+#: A ratio counts as worse if its whole interval is below this fraction of the earlier ratio.
 TOLERATED = 0.8
 _REWRITE = "fix: make bench WRITE=--write"
 
@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The row's identity (its group, its task and the name of the other program without the version)."""
+        """The identity of a row (its group, its task, and the compared program without its version)."""
         return self.group, self.what, self.against.split(" ")[0]
 
 
@@ -62,7 +62,7 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine on which a table was measured, with its load averages over one minute."""
+    """The machine on which a table's times were measured, with its one-minute load averages."""
 
     cpu: str
     cores: int
@@ -117,7 +117,7 @@ def write_table(path: Path, table: Table) -> None:
 def problems(now: Table, before: Table) -> list[str]:
     """Return one sentence for each ratio that is worse than in the earlier table.
 
-    Raises :class:`UnreadableTableError` if the two tables were measured on different corpora.
+    Raises :class:`UnreadableTableError` if the two tables contain measurements of different corpora.
     """
     if (now.corpus.digest, now.corpus.questions) != (before.corpus.digest, before.corpus.questions):
         raise UnreadableTableError(

@@ -95,7 +95,7 @@ def named(package: str) -> str:
 
 
 def missing(group: str, package: str, module: str = "") -> Skipped | None:
-    """Return the skipped comparison for a package that is not installed."""
+    """Return a skipped comparison if the package is not installed, and ``None`` if it is."""
     if importlib.util.find_spec(module or package.replace("-", "_")) is not None:
         return None
     return Skipped(

@@ -1,4 +1,4 @@
-"""Answer one question with a predictor, match the hits with the gold, and return a row."""
+"""Answer one question with a predictor, match the hits against the gold, and return a row."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ def shortened(stage: StageTrace, depth: int) -> StageTrace:
 
 @lru_cache(maxsize=4096)
 def _rounded(scores: tuple[float, ...]) -> tuple[float, ...]:
-    """Round scores to nine decimals (cached, because predictors share stages and their scores)."""
+    """Round scores to nine decimals. Results are cached because predictors that share stages share scores."""
     return tuple(round(score, 9) for score in scores)

@@ -151,10 +151,10 @@ def run_predictors(
     """Run opened predictors in a new run under ``reports``, or complete an interrupted run.
 
     ``resume`` is the directory of the run to resume. If neither ``resume`` nor ``fresh`` is given, the newest
-    interrupted run of the same plan under ``reports`` is resumed. ``keep_failures`` is called with the LLM
-    calls in the rows of a resumed run. ``measure_index`` adds facts about an index that are known only after
-    all questions are answered. ``executor`` runs the quality pass (by default in this process); the
-    executor's workers open ``plan`` and check the digests of ``indexes``.
+    interrupted run of the same plan under ``reports`` is resumed. If a run is resumed, ``keep_failures`` is
+    called with the LLM calls recorded in its finished rows. ``measure_index`` adds facts about an index that
+    are known only after all questions are answered. ``executor`` runs the quality pass (by default in this
+    process); the executor's workers open ``plan`` and check the digests of ``indexes``.
 
     Raises :class:`~branchrank.errors.RunError` if the run in ``resume`` has a different plan or is finished.
     """
@@ -208,7 +208,7 @@ def _interrupted(run: RunRecord, reports: Path, resume: Path | None, *, fresh: b
 
 
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
-    """Return the record ``run`` of a resumed run, with the time at which the interrupted run began.
+    """Return the record ``run`` of a resumed run, with the start time of the interrupted run.
 
     ``begun`` is the record of the interrupted run. If ``whole`` is true, the plan was read from that record,
     so the command, the settings and the seal are also copied from ``begun``.

@@ -3,8 +3,8 @@
 1. Passwords are collected from every URL in the record and from the value of every field or flag that expects
    a URL.
 2. User names and passwords are removed from all URLs in the record and the command.
-3. API keys that are set in environment variables are removed from every string. The collected passwords are
-   removed wherever else they occur, except in the strings that identify the run. (If a password were
+3. API keys that are set in environment variables are removed from every string. The passwords collected in
+   step 1 are removed from every string except those that identify the run. (If a password were
    "hybrid", for example, the name of the system ``hybrid`` would otherwise be removed too.)
 """
 
@@ -31,7 +31,7 @@ _IDENTITY = {
 def scrubbed(record: R, environment: Mapping[str, str]) -> R:
     """Return the record without the API keys in ``environment`` and without the credentials in URLs.
 
-    A field ``command`` is split into words as a shell would split it.
+    A ``command`` field is split into words as a shell would split it.
     """
     fields = msgspec.to_builtins(record)
     words = _words(fields.pop("command")) if "command" in fields else None
@@ -56,11 +56,10 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
 
 
 def _words(command: str) -> list[tuple[str, str, str]]:
-    """Split each word of a command into three strings.
+    """Split a command into words, and return each word as a flag, a prefix and the rest of the word.
 
-    If the word contains the value of a flag that expects a URL, the first string is this flag. Otherwise, the
-    first string is empty. If the word also contains the flag, the second string is ``FLAG=``. Otherwise, the
-    second string is empty. The third string is the rest of the word.
+    The flag is the one that expects a URL and whose value the word contains; for other words, the flag is
+    empty. The prefix is ``FLAG=`` if the word contains both the flag and its value; otherwise, it is empty.
 
     If a shell could not split the command, the whole command is treated as one word.
     """
@@ -79,7 +78,7 @@ def _words(command: str) -> list[tuple[str, str, str]]:
 
 
 def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every string in a structure as (name of its field, string)."""
+    """Yield a pair (field name, string) for every string in a nested structure."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, dict):

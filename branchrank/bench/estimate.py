@@ -37,7 +37,9 @@ class PlanEstimate(Record, frozen=True, kw_only=True):
 
 
 def estimate_plan(plan: Plan) -> PlanEstimate:
-    """Check a plan, and estimate its queries and its LLM cost. Nothing is built, and no server is contacted.
+    """Check a plan, and estimate its number of queries and its LLM cost.
+
+    No index is built, and no server is contacted.
 
     Raises the same errors as :func:`~branchrank.bench.plan.check_plan`.
     """

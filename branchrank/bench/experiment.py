@@ -168,7 +168,7 @@ def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
 
 
 def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
-    """Return what ``make`` returns. If ``make`` fails, add its problems to ``found`` and return ``None``."""
+    """Return the result of ``make()``. On a :class:`UsageError`, add its problems to ``found`` instead."""
     try:
         return make()
     except UsageError as error:
@@ -195,7 +195,7 @@ def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str,
 
 
 def _over(toml: Mapping[str, Any], section: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge ``table`` into the table ``section`` of the settings in ``toml``.
+    """Return the TOML settings ``toml`` with ``table`` merged into the value of the key ``section``.
 
     If ``section`` has a value that is not a table, this value is kept.
     """
@@ -215,7 +215,7 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
                 found.append(f"{key}: {error.message}; {error.remedy}")
     declared = (part.baseline,) if isinstance(part.baseline, str) else part.baseline
     for baseline in declared if names or failed else ():
-        # The systems in an invalid sweep are unknown, so only the baseline's name before "[" is checked.
+        # The systems in an invalid sweep are unknown, so only the sweep's name before "[" is checked.
         there = baseline in ("", ALL_PAIRS, *names) or baseline.partition("[")[0] in failed
         if not there:
             found.append(
@@ -302,7 +302,7 @@ class _Systems:
     def _swept(self, name: str, shown: str, base: Mapping[str, Any], point: Mapping[str, Any]) -> System:
         """Return the system for one combination (``point``) of a sweep's values.
 
-        If the combination sets an LLM endpoint, the LLM stages of a built-in system are switched on.
+        If this combination sets an LLM endpoint, the LLM stages of a built-in system are switched on.
         """
         swept = _laid_over({**base, "name": shown}, point)
         endpoint = swept.get("llm", {}).get("base_url", "") if isinstance(swept.get("llm"), Mapping) else ""
@@ -363,7 +363,7 @@ def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:
 
 
 def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
-    """List the problems with a system's own keys. Each key is merged and checked separately."""
+    """List the problems with the keys that a system's own table sets. Each key is checked separately."""
     found = []
     for key, value in own.items():
         try:

@@ -39,7 +39,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
 
     ``predictors`` are in the plan's order, and ``indexes`` and ``engines`` are keyed by index name.
     ``keep_failures`` is called with the LLM calls in the finished rows of an interrupted run. If LLM calls
-    are recorded, the failed calls in these rows are not retried when the run is resumed. ``meter`` counts
+    are recorded, a resumed run does not retry the failed calls in these finished rows. ``meter`` counts
     the LLM calls that workers make.
     """
 
@@ -51,7 +51,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
 
     @property
     def memos(self) -> tuple[Memo, ...]:
-        """The memo of each engine, which stores stage results."""
+        """One memo (a cache of stage results) for each engine."""
         return tuple(engine.memo for engine in self.engines.values())
 
     def load_models(self) -> None:
@@ -191,7 +191,7 @@ def check_gold(questions: Sequence[Question], index: Index, questions_file: Path
     if found:
         more = [f"... and {len(found) - 10} more"] if len(found) > 10 else []
         raise QuestionError(
-            "\n".join([f"{questions_file} does not fit the corpus:", *found[:10], *more]),
+            "\n".join([f"{questions_file} does not match the corpus:", *found[:10], *more]),
             remedy="pass questions about this corpus with --questions, or run `branchrank questions "
             "reanchor`",
         )

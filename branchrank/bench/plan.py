@@ -155,7 +155,7 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
     outside = [each.name for each in plan.predictors if not isinstance(each, PlannedSystem)]
     if plan.filters and outside:
         yield UsageError(
-            f"--filter restricts the searches of systems; {', '.join(outside)} is not a system",
+            f"--filter applies only to systems; {', '.join(outside)} is not a system",
             remedy="remove --filter or this predictor",
         )
     checks: list[Callable[[], object]] = [
@@ -190,7 +190,7 @@ def check_pool(system: System, settings: BenchmarkSettings) -> None:
         if pool is not None and cutoff > pool:
             raise UsageError(
                 f"measure {measure.name!r} needs {cutoff} hits, and system {system.name!r} finds at most "
-                f"{pool} (top_n of its branches, cap of its fusion)",
+                f"{pool} (limited by the top_n of its branches and the cap of its fusion)",
                 remedy=f"increase top_n or cap, or use a cutoff of at most {pool}",
             )
 
@@ -216,7 +216,7 @@ def with_depth(settings: Resolved) -> Resolved:
 
 
 def _system_remedy(asking: Sequence[System]) -> str:
-    """Return the fix for an error about invalid systems. ``asking`` lists the systems that use an LLM."""
+    """Return the advice for an error about invalid systems. ``asking`` lists the systems that use an LLM."""
     incomplete = [system.llm for system in asking if not (system.llm.base_url and system.llm.model)]
     if not incomplete:
         return "correct the systems"
@@ -227,7 +227,7 @@ def _system_remedy(asking: Sequence[System]) -> str:
 
 
 def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:
-    """Call ``make`` and return what it returns, or add the user's error to ``found`` and return ``None``."""
+    """Return the result of ``make()``. If the user's input is invalid, add the error to ``found`` instead."""
     try:
         return make()
     except (UsageError, InputError) as error:
@@ -261,8 +261,8 @@ def plan_from_names(
 
     A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or an object
     that :func:`~branchrank.bench.predictors.predictor_of` accepts. A built-in system that several names
-    include (such as ``local`` and ``all``) is run only once. ``api_endpoint`` is the URL of the predictor
-    ``api``, and ``api_predictor`` is the name of a predictor on that server. ``fields`` are further
+    select (for example, both ``local`` and ``all``) runs only once. ``api_endpoint`` is the URL of the
+    predictor ``api``, and ``api_predictor`` is the name of a predictor on that server. ``fields`` sets other
     fields of :class:`Plan`, such as ``questions``. Raises one :class:`UsageError` that lists every problem
     with the predictors and the plan.
     """

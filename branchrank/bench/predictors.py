@@ -68,8 +68,7 @@ class SystemPredictor:
         if found.incomplete:  # a partial result must not count as a complete one
             raise BranchRankError(
                 found.incomplete,
-                remedy="exclude large files from the corpus, or run the benchmark on a machine with less "
-                "load",
+                remedy="exclude large files from the corpus, or run the benchmark on a less busy machine",
             )
         return found
 
@@ -92,8 +91,8 @@ class ClassPredictor(Untraced):
     """A user's own predictor. Hits inside excluded spans are removed from the results.
 
     The predictor's name is the object's attribute ``name``, or else the argument ``name``. For a class that
-    was passed as ``module:Class``, ``origin`` is this text. For other objects, ``origin`` is the dotted name
-    of the type, and a run with such an object can't be resumed.
+    was passed as ``module:Class``, ``origin`` is that string. For other objects, ``origin`` is the dotted
+    name of the type, and a run with such an object can't be resumed.
     """
 
     def __init__(self, name: str, wrapped: Predictor, *, origin: str = "") -> None:

@@ -5,7 +5,7 @@
    a question before the next question is asked, so that they share memoised results.
 3. A failed query becomes a row with the reason, and counts as a miss in every hit rate.
 4. Ctrl-C and SIGTERM end the pass between rows, and finished rows are kept. If several workers run the pass,
-   the answers of a shard that is not finished at that time are lost.
+   the answers of unfinished shards are lost.
 """
 
 from __future__ import annotations

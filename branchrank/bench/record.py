@@ -91,7 +91,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
 
 
 def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
-    """Return an index's settings, including BM25 settings that differ from those of the plan (``own``)."""
+    """Return an index's settings, with its BM25 settings only if they differ from those in ``own``."""
     table: dict[str, Any] = msgspec.to_builtins(settings.part(IndexSettings))
     words = settings.part(Bm25Settings)
     if words != own.part(Bm25Settings):

@@ -1,4 +1,4 @@
-"""Answer questions from a finished run again, with the plan that is read from the run's directory.
+"""Answer questions of a finished run again, using the plan in the run's directory.
 
 1. Hosts, models, files and classes outside the workspace must be passed to the command
    (:mod:`branchrank.bench.resume`). A predictor whose class or endpoint is not passed to the command is
@@ -39,7 +39,7 @@ _UNUSED = frozenset({"LLM endpoint", "Redis", "cassette", "price table"})
 
 
 class OpenRerun(NamedTuple):
-    """The open predictors, the questions, the indexes, and the reason why a predictor was skipped."""
+    """The open predictors, the questions, the indexes, and the reason for each skipped predictor."""
 
     predictors: tuple[OpenPredictor, ...]
     questions: list[Question]
@@ -134,5 +134,5 @@ def _check_indexes(run: RunRecord, indexes: dict[str, Index], data_dir: Path) ->
                 f"the index {name!r} in {data_dir} differs from the index of the run. Its digest is "
                 f"{digest[:16]}, and the run's index has {recorded.get(name, 'none')[:16]}",
                 remedy="pass the workspace of the run (--data-dir), or index the same corpus with the same "
-                "settings and the same version",
+                "settings and the same version of BranchRank",
             )

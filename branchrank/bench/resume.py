@@ -2,9 +2,9 @@
 
 A run directory may come from another person and is not trusted.
 
-1. Numbers, choices, systems and questions are read from the directory, and checked like command-line flags.
-2. Every host, model, file and class outside the workspace must be passed to the command, with the same value
-   as in the run. One error lists all values that were not passed and shows the complete command.
+1. Settings, systems and questions are read from the directory, and checked like command-line flags.
+2. The user must pass every host, model and class of the run to the command again, and every file that is not
+   in the workspace. One error lists all values that were not passed and shows the complete command.
 3. Before a row is written, the whole plan is compared with the plan in ``run.json``
    (:func:`~branchrank.runs.directory.check_resumable`).
 """
@@ -55,8 +55,9 @@ _MODEL = "embedding model"
 class Named(Record, frozen=True, kw_only=True):
     """The hosts, models, files and classes that were passed to the resuming command.
 
-    ``settings`` maps the names in :func:`~branchrank.settings.reaching_settings` to values. ``engine`` maps
-    names of settings in the section ``engine`` (processes and machines) to values for the rest of the run.
+    ``settings`` maps names of settings to values, for settings whose value is a host, a model or a file
+    (:func:`~branchrank.settings.reaching_settings`). ``engine`` maps names of settings in the section
+    ``engine`` (processes and machines) to values for the rest of the run.
     ``allowed`` are additional hosts, models and files for the systems and indexes of an experiment file.
     ``questions`` is needed if the run does not contain the text of its questions.
     """
@@ -136,8 +137,8 @@ def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
 class Names:
     """Compares a run's hosts, models, files and classes with those that were passed to the command.
 
-    ``command`` has the first words of the command that an error message suggests. ``unused`` has the kinds of
-    value (such as ``embedding model``) that the command ignores, so that they need not be passed.
+    ``command`` contains the first words of the command that an error message suggests. ``unused`` lists kinds
+    of values (such as ``embedding model``) that need not be passed, because the command ignores them.
     """
 
     def __init__(
@@ -159,7 +160,11 @@ class Names:
             self.values[reaching_settings()[key].reaches, value_to_show(key, value)] = value
 
     def setting(self, setting: Setting, recorded: str) -> str:
-        """Return the value that was passed for a setting. It must be equal to the value in the run."""
+        """Return the value that was passed for a setting, or else ``recorded``, the value in the run.
+
+        A passed value that differs from ``recorded`` is added to ``wrong``. A required value that was not
+        passed is added to ``missing``.
+        """
         self.flags[setting.reaches, recorded] = setting.flag
         value = self.named.settings.get(f"{setting.section}.{setting.name}")
         if value is None:
@@ -176,8 +181,8 @@ class Names:
     def value(self, role: str, recorded: str) -> str:
         """Return the value to use in place of ``recorded``, a value in the run's record.
 
-        A value that was passed to the command is returned unchanged. If a value must be passed to the
-        command and was not, the value is noted as missing.
+        A value that was passed to the command is returned unchanged. A required value that was not passed is
+        added to ``missing``.
         """
         if self._needs_no_name(role, recorded):
             return recorded
@@ -198,7 +203,7 @@ class Names:
     def predictor(self, name: str) -> None:
         """Check that the predictor class ``name`` (``module:Class``) was passed to the command.
 
-        If the class was not passed, it is noted as missing.
+        A class that was not passed is added to ``missing``.
         """
         if name not in self.named.predictors:
             self._missing("--predictor", "predictor", name)
@@ -211,7 +216,7 @@ class Names:
             self.wrong.append(f"--api-endpoint {url_to_show(self.named.api_endpoint)}: the run used {url}")
 
     def data_dir(self, recorded: str) -> Path:
-        """Return the workspace's folder. A folder other than ``data`` must be passed to the command."""
+        """Return the workspace's folder. Unless the folder is ``data``, it must be passed to the command."""
         if self.named.data_dir is None and Path(recorded).absolute() != DEFAULT_DATA_DIR.absolute():
             self._missing("--data-dir", "workspace", recorded)
         return self.named.data_dir or DEFAULT_DATA_DIR
@@ -221,7 +226,7 @@ class Names:
         if self.wrong:
             raise RunError(
                 f"{self.directory} was run with different values:\n" + "\n".join(self.wrong),
-                remedy="pass the run's values, or start a new run",
+                remedy="pass the same values as in the run, or start a new run",
             )
         if self.missing:
             listed = "\n".join(f"  - {role} {value}" for (_, value), role in self.missing.items())
@@ -235,7 +240,10 @@ class Names:
 
 
 def recorded_settings(directory: Path, run: RunRecord, found: Names) -> Resolved:
-    """Return the run's checked settings, with the command's values for hosts, models, files and classes."""
+    """Check and return the run's settings, with the hosts, models and files that were passed to the command.
+
+    The settings for processes and machines (section ``engine``) are not read from the run.
+    """
     recorded = _resolved(directory, run.settings)
     tables = {
         part.section: msgspec.to_builtins(recorded.part(part))
@@ -304,8 +312,8 @@ def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Pat
     """Return the path of the run's question file.
 
     ``named.questions`` is returned if it is set, and otherwise the path of the run's copy of the questions.
-    If the run does not store the text of its questions, there is no copy, and ``None`` stands for the
-    workspace's question file.
+    If the run does not store the text of its questions, the result is ``None``, which means the workspace's
+    question file.
     """
     if named.questions is not None:
         return named.questions
@@ -329,7 +337,7 @@ def with_reached(record: R, change: Change) -> R:
     """Replace each value that refers to something outside the workspace with ``change(role, value)``.
 
     Values in nested records are replaced too. In tables with arbitrary keys, such as the options of a branch
-    kind, every text that looks like a URL or a path is replaced.
+    kind, every string that looks like a URL or a path is replaced.
     """
     changed = {
         field.name: _changed(getattr(record, field.name), _role(field.type), change)
@@ -351,10 +359,7 @@ def _changed(value: Any, role: str, change: Change) -> Any:
 
 
 def _role(annotation: Any) -> str:
-    """Return the role (such as "file") of a field whose values refer to something outside the workspace.
-
-    The role of any other field is "".
-    """
+    """Return what a field refers to outside the workspace, such as "Redis", or "" if it refers to nothing."""
     for mark in get_args(annotation):
         if isinstance(mark, Meta) and mark.extra and "reaches" in mark.extra:
             return str(mark.extra["reaches"])

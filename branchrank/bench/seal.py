@@ -96,12 +96,12 @@ def read_seal(path: Path) -> Seal:
         seal = msgspec.json.decode(path.read_bytes(), type=Seal)
     except OSError as error:
         raise InputError(
-            f"cannot read the seal {path}: {error.strerror}", remedy="pass the file of a seal"
+            f"cannot read the seal {path}: {error.strerror}", remedy="pass a seal file"
         ) from error
     except NOT_JSON as error:
-        raise InputError(f"{path} is not a seal: {error}", remedy="pass the file of a seal") from None
+        raise InputError(f"{path} is not a seal: {error}", remedy="pass a seal file") from None
     if digest_of(seal.parts) != seal.digest:
-        raise InputError(f"{path} was changed: its digest differs", remedy="use the unchanged seal file")
+        raise InputError(f"{path} was changed: its digest differs", remedy="restore the original seal file")
     return seal
 
 

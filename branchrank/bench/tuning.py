@@ -1,19 +1,19 @@
 """Choose the weights and BM25 settings of each system by cross-validation, without human labels.
 
 1. The tuned settings are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``, if
-   the system uses them. Each setting has a short list of values around the system's value. (A combination of
-   values from these lists is called a point.)
-2. The same number of combinations is tried for every system. The first combination has the system's own
-   values, and the others are sampled with the seed. All combinations are tried on the same questions, so the
-   results of branches, vectors and MaxSim are computed once.
+   the system uses them. Each setting has a short list of values around the system's value. Each combination
+   of values from these lists is called a point.
+2. The same number of combinations is tried for every system. The first combination has the values that the
+   system had before tuning, and the others are sampled with the seed. All combinations are tried on the same
+   questions, so the results of branches, vectors and MaxSim are computed once.
 3. The questions are split into folds by the source of their gold. The questions in each fold are answered
-   with the settings that scored best on the other folds. The gain is the mean score of all these answers
-   minus the mean score with the system's own settings. The gain estimates the effect of tuning on questions
-   about other pages. The interval for the gain allows for correlation between questions with gold in the
-   same file.
+   with the settings that scored best on the other folds. The gain is the mean score of the answers from all
+   folds minus the mean score with the untuned settings. The gain estimates how much tuning improves the
+   answers to questions about pages that were not used for tuning. The interval for the gain allows for
+   correlation between questions with gold in the same file.
 4. Tuning chooses the combination of values with the best score on all questions. If several combinations have
-   the best score, the first of them is chosen. The system's own values are tried first, so other values are
-   chosen only if their score is better.
+   the best score, the first of them is chosen. The untuned values are tried first, so other values are chosen
+   only if their score is better.
 
 To test whether the chosen values are also better on questions that people wrote, benchmark the tuned and the
 untuned systems in one experiment.
@@ -65,7 +65,7 @@ class TunedSystem(Record, frozen=True, kw_only=True):
     """The result of tuning one system.
 
     ``own`` are the system's values before tuning, and ``chosen`` are the values after tuning. ``before`` is
-    the mean score with the system's own values. ``validated`` is the mean score if each fold uses the values
+    the mean score with the values in ``own``. ``validated`` is the mean score if each fold uses the values
     that were chosen on the other folds. ``gain`` is ``validated`` - ``before``. ``interval`` is the 95%
     confidence interval of ``gain``, or ``None`` if the gold is in too few files. ``agreeing`` is the number
     of folds for which the values chosen on the other folds are equal to ``chosen``.
@@ -88,14 +88,14 @@ class TunedSystem(Record, frozen=True, kw_only=True):
 
     @property
     def interval_words(self) -> str:
-        """The gain's interval as text."""
+        """The 95% confidence interval of the gain as text, such as ``[-0.010, +0.035]``."""
         if self.interval is None:
             return "(few documents)"
         return f"[{self.interval.low:+.3f}, {self.interval.high:+.3f}]"
 
     @property
     def changes(self) -> Point:
-        """The chosen values that differ from the system's own values."""
+        """The chosen values that differ from the values before tuning."""
         return {name: value for name, value in self.chosen.items() if value != self.own[name]}
 
 
@@ -193,7 +193,7 @@ def _check(path: Path, contenders: Sequence[PlannedSystem]) -> None:
 
 
 def _points(system: System, settings: Resolved, budget: int, seed: int) -> list[Point]:
-    """Return at most ``budget`` combinations of values to try, starting with the system's own values."""
+    """Return at most ``budget`` combinations of values to try, starting with the untuned values."""
     own = _own(system, settings)
     grids = [(value, *(each for each in _grid(name, value) if each != value)) for name, value in own.items()]
     first, *others = (dict(zip(own, values, strict=True)) for values in itertools.product(*grids))
@@ -291,7 +291,7 @@ def _folds(clusters: Mapping[str, str], folds: int, seed: int) -> dict[str, int]
     if len(sources) < folds:
         raise QuestionError(
             f"the gold is in {len(sources)} sources, too few for {folds} folds",
-            remedy="mine more questions, or use a smaller number with --folds",
+            remedy="mine more questions, or reduce --folds",
         )
     random.Random(seed).shuffle(sources)  # noqa: S311 - a seeded order
     fold_of = {source: number % folds for number, source in enumerate(sources)}
@@ -329,9 +329,9 @@ def _chosen(
 
 
 def _best(values: Sequence[Mapping[str, float]], ids: Sequence[str]) -> int:
-    """Return the index of the combination of values with the largest total score over the questions.
+    """Return the index of the combination of values with the highest total score over the questions.
 
-    If several combinations have the largest total, the first of them is chosen.
+    If several combinations have the same highest total score, the first of them is chosen.
     """
     sums = [math.fsum(of[key] for key in ids) for of in values]
     return sums.index(max(sums))

@@ -33,11 +33,11 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
 def command(folder: Path, data_dir: Path, corpus: str | None, collection: str, quiet: bool) -> None:
-    """Make a workspace from the chunks.jsonl, chroma/ and pageindex/nodes.jsonl in FOLDER.
+    """Create a workspace from chunks.jsonl, chroma/ and pageindex/nodes.jsonl in FOLDER.
 
     FOLDER is not changed. For each chunk without line numbers, the command searches the documents for the
-    chunk's text. To check the vectors in chroma/, it embeds 20 chunks again with --embedder. If the cosine
-    between each new vector and the stored one is at least 0.999, the stored vectors are reused.
+    chunk's text. The command embeds 20 chunks again with --embedder to check the vectors in chroma/. If the
+    cosine between each new vector and the stored one is at least 0.999, the stored vectors are reused.
     """
     with branchrank.Workspace.adopt(
         folder,
@@ -60,7 +60,7 @@ def _print_adopted(data_dir: Path, adoption: Adoption, documents: int) -> None:
         click.echo(f"note: left out {len(adoption.left_out) - _SHOWN} more", err=True)
     lines = f"{adoption.by_lines} located by line numbers, {adoption.anchored} by text"
     if adoption.unconfirmed:
-        lines += f", {adoption.unconfirmed} by line numbers whose text differs"
+        lines += f", {adoption.unconfirmed} by line numbers although the text differs"
     click.echo(f"{data_dir}: {documents} documents, {adoption.chunks} chunks: {lines}")
     click.echo(f"left out: {len(adoption.left_out)} chunks, {adoption.nodes_left_out} nodes")
     if adoption.collection:

@@ -40,8 +40,9 @@ from branchrank.settings import (
     multiple=True,
     default=("all",),
     show_default=True,
-    help="Predictor to run: local, pageindex, hybrid, grep, qdrant, sqlite, late-interaction, all (the first "
-    "three), family (all seven), bm25, dense, api, or your own class as module:Class. Repeatable.",
+    help="Predictor to run: local, pageindex, hybrid, grep, qdrant, sqlite, late-interaction, bm25, dense, "
+    "api, or your own class as module:Class. The value all means the first three, and family means the first "
+    "seven. Repeatable.",
 )
 @click.option(
     "--questions",

@@ -25,7 +25,7 @@ MEASURES = click.option(
 BASELINE_PREDICTOR = click.option(
     "--baseline-predictor",
     default="",
-    help="Predictor of the baseline run. Default: the predictor with the same name as the compared one.",
+    help="Predictor of the baseline run. Default: the predictor with the same name as the candidate.",
 )
 FILE = click.Path(path_type=Path, dir_okay=False)
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
@@ -35,7 +35,9 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.argument("baseline", type=RUN)
 @click.argument("candidate", type=RUN, required=False)
 @click.option(
-    "--predictor", default="", help="Predictor of CANDIDATE to compare. Default: all that both runs have."
+    "--predictor",
+    default="",
+    help="Predictor in CANDIDATE to compare. Default: every predictor that both runs contain.",
 )
 @BASELINE_PREDICTOR
 @click.option(
@@ -50,7 +52,8 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Largest difference that counts as equivalent. Default: 0.02 for two runs, the run's delta for one.",
+    help="Largest difference that counts as equivalent. Default: 0.02 if you compare two runs, and the run's "
+    "own delta if you compare predictors of one run.",
 )
 @WHERE
 @latex_option
@@ -131,7 +134,11 @@ def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, .
     show_default=True,
     help="Largest acceptable loss, in units of the measure (0.02 is 2 points of a hit rate).",
 )
-@click.option("--predictor", default="", help="Predictor of RUN to check. Default: all that both runs have.")
+@click.option(
+    "--predictor",
+    default="",
+    help="Predictor in RUN to check for regressions. Default: every predictor that both runs contain.",
+)
 @BASELINE_PREDICTOR
 @PRIMARY
 @MEASURES

@@ -83,7 +83,7 @@ def generate(
     seed: int,
     quiet: bool,
 ) -> None:
-    """Have an LLM write questions about the workspace's corpus, and store the questions in OUTPUT.
+    """Generate questions about the workspace's corpus with an LLM, and store them in the file OUTPUT.
 
     The gold of each question is an exact quotation from the corpus. If the command is interrupted, run it
     again to resume. Finished LLM calls are not repeated. The command stops after three failed calls in a row,
@@ -138,7 +138,7 @@ def _print_estimate(estimate: branchrank.library.GenerationEstimate) -> None:
 @llm_options(required=True)
 @settings_options(EngineSettings)
 def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int, quiet: bool) -> None:
-    """Summarise every node of the workspace's tree with an LLM, and write the nodes to OUTPUT.
+    """Summarise every node of the workspace's tree with an LLM, and write the nodes to the file OUTPUT.
 
     To use the summaries, set `nodes` in branchrank.toml to OUTPUT. After you edit the corpus, run the same
     command again. It summarises only the edited sections and their parent sections.

@@ -1,9 +1,9 @@
 """Implement ``--help``, which shows a command's common flags, and ``--help-all``, which shows all its flags.
 
-1. For a command in :data:`COMMON`, ``--help`` shows only the flags in its entry, under the headings in the
-   entry.
-2. ``--help-all`` also shows all other flags. A flag's heading is the title of the group of settings to which
-   the flag belongs. Flags that do not belong to a group of settings are listed under "Other".
+1. For a command in :data:`COMMON`, ``--help`` shows only the flags that :data:`COMMON` lists for the command,
+   under the headings that :data:`COMMON` contains.
+2. ``--help-all`` also shows all other flags. A flag's heading is the title of the settings group to which the
+   flag belongs. Flags that do not belong to a settings group are listed under "Other".
 3. For a command that is not in :data:`COMMON`, ``--help`` shows all flags in one list.
 """
 
@@ -148,7 +148,7 @@ def grouped(
 
 
 def _others(by_flag: Mapping[str, click.Parameter], shown: set[str]) -> dict[str, list[str]]:
-    """Return the flags that are not in ``shown``, keyed by the title of their group of settings."""
+    """Return the flags that are not in ``shown``, keyed by the title of their settings group."""
     titles = {setting.flag: part.title for part in PARTS for setting in settings_of(part)}
     found: dict[str, list[str]] = {}
     for flag, option in by_flag.items():

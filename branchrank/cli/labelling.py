@@ -147,7 +147,7 @@ def _ask(labelling: Labelling, proposals: Proposals | None, *, quiet: bool) -> N
 
 
 def _accept(labelling: Labelling, proposals: Proposals) -> None:
-    """Store the LLM's proposal as the label of every passage, unless the LLM call failed."""
+    """Store the LLM's proposal for each passage as its label. Passages whose LLM call fails get no label."""
     for passage in labelling.waiting():
         proposed = proposals(passage.question, passage.heading, passage.text)
         if proposed is not None:
@@ -155,7 +155,7 @@ def _accept(labelling: Labelling, proposals: Proposals) -> None:
 
 
 def _answers() -> Iterator[str]:
-    """Yield each line of the input in lower case, except blank lines."""
+    """Yield each non-blank line of the input in lower case."""
     interactive = sys.stdin.isatty()
     while True:
         try:

@@ -15,7 +15,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "Benchmark three systems on the bundled sample. Try this first."),
     "init": ("init", "Write starter files for a benchmark on your documents."),
     "index": ("index", "Build the index of a documentation folder."),
-    "adopt": ("adopt", "Make a workspace from your own chunks, vectors and nodes."),
+    "adopt": ("adopt", "Create a workspace from your own chunks, vectors and nodes."),
     "corpus": ("corpus", "Fetch and list corpora by name."),
     "retrieve": ("retrieve", "Search with the local predictor."),
     "hybrid": ("hybrid", "Search with the hybrid predictor."),
@@ -78,12 +78,11 @@ class LazyGroup(Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands below their headings, without importing their modules."""
+        """List the commands under their headings, without importing their modules."""
         widest = max(map(len, VERBS))
         for heading, verbs in HEADINGS.items():
             with formatter.section(heading):
-                # All names are padded to the same length, so that the descriptions below all headings are
-                # aligned.
+                # Names are padded to the same length, so that the descriptions of all commands are aligned.
                 formatter.write_dl([(verb.ljust(widest), VERBS[verb][1]) for verb in verbs])
 
 

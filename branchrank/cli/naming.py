@@ -1,4 +1,4 @@
-"""The flags of ``resume`` and ``verify`` that name the files, hosts and classes that a run may use."""
+"""The flags with which users of ``resume`` and ``verify`` allow the files, hosts and classes of a run."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _ENGINE = f"{EngineSettings.section}."
 
 
 def naming_options(function: F) -> F:
-    """Add the flags that :func:`given_names` reads, and flags for settings that are not read from a run."""
+    """Add flags for the hosts, models, files and classes that the command may use."""
     for option in (
         settings_options(*PARTS, only=frozenset(reaching_settings())),
         click.option(
             "--allow",
             "allowed",
             multiple=True,
-            help="Allow this host, model or file, which the run's experiment file names. Repeatable.",
+            help="Allow this host, model or file from the run's experiment file. Repeatable.",
         ),
-        click.option("--api-endpoint", default="", help="The URL of the endpoint for predictor api."),
+        click.option("--api-endpoint", default="", help="URL of the endpoint that the predictor api calls."),
         click.option(
             "--predictor",
             "predictors",

@@ -25,7 +25,10 @@ DEMO_FOLDER = Path("branchrank-demo")
 
 
 def settings_options(*parts: type[Settings], only: frozenset[str] | None = None) -> Callable[[F], F]:
-    """Return a decorator that adds a flag for each setting of the parts, or only for those in ``only``."""
+    """Return a decorator that adds a flag for each setting in ``parts``.
+
+    If ``only`` is set, it contains the names (``section.name``) of the settings that get a flag.
+    """
 
     def decorate(function: F) -> F:
         for part in reversed(parts):
@@ -164,7 +167,7 @@ def running_options(function: F) -> F:
             "--seal",
             type=click.Path(path_type=Path, dir_okay=False),
             help="If FILE does not exist, write the plan to FILE and stop. If FILE exists, run only if the "
-            "plan is equal to the one in FILE, and say so in the report.",
+            "plan is equal to the one in FILE, and state in the report that the plans are equal.",
         ),
         click.option(
             "--dry-run",

@@ -27,7 +27,7 @@ SHARE = click.FloatRange(0, 1)
     type=SHARE,
     help="Share of the questions on which exactly one of two predictors has a hit.  [default: 0.2]",
 )
-@click.option("--difference", type=SHARE, help="Difference in hit rate that you want to confirm, 0 to 1.")
+@click.option("--difference", type=SHARE, help="Difference in hit rate that you want to detect, from 0 to 1.")
 @click.option(
     "--candidates",
     type=click.IntRange(1, 1000),
@@ -62,7 +62,7 @@ SHARE = click.FloatRange(0, 1)
 @click.option(
     "--measure",
     default="",
-    help="Hit rate that is read from the pilot run, such as strict_hit@5.  [default: its primary measure]",
+    help="Hit rate to read from the pilot run, such as strict_hit@5.  [default: the run's primary measure]",
 )
 def power(
     questions: tuple[int, ...],

@@ -143,7 +143,7 @@ def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> No
     """Split QUESTIONS into the files NAME-tuning.jsonl and NAME-test.jsonl.
 
     By default, QUESTIONS is the question file of the workspace. NAME is the file name of QUESTIONS without
-    its suffix. All questions about a document are put into the same file.
+    the extension. All questions about a document are put into the same file.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         made = workspace.questions.split(questions, share=share, seed=seed)

@@ -5,8 +5,8 @@ Errors are raised in the library, so a fix may mention flags that the running co
 1. If a fix lists several flags (``--a or --b``), only the flags that the command has are kept.
 2. If the command has none of the listed flags, the fix names the setting's key in ``branchrank.toml``
    instead.
-3. If the command has the flag ``--base-url``, it does not run systems, so the parts of a fix that suggest a
-   setting in ``branchrank.toml`` are removed.
+3. Commands with the flag ``--base-url`` do not run systems. For these commands, the parts of a fix that
+   suggest a setting in ``branchrank.toml`` are removed.
 4. A command that is quoted in the fix (``branchrank index ...``) is not changed.
 """
 
@@ -26,7 +26,7 @@ _PLACE = "of branchrank.toml"
 
 
 def remedy_for(remedy: str, command: click.Command) -> str:
-    """Return an error's fix, without flags that ``command`` does not have."""
+    """Return an error's fix, adapted to the flags of ``command``."""
     has = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     settings = {setting.flag: setting for part in PARTS for setting in settings_of(part)}
 
@@ -40,7 +40,7 @@ def remedy_for(remedy: str, command: click.Command) -> str:
 
 
 def _fitted(text: str, has: set[str], settings: dict[str, Setting]) -> str:
-    """Adapt one part of a fix, which is a list of flags or a quoted command."""
+    """Adapt one part of a fix. Each part is a list of flags or a quoted command."""
     if not text.startswith("--"):
         return text
     flags = re.findall(_FLAG, text)

@@ -34,7 +34,8 @@ class SearchAnswer(Record, frozen=True, kw_only=True):
     type=click.Choice(["keyword", "semantic", "hybrid"]),
     default="keyword",
     show_default=True,
-    help="keyword finds words and word beginnings, semantic the nearest embeddings; hybrid fuses both.",
+    help="keyword finds words and prefixes of words, semantic finds the nearest embeddings, and hybrid "
+    "combines the two.",
 )
 @filter_option
 @click.option("--explain", is_flag=True, help="Show how each score was computed.")
@@ -80,7 +81,7 @@ def _show(rank: int, hit: Hit, explain: bool) -> None:
 
 
 def _explanation(chunk: Hit) -> str:
-    """Return a text that explains how a chunk's score was computed."""
+    """Return an explanation of how a chunk's score was computed."""
     parts = [f"score {chunk.score:.4f}"]
     for name, word, measured in (
         ("fts5", "keyword", "score"),

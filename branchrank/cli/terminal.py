@@ -1,4 +1,4 @@
-"""The base classes of all commands. They handle safe terminal output, error messages and exit codes."""
+"""The base classes of all commands, which print errors, set exit codes and write safely to the terminal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def say(line: str) -> None:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path as text to print. If it is inside the working directory, the path is made relative."""
+    """Format a path for printing. A path inside the working directory is shown relative to that directory."""
     here = Path.cwd()
     return safe(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
@@ -58,7 +58,7 @@ def import_from_here() -> None:
 
 
 def show_error(error: BranchRankError, command: click.Command) -> None:
-    """Print an error and its fix. The fix mentions only flags that ``command`` has. API keys are removed."""
+    """Print an error without API keys. The suggested fix mentions only flags that ``command`` has."""
     redact = _redactor()
     click.secho(f"error: {safe(redact(error.message))}", fg="red", err=True)
     if remedy := remedy_for(error.remedy, command):

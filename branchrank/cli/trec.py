@@ -26,7 +26,8 @@ from branchrank.cli.terminal import Command, safe
     type=click.Choice(["gold", "document"]),
     default="gold",
     show_default=True,
-    help="Document ids in the files: the gold that a hit matches (gold), or the hit's file (document).",
+    help="What a document id in the files stands for: the gold that a hit matches (gold), or the hit's file "
+    "(document).",
 )
 def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> None:
     """Export the finished run RUN as TREC files (qrels.txt, and one run file per predictor)."""

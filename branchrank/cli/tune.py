@@ -71,7 +71,7 @@ def command(
             f"{each.agreeing} of {tuning.folds} folds chose these values; {each.points} combinations tried"
         )
     if not tuning.toml:
-        click.echo("no system improves with other values")
+        click.echo("no changes: every system scores best with its current values")
         return
     click.echo(f"\n{safe(tuning.toml)}", nl=False)
     if write:

@@ -20,7 +20,8 @@ from branchrank.cli.terminal import Command, safe, say, shown_path
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Retrieve the hits of N questions again (drawn with the run's seed), and compare them with the run.",
+    help="Retrieve the hits for N questions (drawn with the run's seed) again, and compare them with the "
+    "run's hits.",
 )
 @click.option(
     "--corpus",

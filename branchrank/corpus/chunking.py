@@ -3,13 +3,13 @@
 1. The capacity of a chunk is the target size or the model's limit, whichever is smaller. The budget for a
    chunk's text is the capacity minus the number of tokens in the breadcrumb, because the model embeds the
    breadcrumb together with the text. A breadcrumb that takes more than half of the capacity is shortened by
-   removing titles from its start. If the last title alone takes more than half of the capacity, this title is
-   cut.
+   removing titles from its start. If the last title alone takes up more than half of the chunk's capacity,
+   the title is cut.
 2. A block that fits the budget is one piece, and a larger block is cut into several pieces. A large code
    block is first cut at blank lines. Other kinds of blocks, and parts of a code block that are still too
-   large, are cut between lines. A line larger than the budget is cut between words, and a word larger than
+   large, are cut between lines. A line longer than the budget is cut between words, and a word longer than
    the budget is cut between characters. Apart from the overlap, two chunks contain parts of the same line
-   only if this line was cut.
+   only if that line was cut.
 3. Pieces are packed into chunks in order. A heading stays in the same chunk as the next piece if the two fit
    into one chunk. In the same way, a code block stays with the paragraph before it.
 4. If the last chunk of a section fills less than a quarter of the budget, pieces from the end of the previous
@@ -33,14 +33,14 @@ from branchrank.records import BREADCRUMB_SEPARATOR, Chunk
 
 CountTokens = Callable[[str], int]
 
-#: A text with more characters than this number times the budget is too large; its tokens are not counted.
+#: The tokens of a text are not counted if the text has more characters than this factor times the budget.
 _MAX_CHARACTERS_PER_TOKEN = 64
 #: The limit for breadcrumbs is lower than the limit for texts, because every chunk repeats a breadcrumb.
 _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN = 8
 
 
 class _Piece(NamedTuple):
-    """A block or a part of a block, which spans the lines ``start`` to ``end`` of the file."""
+    """A block, or one part of a block, on the lines ``start`` to ``end`` of the file."""
 
     text: str
     start: int
@@ -61,8 +61,8 @@ def chunk_document(
 
     A chunk's breadcrumb and text together have at most ``target_tokens`` tokens, or at most ``limit_tokens``
     if that is less. Neither ``target_tokens`` nor ``limit_tokens`` may be less than 8. ``count_tokens``
-    returns the number of tokens in a text. This number must be the sum of the token counts of the text's
-    words. If ``overlap_tokens`` is larger than half the chunk's budget, half the budget is used instead.
+    returns the number of tokens in a text, which must be the sum of the token counts of the text's words. If
+    ``overlap_tokens`` is larger than half the chunk's budget, half the budget is used instead.
     """
     chunks: list[Chunk] = []
     capacity = min(target_tokens, limit_tokens)

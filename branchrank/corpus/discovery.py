@@ -46,10 +46,10 @@ class Discovery(Record, frozen=True, kw_only=True):
 
 
 def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
-    """Find the documents below the folder ``root``. Return their files, and notes about skipped files.
+    """Return the files of the documents below the folder ``root``, and notes about skipped files.
 
-    ``exclude`` contains the paths to skip, relative to ``root``, such as ``docs/results``, or shell patterns
-    for such paths, such as ``*/drafts/*``.
+    ``exclude`` lists what to skip: paths relative to ``root`` (``docs/results``) and shell patterns for such
+    paths (``*/drafts/*``).
 
     Raises :class:`CorpusError` if ``root`` does not exist, is not a folder, or contains no documents.
     """

@@ -1,9 +1,9 @@
 """Records for a parsed file, its sections and their blocks of readable text, with line numbers.
 
 A section's own span contains the lines of the section that are not in a subsection. Every line of the file
-is in the own span of exactly one section. ``sections[0]`` represents the whole file, and its own span
-contains the text before the first heading. If the file has a single top heading, the own span of
-``sections[0]`` also contains this heading and the text up to the next heading.
+belongs to exactly one section's own span. ``sections[0]`` represents the whole file, and the section's own
+span contains the text before the first heading. If the file has exactly one top-level heading, the span also
+contains that heading and the text up to the next heading.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Section(Record, frozen=True, kw_only=True):
     """A heading and the text after it, up to the next heading.
 
     The ``id`` of the section for the whole file is the file's path. Other ids have the form
-    ``path#slug/slug``, with the slugs of all headings from the top heading down to the section's heading. A
+    ``path#slug/slug``, with the slugs of all headings from the top-level heading to the section's heading. A
     repeated id gets the suffix ``~2``. ``parent`` is the position of the parent section in the document's
-    list of sections. ``level`` is 0 for the section of the whole file and 1 for the headings directly below
-    it. ``labels`` are the reference targets at the heading. ``line_end`` is the last line including
-    subsections, and ``own_line_end`` is the last line before the first subsection.
+    list of sections. ``level`` is 0 for the section of the whole file and 1 for that section's children.
+    ``labels`` are the reference targets at the heading. ``line_end`` is the last line including subsections,
+    and ``own_line_end`` is the last line before the first subsection.
     """
 
     id: str

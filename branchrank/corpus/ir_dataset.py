@@ -34,7 +34,7 @@ def is_dataset(name: str) -> bool:
 def dataset_folder(
     name: str, home: Path, *, download: bool = False, progress: Progress = no_progress
 ) -> Path:
-    """Return the BEIR folder below ``home`` for the dataset ``ir:ID``. Write the folder if it is missing.
+    """Return the BEIR folder below ``home`` for the dataset ``ir:ID``, and create the folder if necessary.
 
     ``progress("read", done, total)`` is called for each document. Raises :class:`CorpusError` if the id is
     unknown, if the dataset lacks documents, queries or judgements, or if the dataset is not on this machine
@@ -90,7 +90,10 @@ def _write(dataset: Any, identifier: str, folder: Path, progress: Progress) -> N
 
 
 def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """Yield the items that ``part()`` returns. Raises :class:`CorpusError` if the dataset can't be read."""
+    """Yield the items of one part of a dataset, such as all queries.
+
+    Raises :class:`CorpusError` if the dataset can't be read.
+    """
     try:
         yield from part()
     except (OSError, RuntimeError, ImportError) as error:
@@ -103,8 +106,8 @@ def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
 def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str, str]]:
     """Yield documents as BEIR entries.
 
-    If a document lacks a title or a text, the entry has an empty title and the document's default text in
-    ir-datasets.
+    If a document has no title field or no text field, the entry gets an empty title, and the text that
+    ir-datasets returns by default for the document.
     """
     for number, each in enumerate(documents, start=1):
         title, text = getattr(each, "title", ""), getattr(each, "text", None)

@@ -1,6 +1,7 @@
 """Load a folder of documents into a :class:`Corpus`. The result depends only on the files' paths and bytes.
 
-One process reads all files, because 5 MB take about a second, and starting more processes would take longer.
+All files are read in one process, because reading 5 MB takes about a second, and starting more processes
+would take longer.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Parse Markdown and MDX files into documents.
 
 1. Front matter is removed, except the value of ``description``, which is kept as text. The ``title`` in the
-   front matter becomes the title of the page, unless the page has a single top heading of level 1.
+   front matter becomes the page title, unless the page has exactly one top-level heading, of level 1.
 2. markdown-it splits the rest of the file into blocks with line numbers. Inline markup is parsed separately
    for each block.
 3. ATX and setext headings outside quotes and lists start sections. The labels of a heading are its
    GitHub-style slug, the explicit id in ``{#id}`` and the labels in the ``(label)=`` lines above it.
-4. List items, paragraphs, table rows and code become blocks. The n-th line of a block's text is the readable
-   text of the block's n-th line in the file. The content of a code fence is read as Markdown if the fence is
-   a directive for prose, such as ``{note}``.
+4. List items, paragraphs, table rows and code become blocks. Each line of a block's text is the readable form
+   of the corresponding line in the file. The content of a code fence is read as Markdown if the fence is a
+   directive for prose, such as ``{note}``.
 5. Lines that markdown-it skips because they are nested too deeply are kept as plain text.
 
 Parsing takes time linear in the size of the file.
@@ -125,7 +125,10 @@ class _Reader:
         self._slugs: Counter[str] = Counter()
 
     def read(self, lines: list[str], *, first_line: int, nesting: int) -> None:
-        """Read ``lines``, which start at ``first_line`` and are inside ``nesting`` nested directives."""
+        """Read ``lines``, the first of which is line ``first_line`` of the file.
+
+        ``nesting`` is the number of directives that enclose the lines.
+        """
         parser = markdown_parser(self.mdx)
         tokens: list[Token] = []
         parser.block.parse("\n".join(lines) + "\n", parser, self._env, tokens)
@@ -295,7 +298,7 @@ class _Walk:
 
 
 def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
-    """Remove all ``{#id}`` and ``{/* #id */}`` from the end of a heading. Return the heading and the ids."""
+    """Return a heading without the ``{#id}`` and ``{/* #id */}`` at its end, and a list of these ids."""
     ids: list[str] = []
     kept = end = len(content)
     while True:

@@ -180,7 +180,7 @@ def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     found: dict[tuple[str, str], tuple[int, bool]] = state.env.setdefault("comment ends", {})
     close, alone = found.get((closing, state.src), (0, False))
     if 0 <= close < position or (closing, state.src) not in found:
-        # The position of the closing marker is stored. One search per comment would take quadratic time.
+        # Store the position of the closing marker, because one search per comment would take quadratic time.
         close = state.src.find(closing, position)
         alone = close >= 0 and _REST_OF_LINE.match(state.src, close + 3) is not None
         found[closing, state.src] = close, alone

@@ -69,7 +69,7 @@ def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool) -> Inli
 
 
 def html_text(content: str) -> str:
-    """Return the text of an HTML block with line breaks, but without comments, scripts, styles and tags."""
+    """Remove comments, scripts, styles and tags from an HTML block. Line breaks are kept."""
     lowered = content.lower()
     tags = TagFinder(content, HTML_TAG)
     parts: list[str] = []

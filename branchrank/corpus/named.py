@@ -35,7 +35,7 @@ MAX_BYTES = 2**29
 
 
 class NamedCorpus(Record, frozen=True, kw_only=True):
-    """The pinned origin of a corpus, which is either a file that belongs to a package or a Git commit.
+    """The pinned origin of a corpus, which is either a file from a package index or a Git commit.
 
     A package's file is identified by ``project``, ``filename``, ``sha256`` and ``size`` (in bytes), and a Git
     commit by ``repository`` and ``commit``. ``folder`` is the folder, inside the package or repository, that

@@ -1,4 +1,4 @@
-"""Normalise texts, so that quotes are found despite differences in markup and layout."""
+"""Normalise text, so that quoted passages are found despite differences in markup and layout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MARKUP = str.maketrans("", "", "*_`~#|\\")
 
 
 def normalise(text: str) -> str:
-    r"""Normalise a text, so that differences in case, white space and markup are ignored in comparisons.
+    r"""Normalise text, so that comparisons ignore differences in case, white space and markup.
 
     The text is converted to the Unicode form NFKC and to lower case. The markup characters ``* _ ` ~ # | \``
     are deleted, and each run of white space becomes one space.
@@ -33,7 +33,7 @@ class NormalisedLines(NamedTuple):
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> NormalisedLines:
-        """Normalise the lines of a file. The first line has the line number 1."""
+        """Normalise the lines of a file. Line numbers start at 1."""
         words: list[str] = []
         starts: list[int] = []
         numbers: list[int] = []

@@ -2,9 +2,8 @@
 
 1. Package indexes, package folders, certificates and the proxy are read from pip's configuration, so this
    module contains no host names.
-2. The file is looked up by its name on the project's page in each index (the simple API, in JSON or HTML).
-3. At most the pinned number of bytes is downloaded. A file is rejected if its SHA-256 differs from the pinned
-   one.
+2. On each index, the file name is looked up on the project's page of the simple API (in JSON or HTML).
+3. A file is rejected if it is larger than the pinned size, or if its SHA-256 differs from the pinned one.
 
 ``pip download`` is not used, because it would run the build backend of a source distribution, which is code
 from the package.

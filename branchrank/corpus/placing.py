@@ -3,13 +3,14 @@
 1. A passage can list several possible paths for its document. A path can be absolute or relative to the
    corpus folder, and can start with folders that do not exist in the corpus. The first path that matches a
    document is used.
-2. If the passage has line numbers, and the lines of the document contain the normalised text of the passage,
-   these lines are used. If the passage has line numbers but no text, the lines with these numbers are used.
+2. If the passage has line numbers, and the document's lines with these numbers contain the normalised text of
+   the passage, these lines are used. If the passage has line numbers but no text, the lines with these
+   numbers are used.
 3. In all other cases, the document is searched for the text of the passage. If no path matches a document,
    the whole corpus is searched for the text, which must occur exactly once. If a document contains the text
    several times, the occurrence nearest to the passage's line numbers is used. If the passage has no line
-   numbers, an occurrence that was not used for an earlier passage is preferred, then an occurrence after the
-   previous passage from the document, because programs usually split a document from start to end.
+   numbers, occurrences that were not used for an earlier passage are preferred. Among these occurrences, one
+   after the previous passage is preferred, because programs usually split a document from start to end.
 4. If the text is not found, but the passage's line numbers exist in the document, these lines are used and
    marked as unconfirmed.
 """

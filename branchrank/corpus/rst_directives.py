@@ -1,6 +1,7 @@
 """Tables of RST directives, and functions that parse RST's explicit markup (lines that start with ``..``).
 
-If a directive is not in the tables, its argument and its body are read as prose with inline markup.
+If a directive is not in this module's tables, the directive's argument and body are read as prose with inline
+markup.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from docutils.utils import new_document, unescape
 from branchrank.corpus.document import Reference
 
 _MARKUP = re.compile(r"[`*|\\]|_(?!\w)")
-#: Matches a letter after a backslash, as docutils stores it. It usually belongs to a path with backslashes.
+#: Matches a letter after a backslash (stored as NUL by docutils), which is usually part of a Windows path.
 _ESCAPED_WORD = re.compile(r"\x00(\w)")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
 #: Roles whose content is code, so ``a <b>`` in the content is not split into a title and a target.
@@ -179,8 +179,8 @@ def normalize_name(name: str) -> str:
 def _split_title(content: str) -> tuple[str, str]:
     """Split ``title <target>`` into the title and the target.
 
-    For content without a title, return the content and an empty target, after removing angle brackets around
-    the content or a leading ``~`` or ``!``.
+    For content without a title, angle brackets around the content, or a leading ``~`` or ``!``, are removed,
+    and the content is returned with an empty target.
     """
     if content.endswith(">"):
         title, opened, target = content[:-1].rpartition("<")
@@ -196,7 +196,7 @@ def _source(node: nodes.Node) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Split a text into parts of limited length, after a line break or a space if possible."""
+    """Split text into parts of at most ``_PART_CHARACTERS``, at line breaks or spaces where possible."""
     start = 0
     while len(text) - start > _PART_CHARACTERS:
         limit = start + _PART_CHARACTERS

@@ -66,7 +66,7 @@ class _Anchor(NamedTuple):
     block: Block | None
 
     def foreign_to(self, title: str) -> bool:
-        """Return whether ``block`` has an argument that the lower-case heading ``title`` does not contain."""
+        """Return whether ``block`` has an argument that does not occur in ``title``, a lower-case heading."""
         return self.block is not None and self.block.text.lower() not in title
 
 
@@ -98,7 +98,7 @@ class Scanner:
                 position += 1
         self._settle(len(self._pending))
 
-    # -- Constructs that can start on a line. Each method returns the position after the construct.
+    # -- Each of these methods reads one construct, and returns the position after the construct.
 
     def _construct(self, at: int) -> int:
         line = self.lines[at]
@@ -392,7 +392,7 @@ class Scanner:
         return end
 
     def _after_indented(self, at: int, column: int) -> int:
-        """Return the position after the last line, from ``at`` on, that is indented beyond ``column``."""
+        """Return the position after the lines from ``at`` on that are indented beyond ``column``."""
         end = at
         for position in range(at, len(self.lines)):
             line = self.lines[position]

@@ -2,19 +2,19 @@
 
 1. The parent of a heading is the nearest earlier heading with a smaller level, so skipped levels (``#`` then
    ``###``) do not matter.
-2. If the file has a single top heading, this heading is the title of the page. The heading and its labels
+2. If the file has exactly one top-level heading, that heading is the page title. The heading and its labels
    become part of the section that represents the whole file.
 3. A section's own span runs from the first line of the section's heading to the line before the next heading.
-   The first section represents the whole file, and its own span starts at line 1. (If a heading on line 1
-   starts another section, the first section's own span is empty, and the first section's ``own_line_end`` is
-   0.) Every line of the file is in exactly one section's own span.
-4. The id of a section consists of the file's path and the slugs of all headings from the top heading to the
-   section. If siblings have the same slug, the second one gets the suffix ``~2``, the third one ``~3``, and
-   so on.
+   The first section represents the whole file, and its own span starts at line 1. If a heading on line 1
+   starts another section, the first section's own span is empty, and ``own_line_end`` is 0. Every line of the
+   file is in exactly one section's own span.
+4. The id of a section consists of the file's path and the slugs of all headings from the top-level heading to
+   the section. If sections with the same parent have the same slug, the second section gets the suffix
+   ``~2``, the third one ``~3``, and so on.
 5. Each block is added to the section whose own span contains the block's lines. Each heading becomes a
    separate block.
 6. The bytes that sections add to the index (ids, breadcrumbs, records) are limited to a multiple of the
-   file's size. Headings beyond the limit are read as text.
+   file's size. After sections have used up this number of bytes, the remaining headings are read as text.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _IDS_PER_SECTION = 6
 class Heading(NamedTuple):
     """A heading that a parser found in a file, before the file is split into sections.
 
-    ``level`` is 1 for a top heading and larger for the headings below it. ``line_start`` is the first line of
-    the heading, including labels and an overline above the title. ``line_end`` is the last line of the
-    heading, including an underline. ``title`` is the heading's text without markup.
+    ``level`` is 1 for a top-level heading and larger for lower-level headings. ``line_start`` is the first
+    line of the heading, including labels and an overline above the title. ``line_end`` is the last line of
+    the heading, including an underline. ``title`` is the heading's text without markup.
     """
 
     level: int
@@ -94,12 +94,12 @@ def _named(
 def limit_headings(
     source: str, headings: Sequence[Heading], size: int
 ) -> tuple[Sequence[Heading], list[Block], tuple[str, ...]]:
-    """Return the headings that start sections, all further headings as blocks of text, and notes.
+    """Return the headings that start sections, the remaining headings as blocks of text, and notes.
 
     ``size`` is the size of the file in bytes. Each section repeats the titles of all headings above it, so
-    the sections of a small file could need hundreds of times as many bytes as the file. When the ids,
-    breadcrumbs and records of the sections exceed 64 times ``size`` plus 16 KiB, all further headings are
-    returned as blocks of text.
+    the sections of a small file could need hundreds of times as many bytes as the file. The ids, breadcrumbs
+    and records of the sections may therefore have at most 64 times ``size`` plus 16 KiB bytes. From the
+    heading that exceeds this limit on, headings do not start sections, but are returned as blocks of text.
     """
     room = _MAX_GROWTH * size + _FREE_GROWTH
     lengths: list[tuple[int, int]] = []
@@ -135,8 +135,9 @@ def finish_sections(
 
     ``headings`` and ``blocks`` must be in line order. No two headings may start on the same line. Blocks must
     not overlap each other or a heading. ``title`` is the title in the file's front matter, or an empty
-    string. A single top heading becomes part of the first section. If ``title`` is not empty, a top heading
-    with a level other than 1 starts its own section instead.
+    string. If the document has exactly one top-level heading, the heading becomes part of the first section
+    and starts no section of its own. The exception is a heading with a level other than 1 in a document whose
+    ``title`` is not empty.
     """
     parents = _parents(headings)
     tops = [index for index, parent in enumerate(parents) if parent is None]

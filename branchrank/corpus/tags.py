@@ -1,10 +1,10 @@
-"""Find HTML and JSX tags in a text, in linear time even if many tags are never closed.
+"""Find HTML and JSX tags in linear time, even if many tags are never closed.
 
-A tag starts with an opening such as ``<div`` and ends with ``>``. Between the opening and the ``>``, there
-can be quoted strings and any characters except ``<`` and ``>``. A JSX tag can also contain ``{expressions}``
-with up to three levels of braces. A regular expression would start again at each ``<``, and could search to
-the end of the text each time. For every string and expression inside a tag, :class:`TagFinder` remembers
-where the tag ends, so no part of the text is searched more than twice.
+A tag starts with ``<`` and a name (such as ``<div``) and ends with ``>``. Between the name and the ``>``, a
+tag can contain quoted strings and any characters except ``<`` and ``>``. A JSX tag can also contain
+``{expressions}`` with up to three levels of braces. A regular expression would start again at each ``<``, and
+could search to the end of the text each time. For every string and expression inside a tag,
+:class:`TagFinder` remembers where the tag ends, so no part of the text is searched more than twice.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _JSX_RUN = re.compile(r"""[^"'{}<>]*+""")
 _BRACE = re.compile(r"[{}]")
 _EXPRESSION_DEPTH = 3
 
-#: Match the openings of HTML tags, component tags (``<CamelCase>``) and MDX tags (but not ``<a@b.c>``).
+#: Match the start of HTML tags (``<div``), component tags (``<CamelCase``) and MDX tags (not ``<a@b.c>``).
 HTML_TAG = re.compile(r"</?([A-Za-z][\w:-]*+)")
 COMPONENT_TAG = re.compile(r"</?[A-Z](?:(?![a-z])[\w.])*+[a-z][\w.]*+(?=[\s/>])")
 JSX_TAG = re.compile(r"</?(?:(?=>)|(?![a-z]+://)(?![^\s<>]+@)[A-Za-z_$][\w.$:-]*+(?=[\s/>]))")
 
 
 class TagFinder:
-    """Finds the tags of one text. Tags can contain JSX expressions unless ``opening`` is ``HTML_TAG``."""
+    """Finds the tags in a text. Tags can contain JSX expressions unless ``opening`` is ``HTML_TAG``."""
 
     def __init__(self, text: str, opening: re.Pattern[str]) -> None:
         self.text = text
@@ -55,8 +55,8 @@ class TagFinder:
     def _pass(self, position: int) -> tuple[int, bool]:
         """Move from a position inside a tag past the next string or expression, or past the tag's ``>``.
 
-        Return the new position, and whether the tag ends there. If the tag is never closed, the new position
-        is 0.
+        Return the new position, and whether the tag ends there. If the tag is never closed, the returned
+        position is 0.
         """
         run = self._run.match(self.text, position)
         at = run.end() if run else position
@@ -70,7 +70,7 @@ class TagFinder:
         return 0, True
 
     def _expression_ends(self) -> dict[int, int]:
-        """Map opening braces to closing braces. Braces that contain too many nested levels are omitted."""
+        """Map opening braces to closing braces. Expressions with too many levels of braces are omitted."""
         if self._closing is None:
             self._closing = {}
             opened: list[list[int]] = []  # the position of each open brace, and its number of levels

@@ -1,9 +1,9 @@
 """Count the tokens in a text. Chunk sizes are measured with this count, regardless of the embedding model.
 
-BERT's tokenizer first splits a text at white space and around each punctuation character, so the token count
-of a text is the sum of the token counts of its words. The token counts of words are cached, because words
-repeat. If a text contains characters outside ASCII, control characters or special tokens, this module splits
-the text only at white space, and passes each part to the tokenizer, which splits it further.
+BERT's tokenizer first splits text at white space and around each punctuation character, so the token count of
+a text is the sum of the token counts of its words. The token counts of words are cached, because words
+repeat. If a text contains non-ASCII characters, control characters or special tokens, this module splits the
+text at white space only, and lets the tokenizer split each part further.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def check_name(embedder: str) -> None:
 
 
 def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
-    """Open a model in a local folder or on the hub.
+    """Open a model from a local folder or from the Hugging Face Hub.
 
     :class:`ColbertEmbedder` runs ColBERT checkpoints. :class:`NomicEmbedder` runs NomicBert models if
     PyTorch can't use a GPU or the precision is not float32. :class:`SentenceTransformersEmbedder` runs all
@@ -194,8 +194,8 @@ def is_bundled(embedder: str) -> bool:
     """Return whether ``embedder`` names a built-in embedder or the default model.
 
     The result is false for other models on the hub, for folders and for models on a server. The result is
-    also false for the default model's name if a file or folder of this name exists in the current folder,
-    because the name then refers to this file or folder.
+    also false for the default model's name if the current folder contains a file or folder with that name,
+    because the name then refers to the file or folder.
     """
     route, _, dimension = embedder.partition(":")
     if route == "fake":

@@ -44,12 +44,12 @@ def check_agreement(
 ) -> Agreement:
     """Find the text format for which ``embedder`` reproduces all sampled rows of ``vectors``.
 
-    ``vectors`` has the shape ``(n, d)``. ``forms`` maps the name of each text format to the n texts in this
-    format. If several formats reproduce the sampled rows, the first one is returned. ``place`` describes the
-    origin of ``vectors`` in error messages. Raises :class:`ArtifactError` if no text format reproduces the
-    sampled rows, if a sampled row is zero or not finite, or if the dimension of the embedder's vectors is not
-    d. If no text format reproduces the rows, the error message gives the results for the closest format, and
-    quotes the text whose new and stored vectors differ most.
+    ``vectors`` has the shape ``(n, d)``. ``forms`` maps the name of each text format to a list of the n texts
+    in that format. If several formats reproduce the sampled rows, the first one is returned. Error messages
+    use ``place`` to say where ``vectors`` came from. Raises :class:`ArtifactError` if no text format
+    reproduces the sampled rows, if a sampled row is all zeros or has a value that is not finite, or if the
+    dimension of the embedder's vectors is not d. If no text format reproduces the rows, the error message
+    gives the results for the closest format, and quotes the text whose new and stored vectors differ most.
     """
     identity = embedder.identity
     model = f"{identity.name} {identity.model}".strip()

@@ -42,7 +42,7 @@ class EmbeddingCache(Protocol):
     """Stores vectors by key. A failed read is a cache miss, and a failed write is ignored."""
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the cached vectors by key. Each vector is a float32 array of the shape ``(dimension,)``.
+        """Return the cached vectors by key. Each vector is a float32 array of shape ``(dimension,)``.
 
         Keys without a cached vector are omitted.
         """
@@ -72,7 +72,7 @@ def cached_documents(
     progress: Progress = no_progress,
     embed_batches: EmbedBatches | None = None,
 ) -> Vectors:
-    """Return the unit vectors of documents, float32 ``(len(texts), dimension)``.
+    """Return the unit vectors of documents as a float32 array of shape ``(len(texts), dimension)``.
 
     Only texts that are not in the cache are embedded. ``embed_batches`` is a function that takes batches of
     texts and returns the vectors of each batch, in order. The default calls ``embedder`` for each batch.
@@ -138,7 +138,7 @@ class _Batches(Sequence[list[str]]):
 
 
 def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) -> Vectors:
-    """Return the unit vector of the query ``text``, float32 ``(dimension,)``.
+    """Return the unit vector of the query ``text`` as a float32 array of shape ``(dimension,)``.
 
     If the query is not in the cache, or if ``cache`` is ``None``, the query is embedded.
     """
@@ -175,7 +175,7 @@ class SqliteEmbeddingCache:
         self._blobs = SqliteBlobs(path, _LAYOUT, root=root, notify=notify)
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the cached vectors by key, without keys whose vector is missing or damaged."""
+        """Return the cached vectors by key, omitting keys whose vectors are missing or damaged."""
         return {
             key: np.frombuffer(vector, dtype="<f4")
             for key, vector in self._blobs.get_many(keys).items()

@@ -8,11 +8,11 @@
    model.
 2. The checkpoint defines the markers, the maximum lengths of queries and documents, the ``[MASK]`` tokens
    that extend a query, and the punctuation that is removed from documents. The token vectors of a text are
-   all vectors that ColBERT compares, including those of special tokens and markers.
+   all the vectors that ColBERT compares, including those of special tokens and markers.
 3. A ColBERT model is not trained to compute one vector per text. The vector of a text is therefore the mean
-   of its token vectors, scaled to unit length. Before the scaling, the dot product of two such means is the
-   mean cosine over all pairs of tokens, whereas MaxSim uses only the best match of each query token. The mean
-   vectors are therefore used only for the first stage of a search.
+   of its token vectors, scaled to unit length. The dot product of two unscaled means is the mean cosine over
+   all pairs of tokens, whereas MaxSim uses only the best match of each query token. The mean vectors are
+   therefore used only for the first stage of a search.
 4. Texts are encoded one at a time, as in :mod:`branchrank.embedders.sentence_transformers`.
 """
 
@@ -149,9 +149,9 @@ def _is_stanford(folder: Path) -> bool:
 
 
 def _check_format(folder: Path) -> None:
-    """Raise :class:`ModelError` if the file that describes the markers or the projection is missing.
+    """Raise :class:`ModelError` if the checkpoint lacks the file with the markers or with the projection.
 
-    If the file were missing, sentence-transformers would use default markers or a random projection.
+    For such a checkpoint, sentence-transformers would use default markers or a random projection.
     """
     if not _is_stanford(folder):
         if not modules_of(folder):

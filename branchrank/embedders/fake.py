@@ -2,9 +2,9 @@
 
 Texts that share words get similar vectors.
 
-1. A text is split into lower-case words, and each word is reduced to its stem.
-2. The weight of a stem is 1 plus the natural logarithm of the number of its occurrences in the text. The
-   weight of each character trigram of a stem is one quarter of the weight of the stem.
+1. Text is split into lower-case words, and each word is reduced to its stem.
+2. The weight of a stem is 1 plus the natural logarithm of the number of its occurrences in the text. Each
+   character trigram of a stem has a quarter of the stem's weight.
 3. The weight of each stem or trigram is added to one coordinate of the text's vector. The hash of the stem or
    trigram determines the coordinate and the sign of the weight. The vector is then scaled to unit length. The
    method is called feature hashing (Weinberger et al., ICML 2009).

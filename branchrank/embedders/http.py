@@ -222,8 +222,8 @@ class HttpEmbedder(ABC):
 
 
 _REMEDIES = {
-    401: "set BRANCHRANK_EMBEDDING_KEY, and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
-    403: "set BRANCHRANK_EMBEDDING_KEY, and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
+    401: "set BRANCHRANK_EMBEDDING_KEY to the key and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
+    403: "set BRANCHRANK_EMBEDDING_KEY to the key and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
     404: "check the model's name and --embedding-url",
     413: "use a smaller --chunk-tokens",
     429: "wait, then run the command again; finished embeddings are kept",

@@ -18,7 +18,8 @@ from branchrank.progress import Notify
 TIMEOUT = 5.0
 _FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors", "artifact.metadata"]
 _REMEDY = (
-    "check the network, give a local folder, or choose --embedder all-MiniLM-L6-v2, which needs no model hub"
+    "check the network connection, pass a local folder, or choose --embedder all-MiniLM-L6-v2, which needs "
+    "no model hub"
 )
 
 

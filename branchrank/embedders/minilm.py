@@ -39,9 +39,9 @@ class MiniLMEmbedder(GraphEmbedder):
     """The model all-MiniLM-L6-v2.
 
     ``folder`` is the folder with the files of the model; the default is the folder of the installed model.
-    ``threads`` is the number of threads; the default is :func:`~branchrank.execution.threads.thread_count`. A
-    document and a query with the same text have the same vector. Raises :class:`ModelError` if files are
-    missing or the weights differ from the original weights.
+    The default of ``threads`` is :func:`~branchrank.execution.threads.thread_count`. A document and a query
+    with the same text have the same vector. Raises :class:`ModelError` if files are missing or the weights
+    differ from the original weights.
     """
 
     def __init__(

@@ -106,7 +106,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 def native_config(folder: Path) -> dict[str, Any]:
     """Return a published NomicBert's configuration for transformers, or ``{}`` for any other model.
 
-    Raises :class:`ModelError` with the name of the field if the value of a field is not supported.
+    Raises :class:`ModelError`, which names the field, if a field has an unsupported value.
     """
     path = folder / "config.json"
     try:
@@ -150,7 +150,7 @@ def _check(path: Path, published: PublishedConfig, given: Collection[str]) -> No
     if published.num_heads_kv not in (None, published.n_head):
         raise _unusable(path, published, given, "num_heads_kv", f"only n_head, {published.n_head}")
     if not (published.n_head > 0 < published.n_embd) or published.n_embd % (2 * published.n_head):
-        raise _unusable(path, published, given, "n_embd", "only an even number for each head")
+        raise _unusable(path, published, given, "n_embd", "only multiples of 2 * n_head")
     for name in ("n_layer", "type_vocab_size", "n_positions", "vocab_size", "pad_vocab_size_multiple"):
         if getattr(published, name) < 1:
             raise _unusable(path, published, given, name, "only 1 and more")

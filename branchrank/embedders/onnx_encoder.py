@@ -1,7 +1,7 @@
 """Run an encoder that consists of an ONNX graph and the weights of a checkpoint.
 
 1. The graph is written in ONNX's textual syntax with standard operators, and takes a few kilobytes. The graph
-   refers to the memory-mapped weights of the checkpoint, so no converted model is written to the disk.
+   refers to the memory-mapped weights of the checkpoint, so no converted model is written to disk.
 2. Each text is encoded in a separate forward pass without padding or mask. The vector of a text therefore
    does not depend on the other texts, on the order of the texts or on the number of threads.
 3. With the precisions ``float32`` and ``int8``, the encoder runs in ONNX Runtime. With ``bfloat16``, the
@@ -34,10 +34,10 @@ IDS, POOLED, ROWS = "ids", "pooled", "rows"
 class Graph(NamedTuple):
     """The graph of an encoder in ONNX's textual syntax, and the constants of the graph.
 
-    The input ``ids`` of the graph contains the token ids, int64 ``(number of tokens,)``. The output
-    ``pooled`` is the vector of the text, float32 ``(size,)``, not scaled to unit length. The output ``rows``
-    contains the vectors of the last layer, float32 ``(number of tokens, size)``. The graph refers to the
-    weights by their names in the checkpoint, with ``_`` instead of ``.``.
+    The graph's input ``ids`` is the int64 array of token ids, of shape ``(number of tokens,)``. The output
+    ``pooled`` is the vector of the text, a float32 array of shape ``(size,)`` that is not scaled to unit
+    length. The output ``rows`` is the last layer's output, a float32 array of shape ``(number of tokens,
+    size)``. The graph refers to the weights by their names in the checkpoint, with ``_`` instead of ``.``.
     """
 
     text: str
@@ -62,7 +62,7 @@ class _Tensor(Record, frozen=True, kw_only=True):
 def map_weights(content: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
     """Return the float32 tensors of a safetensors file as views of ``content``, the bytes of the file.
 
-    The header of the file must be valid.
+    The function does not check the header of the safetensors file.
     """
     header_end = 8 + int.from_bytes(content[:8].tobytes(), "little")
     header = msgspec.json.decode(content[8:header_end].tobytes(), type=dict[str, msgspec.Raw])
@@ -107,14 +107,17 @@ class OnnxEncoder:
             self._session = _Onnxruntime(_model(graph, named, inline=False), named)
 
     def pooled(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the vector of a text from its token ids, float32 ``(size,)``, not scaled to unit length."""
+        """Return the vector of the text with the token ids ``ids``, without scaling it to unit length.
+
+        The vector is a float32 array of shape ``(size,)``.
+        """
         return self._session.run([POOLED], {IDS: ids})[0]
 
     def pooled_and_rows(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the vector of one text and the rows of the last layer, from one forward pass.
+        """Return the vector of one text and the last layer's output for each token, from one forward pass.
 
-        The vector is the same as the one that :meth:`pooled` returns. The rows are float32 ``(len(ids),
-        size)``.
+        The vector is the same as the one that :meth:`pooled` returns. The last layer's output is a float32
+        array of shape ``(len(ids), size)``.
         """
         pooled, rows = self._session.run([POOLED, ROWS], {IDS: ids})
         return pooled, rows
@@ -145,9 +148,9 @@ class _Onnxruntime:
 def _onnxruntime() -> Any:
     """Import ONNX Runtime with its telemetry turned off.
 
-    If the environment variable ``ORT_DISABLE_TELEMETRY`` is not set, versions 1.31 and later report usage
-    data to the vendor, and store a device id and a database in the user's cache. ONNX Runtime reads the
-    variable once, during the import. A variable that the user has set is not changed.
+    If the environment variable ``ORT_DISABLE_TELEMETRY`` is not set, ONNX Runtime 1.31 and later reports
+    usage data to the vendor, and stores a device id and a database in the user's cache. ONNX Runtime reads
+    the variable once, during the import. If the user has set ``ORT_DISABLE_TELEMETRY``, it is not changed.
     """
     if "onnxruntime" not in sys.modules and "ORT_DISABLE_TELEMETRY" not in os.environ:
         with temporary_environment(ORT_DISABLE_TELEMETRY="1"):

@@ -9,7 +9,7 @@ from branchrank.errors import ModelError
 from branchrank.records import Record
 
 DEFAULT_URL = "https://api.openai.com/v1"
-#: The maximum number of tokens in a text for OpenAI's models. For other models, a smaller limit is assumed.
+#: The maximum number of tokens per input for OpenAI's models. For other models, a smaller limit is assumed.
 _OPENAI_TOKENS = 8191
 _LEAST_TOKENS = 512
 

@@ -3,7 +3,7 @@
 Two vectors can be compared only if the identities of their embedders are equal.
 
 1. A document is embedded as ``document_prefix + text``, and a query as ``query_prefix + text``.
-2. A text that the model's tokenizer splits into more than ``max_tokens`` tokens is truncated at the end.
+2. If the model's tokenizer splits a text into more than ``max_tokens`` tokens, the text's end is cut off.
 3. Every vector is float32 and has unit length, so the dot product of two vectors is their cosine similarity.
 4. A model that runs in this process can also compute a vector for each token of a text. The token vectors are
    the output of the model's last layer before pooling. The token vectors of a document include those of
@@ -28,8 +28,9 @@ Vectors = NDArray[np.float32]
 
 
 class EmbedderIdentity(Record, frozen=True, kw_only=True):
-    """Everything that determines the vector of a text. Equal identities and equal texts give equal vectors.
+    """The properties of an embedder that determine the vector of a text.
 
+    Embedders with the same identity return the same vector for the same text.
     ``name`` is the kind of embedder (such as ``minilm``, ``sentence-transformers`` or ``openai``), and
     ``model`` is the requested model. ``revision`` and ``weights_digest`` are empty if they are unknown.
     """
@@ -50,24 +51,24 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """Everything that determines the vector of a text."""
+        """The properties of the embedder that determine the vector of a text."""
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """Return one row of unit length per text, in order, float32 ``(len(texts), dimension)``.
+        """Return the unit vectors of texts as a float32 array of shape ``(len(texts), dimension)``.
 
         ``progress("embed", done, total)`` is called with the number of texts embedded so far and the total
         number.
         """
 
     def embed_query(self, text: str) -> Vectors:
-        """Return the vector of a query, float32 ``(dimension,)``, scaled to unit length."""
+        """Return the unit vector of a query as a float32 array of shape ``(dimension,)``."""
 
 
 class DocumentVectors(NamedTuple):
     """The vectors of n texts and of their tokens. All vectors have unit length.
 
-    ``vectors`` is float32 ``(n, dimension)``. ``tokens`` contains one float32 array ``(number of tokens, d)``
-    per text.
+    ``vectors`` is a float32 array of shape ``(n, dimension)``. ``tokens`` contains, for each text, a float32
+    array of shape ``(number of tokens, d)``.
     """
 
     vectors: Vectors
@@ -87,14 +88,14 @@ class TokenEmbedder(Embedder, Protocol):
         """
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """Return the unit vectors of a query's tokens, float32 ``(number of tokens, d)``."""
+        """Return the unit vectors of a query's tokens as a float32 array ``(number of tokens, d)``."""
 
 
 def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
     """Scale each row of an ``(n, d)`` array to unit length.
 
-    Raises :class:`ModelError` if a row is zero or not finite. ``origin`` describes the model in the error
-    message.
+    Raises :class:`ModelError` if a row is all zeros or contains a value that is not finite. ``origin``
+    describes the model in the error message.
     """
     lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1, keepdims=True))
     if not np.isfinite(lengths).all() or not lengths.all():

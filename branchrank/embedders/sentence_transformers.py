@@ -39,14 +39,14 @@ from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
-#: The number of texts between two calls of ``progress``.
+#: The number of texts between two calls to ``progress``.
 _STEP = 16
 #: The number of texts that a GPU encodes together.
 _GPU_BATCH = 64
 #: The maximum number of tokens for a model without a limit in its configuration or its tokenizer.
 LEAST_TOKENS = 512
 REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which is not downloaded from a model hub"
-#: The class name of PyLate's projection, which sentence-transformers loads without PyLate.
+#: The class name of PyLate's projection layer. Loading this layer does not require PyLate.
 PYLATE_DENSE = "pylate.models.Dense.Dense"
 #: The GPU device files of NVIDIA's driver, AMD's driver and the Windows Subsystem for Linux.
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
@@ -68,10 +68,10 @@ class Module(Record, frozen=True, kw_only=True):
 
 
 class SentenceTransformersEmbedder:
-    """The model ``model`` at ``revision``, run by the package sentence-transformers.
+    """The model ``model`` at ``revision``, run by the sentence-transformers package.
 
-    Raises :class:`ModelError` if the model is not available, if its weights are pickled, or if it contains
-    code that would have to run.
+    Raises :class:`ModelError` if the model is not available, if its weights are pickled, or if loading it
+    would require running code from its repository.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
 
 
 def folder_revision(folder: Path, asked: str) -> str:
-    """Return the commit of the model if ``folder`` is in the hub's cache, otherwise ``asked``."""
+    """Return the model's commit if ``folder`` is in the hub's cache, otherwise the requested revision."""
     return folder.name if folder.parent.name == "snapshots" else asked
 
 
@@ -307,7 +307,7 @@ def _quiet_loading() -> Iterator[None]:
 
 
 def _matters(record: LogRecord) -> bool:
-    """Return whether to show a log line. Reports that list only unused weights are not shown."""
+    """Return whether to show a log record. A load report that lists only unused weights is hidden."""
     text = record.getMessage()
     return "LOAD REPORT" not in text or any(word in text for word in ("MISSING", "MISMATCH", "CONVERSION"))
 
@@ -315,7 +315,7 @@ def _matters(record: LogRecord) -> bool:
 def has_accelerator() -> bool:
     """Return whether PyTorch can use a GPU.
 
-    On Linux, PyTorch is imported only if the machine has the device file of a GPU.
+    On Linux, PyTorch is imported only if the device file of a GPU driver exists.
     """
     if sys.platform == "linux" and not any(Path(device).exists() for device in _GPU_DEVICES):
         return False

@@ -15,11 +15,13 @@ Texts = Sequence[str]
 
 
 class EmbeddingTask:
-    """Embeds batches of texts. Each result is float32 ``(len(texts), dimension)`` with rows of unit length.
+    """Embeds batches of texts. Each result is a float32 array of shape ``(len(texts), dimension)``.
 
-    The process that creates the task uses ``embedder``. Every other worker opens the embedder that is
-    selected in ``settings``, and raises :class:`WorkerError` if the opened embedder and ``embedder`` have
-    different identities.
+    The rows of the array have unit length.
+
+    The process that creates the task uses ``embedder``. A worker in another process opens the embedder that
+    ``settings`` select, and raises :class:`WorkerError` if the identity of this embedder differs from the
+    identity of ``embedder``.
     """
 
     #: No files are sent to workers, because every machine has its own copy of the model.

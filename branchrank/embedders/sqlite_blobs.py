@@ -33,9 +33,9 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 class BlobLayout(NamedTuple):
     """The table, the application id and the size limit of one kind of cache file.
 
-    ``what`` describes the contents in messages. ``schema`` is the SQL statement that creates the table
-    ``embeddings``. ``limit_bytes`` is the maximum size of the file, or 0 if the size is not limited. If the
-    size is limited, the table must have row ids.
+    ``what`` is a plural noun for the contents, which messages use. ``schema`` is the SQL statement that
+    creates the table ``embeddings``. ``limit_bytes`` is the maximum size of the file, or 0 if the size is not
+    limited. If the size is limited, the table must have row ids.
     """
 
     what: str
@@ -110,7 +110,7 @@ class SqliteBlobs:
     def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """Return the result of ``work``, or ``None`` if the cache can't be used.
 
-        If the file is damaged, it is replaced by a new file, and ``work`` is tried once more.
+        If the file is damaged, it is replaced by a new file, and ``work`` is called once more.
         """
         with self._lock:
             for may_replace in (True, False):
@@ -129,7 +129,7 @@ class SqliteBlobs:
         return None
 
     def _set_aside(self, error: Exception) -> bool:
-        """Rename the file to make room for a new file. Return whether the rename succeeded."""
+        """Rename the file, so that a new file can take its name. Return whether the rename succeeded."""
         number = 1
         while (aside := self._path.with_name(f"{self._path.name}.set-aside-{number}")).exists():
             number += 1

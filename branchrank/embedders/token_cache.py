@@ -1,8 +1,8 @@
 """A cache of token vectors, for candidates whose token vectors are not stored in the index.
 
 1. As in the embedding cache, each key is a hash of the embedder's identity, the prefix and the exact text.
-2. The token vectors are quantised to int8 (:func:`branchrank.ranking.maxsim.quantise`). A text with 256
-   tokens takes about 100 kB if the vectors have 384 dimensions.
+2. The token vectors are quantised to int8 (:func:`branchrank.ranking.maxsim.quantise`). A text of 256 tokens
+   takes about 100 kB if the vectors have 384 dimensions.
 3. The file does not grow beyond :data:`LIMIT_BYTES`, because the oldest vectors are deleted to make room.
 """
 

@@ -55,7 +55,7 @@ class Handler:
     """Opens the task in ``setup`` when the first shard arrives, and keeps it open until :meth:`close`.
 
     ``shipped`` is an archive of the files that the task needs. If ``shipped`` is ``None``, the worker reads
-    the same paths as the command.
+    these files at the same paths as the process that started the worker.
     """
 
     def __init__(self, setup: Setup, shipped: bytes | None = None) -> None:
@@ -111,7 +111,7 @@ class Handler:
 
 
 def _raised(error: Exception) -> bytes:
-    """Pickle an exception. If this fails, pickle a :class:`WorkerError` with its message instead."""
+    """Pickle an exception or, if it can't be pickled, a :class:`WorkerError` with the same message."""
     error.add_note("in a worker:\n" + "".join(traceback.format_exception(error)))
     try:
         content = pickle.dumps(Raised(error))

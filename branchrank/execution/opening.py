@@ -25,8 +25,8 @@ def is_distributed(settings: Resolved) -> bool:
 def check_engine(settings: Resolved, *, asks_llm: bool = False) -> None:
     """Check the engine settings before any work starts.
 
-    ``asks_llm`` is true if the work makes LLM calls. Raises :class:`UsageError` for settings that contradict
-    each other, and :class:`MissingDependencyError` if Ray is not installed.
+    ``asks_llm`` is true if the command makes LLM calls. Raises :class:`UsageError` for settings that
+    contradict each other, and :class:`MissingDependencyError` if Ray is not installed.
     """
     engine = settings.part(EngineSettings)
     if engine.kind != "ray":
@@ -83,7 +83,7 @@ def _check_llm(llm: LLMSettings) -> None:
 def open_executor(settings: Resolved, notify: Notify = no_notice) -> Iterator[Executor]:
     """Open the executor that the settings in ``[engine]`` select.
 
-    Workers are started when the first shards are submitted. Raises the errors of :func:`check_engine`.
+    Workers are started when the first shards are submitted. Raises the same errors as :func:`check_engine`.
     """
     check_engine(settings)
     engine = settings.part(EngineSettings)

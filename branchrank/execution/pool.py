@@ -42,7 +42,7 @@ _KEYS = ("OPENAI_API_KEY", "HF_HOME", "HF_HUB_OFFLINE", "HF_TOKEN")
 
 
 class Ready(NamedTuple):
-    """A worker has started."""
+    """A worker has started and can process its first shard."""
 
 
 class Answered(NamedTuple):
@@ -75,7 +75,7 @@ class Backend(Protocol[W]):
         """Return the workers' events, or an empty list if nothing happens within ``timeout`` seconds."""
 
     def stop(self, workers: Collection[W], *, at_once: bool) -> None:
-        """End workers. Unless ``at_once`` is true, the workers first release their task's resources."""
+        """Stop workers. If ``at_once`` is false, each worker releases its task's resources before it ends."""
 
     def close(self) -> None:
         """Close the backend's own connections."""
@@ -114,7 +114,7 @@ class Pool(Generic[W]):
             raise
 
     def close(self) -> None:
-        """End all workers and close the backend."""
+        """Stop all workers and close the backend."""
         self._dismiss(at_once=False)
         self._backend.close()
 

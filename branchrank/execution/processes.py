@@ -26,7 +26,7 @@ _START = "from branchrank.execution.processes import serve; serve({})"
 
 
 class ProcessWorker(NamedTuple):
-    """A worker's process, and the command's end of the socket that connects it to the worker."""
+    """A worker process, and the command's end of the socket between the command and this process."""
 
     process: subprocess.Popen[bytes]
     connection: Connection
@@ -94,7 +94,7 @@ class Processes:
 
 
 def serve(descriptor: int) -> None:
-    """Process shards in a worker's process until the command closes the socket."""
+    """Handle shards in a worker process until the command closes the socket ``descriptor``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Connection(descriptor) as connection:
         try:

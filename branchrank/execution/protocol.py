@@ -37,7 +37,7 @@ class Executor(Protocol):
 
     @property
     def in_process(self) -> bool:
-        """Whether the work runs in this process, using the objects that the task has already opened."""
+        """Whether tasks run in this process, where they can use objects that are already open."""
 
     def map(self, task: Task[S, R], shards: Sequence[S]) -> Iterator[R]:
         """Yield the results for every shard, in the order of the shards.

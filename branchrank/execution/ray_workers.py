@@ -1,8 +1,8 @@
 """Workers that are actors in a Ray cluster.
 
 1. Without an address, the command starts a cluster with one node, which listens only on 127.0.0.1 and has no
-   dashboard. The cluster's files are removed at the end. With an address, the command joins the cluster at
-   that address as a driver, so the command must run on one of the cluster's nodes.
+   dashboard. When this cluster is shut down, its temporary files are removed. With an address, the command
+   joins the cluster at that address as a driver, so the command must run on one of the cluster's nodes.
 2. Ray sends no usage statistics, and writes its logs only to its own files.
 3. Each actor uses one of the cluster's CPUs. If an actor dies, Ray does not restart it. Instead, the pool
    starts another actor, just as it would start another process.
@@ -35,7 +35,7 @@ _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
 }
-#: This environment variable makes Ray use only the loopback address on Linux, as it does on other systems.
+#: Restricts Ray to the loopback address on Linux (the default on macOS and Windows).
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _STORE_BYTES = 256 * 1024 * 1024
 _ANSWERS_WITHIN_S = 5.0
@@ -72,8 +72,8 @@ class RayWorkers:
     """A pool backend that runs Ray actors on the cluster at ``address``, or on a new local cluster.
 
     ``jobs`` is the number of actors, or 0 for one actor per CPU in the cluster. Raises
-    :class:`MissingDependencyError` if Ray is not installed, and :class:`WorkerError` if there is no answer
-    from the address.
+    :class:`MissingDependencyError` if Ray is not installed, and :class:`WorkerError` if the connection to the
+    cluster fails.
     """
 
     def __init__(self, *, address: str, jobs: int, ship: bool) -> None:
@@ -174,7 +174,7 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Raise :class:`WorkerError` if there is no answer. Without this check, Ray would retry for a minute."""
+    """Raise :class:`WorkerError` if nothing listens at ``address``. Ray itself would retry for a minute."""
     host, _, port = address.rpartition(":")
     if address == "auto":
         return

@@ -2,8 +2,8 @@
 
 1. If no number of threads is chosen, PyTorch, BLAS and the embedders use their own defaults.
 2. A worker uses the same number of threads as the process that started it, because the last digits of a
-   PyTorch model's vectors can depend on the number of threads. Without this rule, a worker on a cluster could
-   use a different number. For example, Ray gives an actor only one OpenMP thread.
+   PyTorch model's vectors can depend on the number of threads. By default, a worker on a cluster could use a
+   different number of threads. For example, Ray gives an actor only one OpenMP thread.
 3. :func:`limit_torch` sets PyTorch's number of threads, and must be called after PyTorch is loaded.
 """
 
@@ -48,7 +48,7 @@ def use_threads(count: int) -> None:
 
 @contextlib.contextmanager
 def limited_threads(count: int) -> Iterator[None]:
-    """Use ``count`` threads inside a ``with`` block. A ``count`` of 0 keeps the current number."""
+    """Use ``count`` threads inside a ``with`` block. If ``count`` is 0, the number is not changed."""
     global _chosen
     if not count:
         yield

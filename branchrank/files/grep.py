@@ -9,11 +9,11 @@
    passages with a score below the 25th percentile. The best ``limit`` passages are returned.
 5. Only the files of the returned passages are read, to add the context lines before and after the matches.
 
-The statistics of BM25 come from all searched files, not from the passages. The document frequency ``n`` of a
-term is the number of files that contain the term, and ``N`` is the number of searched files. The IDF ``ln(1 +
-(N - n + 0.5) / (n + 0.5))`` is never negative. The classic IDF ``ln((N - n + 0.5) / (n + 0.5))``, computed
-over passages, would be negative for a term that every passage contains. For BM25's length normalisation, a
-passage's length is its number of lines.
+BM25's document frequencies are computed over all searched files, not over the passages. The document
+frequency ``n`` of a term is the number of files that contain the term, and ``N`` is the number of searched
+files. The IDF ``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. The classic IDF ``ln((N - n + 0.5) /
+(n + 0.5))``, computed over passages, would be negative for a term that every passage contains. For BM25's
+length normalisation, a passage's length is its number of lines.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class Grep:
     ) -> GrepResult:
         """Return the best ``limit`` passages (all if it is ``None``) that contain a term from the query.
 
-        If ``sources`` is given, only these files are searched and counted for BM25. Raises
-        :class:`~branchrank.errors.CorpusError` if the root is not a folder.
+        If ``sources`` is given, only these files are searched and included in BM25's document frequencies.
+        Raises :class:`~branchrank.errors.CorpusError` if the root is not a folder.
         """
         terms = extract_terms(query)
         searched = self._sources if sources is None else frozenset(sources)
@@ -186,7 +186,10 @@ class Grep:
     def _ranked(
         self, clusters: list[_Cluster], terms: Sequence[Term], files: int, percentile: float
     ) -> tuple[list[_Cluster], list[float]]:
-        """Return the clusters at or above the score percentile, best first, and the IDF of each term."""
+        """Return the clusters whose BM25 score is high enough, best first, and the IDF of each term.
+
+        Clusters with a score below the given percentile of all scores are dropped.
+        """
         scores, weights = _bm25(clusters, terms, files, self._context)
         floor = np.percentile(scores, percentile)
         order = np.lexsort((np.arange(len(clusters)), -scores))
@@ -265,7 +268,7 @@ def _bm25(
 
 
 def counts_of(terms: Sequence[Term], text: str) -> list[int]:
-    """Return how often each term occurs in a text."""
+    """Return how often each term occurs in ``text``, ignoring case."""
     lowered = text.lower()
     return [len(_occurrences(term, lowered)) for term in terms]
 

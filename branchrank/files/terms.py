@@ -8,8 +8,8 @@
 4. The terms are returned in the order in which they occur in the question, at most :data:`TERM_LIMIT` of
    them. Of terms that differ only in case, only the first is returned.
 
-Quoted strings and identifiers match anywhere in a line. Words match only at the start of a word (``form``
-finds ``forms`` but not ``platform``). Matching ignores case for all terms.
+Quoted strings and identifiers match anywhere in a line. A term of kind ``word`` matches only at the start of
+a word in the line (``form`` finds ``forms`` but not ``platform``). Matching ignores case for all terms.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORD = re.compile(r"\w(?:.*\w)?")
 
 
 class Term(Record, frozen=True, kw_only=True):
-    """A text to search for. A term of kind ``word`` matches only at the start of a word."""
+    """A string to search for. A term of kind ``word`` matches only at the start of a word."""
 
     text: str
     kind: Literal["quoted", "identifier", "word"]

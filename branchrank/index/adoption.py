@@ -8,8 +8,8 @@
 3. If ``nodes.jsonl`` is a valid tree of the documents, it is used unchanged. Otherwise a new tree is built,
    and each summary in ``nodes.jsonl`` is assigned to the section with the same lines, text or title.
 4. The results are written to the workspace's folder ``adopted/``. The other program's folder is not changed.
-   The record ``adoption.json`` contains the digest of the documents and the model, so that a later build can
-   check whether the chunks and vectors are still valid.
+   The record ``adoption.json`` contains the digest of the documents and the identity of the model, so that a
+   later build can check whether the chunks and vectors are still valid.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ _VECTORS = "vectors.npy"
 class Adoption(Record, frozen=True, kw_only=True):
     """A record of what was adopted from ``folder``, and what was left out.
 
-    ``by_lines`` counts the chunks whose given lines contain their text, ``anchored`` the chunks whose text
-    was found elsewhere, and ``unconfirmed`` the chunks whose given lines do not contain their text.
-    ``left_out`` lists the chunks that were left out, each with the reason. ``reused`` counts the vectors from
-    the collection, and ``embedded`` the vectors that were computed because the collection did not have them.
-    ``sampled`` is the number of vectors that were compared with newly computed ones. ``least_cosine`` is the
-    smallest cosine between an existing vector and the newly computed vector of the same chunk. ``form``
-    (``text``, ``document`` or ``breadcrumb``) names the text of each chunk from which the existing vectors
-    were computed. ``tree`` is ``own`` if the folder's tree is used unchanged, ``summaries`` if only its
-    summaries are used, and empty if the folder had no nodes. ``nodes`` counts the folder's nodes that were
-    found in the documents, and ``nodes_left_out`` the nodes that were not found.
+    ``by_lines`` counts the chunks whose text is at the given lines. ``anchored`` counts the chunks whose text
+    was found elsewhere. ``unconfirmed`` counts the chunks whose text was not found, and which keep the given
+    lines. ``left_out`` lists the chunks that were left out, each with the reason. ``reused`` counts the
+    vectors from the collection, and ``embedded`` the vectors that were computed because the collection did
+    not have them. ``sampled`` is the number of vectors that were compared with newly computed ones.
+    ``least_cosine`` is the smallest cosine between an existing vector and the newly computed vector of the
+    same chunk. ``form`` (``text``, ``document`` or ``breadcrumb``) says which text of each chunk the existing
+    vectors were computed from. ``tree`` is ``own`` if the folder's tree is used unchanged, ``summaries`` if
+    only its summaries are used, and empty if the folder had no nodes. ``nodes`` counts the folder's nodes
+    that were found in the documents, and ``nodes_left_out`` the nodes that were not found.
     """
 
     folder: str
@@ -205,7 +205,7 @@ def adopted_vectors(
 ) -> Vectors | None:
     """Return the adopted vectors as unit vectors, or ``None`` if the model or the chunks have changed.
 
-    Raises :class:`ArtifactError` if the vectors' file is missing or damaged.
+    Raises :class:`ArtifactError` if the vector file is missing or damaged.
     """
     record, chunks = workspace.adoption_file, workspace.chunks_file
     if adoption.embedder != identity or record is None or chunks is None:
@@ -231,8 +231,8 @@ def _places(corpus: Corpus) -> Places:
 def _placed(chunks: Sequence[FoundChunk], places: Places) -> tuple[list[tuple[FoundChunk, Place]], list[str]]:
     """Return the chunks whose text was found in the corpus, and a message for each of the other chunks.
 
-    Each chunk that was found is returned with its source, its line numbers and the evidence for them. A
-    message contains the chunk's id and the reason why the chunk is left out.
+    Each chunk that was found is returned with its source, its line numbers and how the line numbers were
+    determined. A message contains the chunk's id and the reason why the chunk is left out.
     """
     placed: list[tuple[FoundChunk, Place]] = []
     left_out: list[str] = []
@@ -297,9 +297,10 @@ def _vectors(
 
 
 def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, int]:
-    """Return the tree, the tree's kind (see :attr:`Adoption.tree`), and two numbers of nodes.
+    """Return the tree, the tree's kind (see :attr:`Adoption.tree`), and two node counts.
 
-    The numbers count the adopted folder's nodes that were found in the documents, and those that were not.
+    The first count is the number of the adopted folder's nodes that were found in the documents, and the
+    second is the number of its other nodes.
     """
     nodes, _ = build_nodes(corpus.documents, Path(corpus.root).name or "corpus")
     built = Tree(nodes)

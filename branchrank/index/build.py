@@ -1,8 +1,8 @@
 """Build the index of a workspace.
 
-1. The build locks the workspace. If the index is already up to date, it is opened without building.
-2. The corpus is read, a tree of nodes is built from it, and its documents are divided into chunks. If the
-   user supplies chunks or nodes, these are used instead.
+1. The build locks the workspace. If the index is already up to date, it is opened without being rebuilt.
+2. The corpus is read, a tree of nodes is built from it, and its documents are divided into chunks. Chunks or
+   nodes that the user supplies replace the computed ones.
 3. If the settings ask for token vectors, the token vectors of unchanged chunks are copied from the current
    generation, and those of all other chunks are computed.
 4. The chunks are embedded, each with its breadcrumb as the first line, unless adopted vectors are used. Texts
@@ -10,7 +10,7 @@
    resume an interrupted build, and to embed only changed documents in a later build.
 5. The distance threshold for the model is measured with probe queries (:mod:`branchrank.index.calibration`).
 6. The vectors, the Chroma collection, the BM25 indexes and the manifest are written to a new generation.
-7. The workspace's links are made, and the generation is flushed to the disk. One rename makes the new
+7. The workspace's links are created, and the generation is flushed to disk. One rename makes the new
    generation the current one. Generations older than the previous one are deleted.
 
 Two builds from the same corpus with the same settings write identical manifests, and every file that the
@@ -80,12 +80,12 @@ def build_index(
 ) -> Index:
     """Open the index that the workspace's settings select. Build it first if it is not up to date.
 
-    With ``force``, the index is built even if it is up to date. ``progress`` is called with a stage and the
-    number of finished documents (``read``), texts (``tokens``, ``embed``) or steps (``store``). Raises
-    :class:`~branchrank.errors.BusyError` if another process is building, :class:`CorpusError` if the corpus
-    can't be read, :class:`~branchrank.errors.ModelError` if the model can't be used, and
-    :class:`~branchrank.errors.StorageError` if the disk can't be written. If an error is raised, the previous
-    index is unchanged.
+    With ``force``, the index is built even if it is up to date. ``progress`` is called with the name of a
+    stage and the number of finished items, which are documents in the stage ``read``, texts in ``tokens`` and
+    ``embed``, and steps in ``store``. Raises :class:`~branchrank.errors.BusyError` if another process is
+    building, :class:`CorpusError` if the corpus can't be read, :class:`~branchrank.errors.ModelError` if the
+    model can't be used, and :class:`~branchrank.errors.StorageError` if the disk can't be written. If an
+    error is raised, the previous index is unchanged.
     """
     workspace.check_links()
     _ = workspace.corpus_root  # raises an error if the corpus is missing, before any file is written

@@ -6,8 +6,8 @@
    threshold, 95% of the queries keep their nearest chunk.
 3. A build uses a seeded sample of section titles as probe queries. The distances of titles have a similar
    distribution to those of users' questions. If more than half of the probe queries get no chunk with the
-   default threshold, the index stores the suggested threshold. Systems use it if their threshold is
-   ``calibrated``.
+   default threshold, the index stores the suggested threshold. A system uses the stored threshold if its
+   distance threshold is set to ``calibrated``.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ SEED = 42
 class Calibration(Record, frozen=True, kw_only=True):
     """The suggested distance threshold for a model, measured with a set of queries.
 
-    ``best`` contains the queries' distances in ascending order. With the threshold ``suggested``, 95% of the
-    queries keep their nearest chunk. ``losing`` is the number of queries that get no chunk if ``threshold``
-    is used.
+    ``best`` contains the distance of each query from its nearest chunk, in ascending order. With the
+    threshold ``suggested``, 95% of the queries keep their nearest chunk. ``losing`` is the number of queries
+    that get no chunk if ``threshold`` is used.
     """
 
     threshold: float
@@ -83,7 +83,7 @@ def probe_title(node: Node) -> str:
 
 
 def probe_queries(titles: Collection[str]) -> list[str]:
-    """Return up to 100 of the titles, drawn at random with a fixed seed."""
+    """Return up to 100 of ``titles``, drawn at random with a fixed seed."""
     draw = random.Random(SEED)  # noqa: S311 - a seeded draw
     return draw.sample(sorted(titles), min(PROBES, len(titles)))
 

@@ -58,8 +58,8 @@ def update_config(path: Path, changes: Mapping[str, object]) -> None:
     """Set keys such as ``corpus`` or ``index.embedder`` in the file, atomically.
 
     Comments, all other keys and the order of the keys are kept. Raises :class:`UsageError` if the file is not
-    valid TOML or a key's section is not a table, and :class:`~branchrank.errors.StorageError` if the file
-    can't be written.
+    valid TOML or if the section of a key (such as ``index``) is not a table, and
+    :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
     import tomlkit
 

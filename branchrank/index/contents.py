@@ -70,7 +70,7 @@ class Contents:
 def read_contents(
     workspace: WorkspaceFolder, embedder: Embedder, executor: Executor, progress: Progress
 ) -> Contents:
-    """Read the corpus, and return the contents of an index of it.
+    """Read the corpus, and return the contents of its index.
 
     ``progress`` is called with the number of documents that have been read so far.
 
@@ -117,7 +117,7 @@ def read_contents(
 
 @dataclass
 class _Parts:
-    """The combined results of all shards. To free memory, each part is removed as soon as it is used.
+    """The combined results of all shards. Results are removed once used, to free memory.
 
     ``pages`` maps each source to its encoded nodes. The other fields are described in
     :class:`~branchrank.index.shards.Shard`.
@@ -185,7 +185,7 @@ def _taken(parts: list[TokenCounts]) -> Iterator[TokenCounts]:
 def _noted(nodes: Iterable[Node], titles: set[str], depths: array[int]) -> Iterator[Node]:
     """Yield the nodes.
 
-    Append their depths to ``depths``, and add the titles of nodes that have lines to ``titles``.
+    The depth of each node is appended to ``depths``. If a node has lines, its title is added to ``titles``.
     """
     for node in nodes:
         depths.append(node.depth)

@@ -1,4 +1,4 @@
-"""Compute vectors for an index's chunks, and measure the distance threshold for the embedding model."""
+"""Compute vectors for an index's chunks, and calibrate the distance threshold for the embedding model."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Store each build of an index as a generation, which is a numbered directory.
 
 1. Each build writes a new directory, ``000001``, ``000002``, ..., below the index's directory.
-2. When all files of the new directory are on the disk, one rename replaces the symbolic link ``current`` with
-   a link to the new directory. Readers don't see the new directory before this step. If a build is killed,
-   its directory has a higher number than ``current``, and the next build deletes it.
+2. When all files of the new directory are on disk, a single rename replaces the symbolic link ``current``
+   with a link to the new directory. Readers don't see the new directory before this step. If a build is
+   killed, its directory has a higher number than ``current``, and the next build deletes it.
 3. A reader follows ``current`` once, and then takes a shared lock on the generation.
 4. A build deletes generations older than the previous one, except generations that a reader has locked.
 5. Each workspace has a lock that prevents two builds at the same time. The lock is released when the process
@@ -110,7 +110,7 @@ class Generations:
         raise missing
 
     def begin(self) -> Path:
-        """Delete the directories of killed builds, and create a new directory.
+        """Delete the directories that killed builds left, and create a directory for a new build.
 
         The caller must hold the build lock.
         """
@@ -197,7 +197,7 @@ def linked(link: Path) -> ArtifactError:
     """Return the error for a symbolic link that was found in a workspace."""
     return ArtifactError(
         f"{link} is a symbolic link, and BranchRank does not follow links in a workspace",
-        remedy=f"rm {shlex.quote(str(link))}, and copy the target of the link to this place",
+        remedy=f"rm {shlex.quote(str(link))}, and copy the link's target to the same path",
     )
 
 
@@ -215,7 +215,7 @@ def replace_link(link: Path, target: Path) -> None:
 
 
 def sync_tree(directory: Path) -> None:
-    """Flush every file and directory below ``directory`` to the disk. Raises ``OSError`` if that fails."""
+    """Flush every file and directory below ``directory`` to disk. Raises ``OSError`` if that fails."""
     for folder, _, files in os.walk(directory, topdown=False):
         for name in files:
             descriptor = os.open(os.path.join(folder, name), os.O_RDONLY)

@@ -4,10 +4,10 @@
 2. The index must have the current schema version and the requested settings, and the corpus must be
    unchanged. To check the corpus, the size and modification time of each document are compared with those
    that the build recorded. If only the modification time differs, the document's digest is compared.
-3. Every file in the index must be unchanged since the build. This is checked with the file's digest or its
-   stamp (:mod:`branchrank.index.stamps`). The files of the token vectors are checked on first use. Chroma
-   changes its database file whenever it opens the file, so a digest can't be used to check this file.
-   Instead, the vectors in the database are checked with sample queries before the first search.
+3. No file in the index may have changed since the build. To check a file, its digest or its stamp
+   (:mod:`branchrank.index.stamps`) is compared with the recorded one. The token-vector files are checked on
+   first use. Chroma changes its database file whenever it opens the file, so a digest can't be used to check
+   this file. Instead, the vectors in the database are checked with sample queries before the first search.
 4. Files are mapped into memory on first use, and records are decoded one by one. Therefore the time to open
    an index does not depend on the size of the index, and a BM25 query loads neither vectors nor a model.
 5. If the BM25 settings differ from those of the build, the BM25 weights are computed on first use and stored.
@@ -161,9 +161,9 @@ class Index:
 
     @cached_property
     def token_vectors(self) -> TokenFile | None:
-        """The token vectors of the chunks, or ``None`` if the settings do not ask for token vectors.
+        """The token vectors of the chunks, or ``None`` if token vectors are not enabled in the settings.
 
-        Raises :class:`ArtifactError` if the files of the token vectors are damaged.
+        Raises :class:`ArtifactError` if the token-vector files are damaged.
         """
         precision = self.settings.token_precision
         if precision is None:
@@ -262,8 +262,8 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
     """Open the index that the workspace's settings select.
 
     Raises :class:`ArtifactError` if the index is missing or damaged, or if it was not built with the
-    workspace's settings. Unless ``check_corpus`` is false, :class:`ArtifactError` is also raised if the
-    corpus has changed since the build. Raises :class:`CorpusError` if the corpus is missing.
+    workspace's settings. If ``check_corpus`` is true, :class:`ArtifactError` is also raised when the corpus
+    has changed since the build. Raises :class:`CorpusError` if the corpus is missing.
     """
     remedy = (
         f"branchrank index --data-dir {workspace.data_dir} --embedder {workspace.index_settings.embedder}"
@@ -317,12 +317,12 @@ def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
 
 
 def _tokens(digests: Mapping[str, str], *, of_tokens: bool) -> dict[str, str]:
-    """Return the digests of the token vectors' files or, if ``of_tokens`` is false, of all other files."""
+    """Return the digests of the token-vector files or, if ``of_tokens`` is false, of all other files."""
     return {name: digest for name, digest in digests.items() if name.startswith(f"{TOKENS}/") == of_tokens}
 
 
 def _check_collection(workspace: WorkspaceFolder, directory: Path, report: BuildReport, remedy: str) -> None:
-    """Check the folder of the Chroma collection that is stored in the index.
+    """Check the folder that contains the index's Chroma collection.
 
     Raises :class:`LostCollectionError` if the folder or the link to it is missing, and :class:`ArtifactError`
     if a file has changed since the build.
@@ -387,9 +387,9 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
 
 
 def chroma_place(settings: IndexSettings) -> str:
-    """Return the place of the Chroma collection that stores the index's vectors.
+    """Return the location of the Chroma collection that stores the index's vectors.
 
-    The place is ``embedded`` if the index contains the Chroma collection, the URL of the Chroma server if
+    The location is ``embedded`` if the index contains the Chroma collection, the URL of the Chroma server if
     the collection is on a server, or an empty string if the settings do not use Chroma.
     """
     if settings.embedder == NONE or settings.vector_store == "exact":

@@ -48,7 +48,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
     def __init__(self, directory: Path, name: str, record_type: type[R]) -> None:
         """Map the file ``name`` and its lookup file into memory.
 
-        Raises :class:`ArtifactError` if one of them is damaged.
+        Raises :class:`ArtifactError` if either file is damaged.
         """
         self.path: Path = directory / name
         opened = partial(open_beneath, directory)
@@ -84,7 +84,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
     @property
     def mapping(self) -> Mapping[str, R]:
-        """This object itself, which is a mapping from ids to records."""
+        """This object, which is already a mapping from ids to records."""
         return self
 
     def row(self, key: str) -> int:
@@ -196,9 +196,9 @@ class RecordLines(NamedTuple):
     """Encoded records, with the arrays from which the lookup file is made.
 
     ``content`` contains the joined lines and ``sizes`` the size of each line in bytes. ``ids`` contains the
-    joined ids and ``id_sizes`` the size of each id in bytes. ``spans`` has the shape ``(3, n)``. Its rows
-    contain the position of each record's source in ``sources`` (-1 if it has no source), its first line and
-    its last line (0 if it has no lines).
+    joined ids and ``id_sizes`` the size of each id in bytes. ``spans`` has the shape ``(3, n)``. The first
+    row contains the position of each record's source in ``sources`` (-1 for a record without a source). The
+    second and third rows contain each record's first and last line (0 for a record without lines).
     """
 
     content: bytes
@@ -238,7 +238,7 @@ def _sizes(parts: list[bytes]) -> NDArray[np.int64]:
 
 
 def write_records(directory: Path, name: str, parts: Iterable[RecordLines]) -> None:
-    """Write the parts to a JSON Lines file, and then write the lookup file with the arrays.
+    """Write the records to a JSON Lines file, and the arrays of all parts to its lookup file.
 
     Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """

@@ -69,10 +69,7 @@ class ReadTask(Record, frozen=True, kw_only=True):
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Shard]]]:
-        """Yield a function that reads a list of sources.
-
-        The function returns an iterator whose only item is the :class:`Shard` of these sources.
-        """
+        """Yield a function that reads a list of sources and returns an iterator with one :class:`Shard`."""
         yield lambda sources: iter([self.read(sources)])
 
     def read(self, sources: Sequence[str]) -> Shard:

@@ -46,8 +46,8 @@ def write_stamps(generation: Path, names: Iterable[str]) -> None:
 def check_digests(generation: Path, digests: Mapping[str, str], *, all_files: bool = False) -> None:
     """Raise :class:`ArtifactError` if a file is missing or has changed since the build.
 
-    ``digests`` maps names of files below the generation to their SHA-256. Files whose state matches their
-    stamp are not read, unless ``all_files`` is true.
+    ``digests`` maps the path of each file, relative to the generation's folder, to its SHA-256. Files whose
+    state matches their stamp are not read, unless ``all_files`` is true.
     """
     known = {} if all_files else _read(generation)
     fresh: dict[str, Stamp] = {}

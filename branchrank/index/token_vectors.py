@@ -1,11 +1,11 @@
-"""Write the chunks' token vectors (one vector per token), which is one step of a build.
+"""Write the chunks' token vectors (one vector per token) during a build.
 
 1. Each chunk has the same key as in the embedding cache, made from the model's identity and the exact text
    with its prefix.
-2. If the current generation has token vectors with the same key, they are copied. Missing token vectors
-   are computed in batches.
-3. Token vectors are written to disk in batches, to limit memory use. The model's forward passes
-   also compute the chunks' embedding vectors, which are returned.
+2. Token vectors that the current generation stores under a chunk's key are copied. Missing token vectors are
+   computed in batches.
+3. Token vectors are written to disk batch by batch, to limit the memory used. The model's forward passes also
+   compute the chunks' embedding vectors, which are returned.
 """
 
 from __future__ import annotations

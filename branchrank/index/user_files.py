@@ -2,7 +2,8 @@
 
 1. The user's files are used only if ``branchrank.toml`` names them (``chunks = ...``, ``nodes = ...``).
 2. Each chunk must have the keys ``id``, ``source``, ``line_start``, ``line_end`` and ``text``. A chunk
-   belongs to the nodes that its lines overlap. Its ``node_id`` is used only if the tree has that node.
+   belongs to every node with which it shares a line. The chunk's ``node_id`` is used only if the tree has
+   that node.
 3. Every source must be a document in the corpus, and every line number must exist in its document.
 """
 
@@ -20,7 +21,7 @@ from branchrank.tree.store import load_nodes
 
 
 class _GivenChunk(Record, frozen=True, kw_only=True):
-    """A chunk in the user's file. Keys that are not fields of this class are ignored."""
+    """A chunk in a file that the user supplies. Keys that are not fields of this class are ignored."""
 
     id: str
     source: str

@@ -1,13 +1,14 @@
-"""A workspace, which is a folder that contains ``branchrank.toml`` and the files that commands make.
+"""A workspace, which is a folder that contains ``branchrank.toml`` and the files that commands create.
 
 - ``branchrank.toml`` names the corpus and contains the settings.
-- ``chunks.jsonl`` is a link to the default index's chunks.
-- ``chroma`` is a link to the default index's Chroma collection.
-- ``pageindex/nodes.jsonl`` is a link to the default index's PageIndex tree.
+- ``chunks.jsonl`` is a link to the chunks of the default index.
+- ``chroma`` is a link to the Chroma collection of the default index.
+- ``pageindex/nodes.jsonl`` is a link to the PageIndex tree of the default index.
 - ``adopted/`` contains the chunks, vectors and nodes that ``branchrank adopt`` copied.
 - ``hybrid/cache/`` contains cached embeddings, whose keys are made from the text and the model.
 - ``benchmark/`` contains the workspace's question files.
-- ``indexes/<name>/`` contains the generations of the index for one embedder and one way of chunking.
+- ``indexes/<name>/`` contains the generations of the index for one combination of embedder and chunking
+  settings.
 
 The settings in ``branchrank.toml`` determine the default index. Command-line flags and environment variables
 can select another index. The links are relative and go through the index's link ``current``, so a workspace
@@ -177,7 +178,7 @@ class WorkspaceFolder:
 
     @property
     def corpus_name(self) -> str:
-        """The name of the corpus's folder, which trees and reports use as the name of the corpus."""
+        """The name of the corpus folder, which trees and reports show as the name of the corpus."""
         return self.corpus_root.name or "corpus"
 
     @property
@@ -197,7 +198,7 @@ class WorkspaceFolder:
 
     @property
     def adoption_file(self) -> Path | None:
-        """The path of the adoption's record, or ``None`` if ``branchrank.toml`` does not name one."""
+        """The path of the adoption record, or ``None`` if ``branchrank.toml`` does not name one."""
         return self.data_dir / self.config.adoption if self.config.adoption else None
 
     @property
@@ -283,7 +284,7 @@ class WorkspaceFolder:
         """Check that a build can write its links and folders.
 
         ``corpus`` is the corpus that will be written to ``branchrank.toml``. ``own`` contains the paths of
-        the user's chunks file and nodes file that will be written to ``branchrank.toml``. Raises
+        the user's chunks file and nodes file, which will also be written to ``branchrank.toml``. Raises
         :class:`ArtifactError` if another program's file exists at the path of a link to be created, or if a
         folder that the build writes to is a symbolic link.
         """
@@ -330,7 +331,8 @@ def configure(
     one command only, so they are not written.
 
     Raises :class:`CorpusError` if the corpus does not exist, :class:`~branchrank.errors.UsageError` if
-    ``branchrank.toml`` has errors, and :class:`~branchrank.errors.StorageError` if it can't be written.
+    ``branchrank.toml`` has errors, and :class:`~branchrank.errors.StorageError` if ``branchrank.toml`` can't
+    be written.
     """
     _check_name(data_dir)
     changes: dict[str, object] = {}

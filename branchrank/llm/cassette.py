@@ -257,7 +257,7 @@ class Cassette:
         if application != _APPLICATION or shape != (_TABLE,):
             raise self._foreign("is not a cassette")
         if version != _VERSION:
-            raise self._foreign(f"is a cassette of version {version}, not {_VERSION}")
+            raise self._foreign(f"has the cassette version {version}, not {_VERSION}")
         if self._db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise self._foreign("is damaged")
         if not self.readonly:
@@ -364,7 +364,7 @@ def _prompt_lines(content: dict[str, Any]) -> list[str]:
 
 
 def _likeness(wanted: dict[str, Any], other: dict[str, Any]) -> float:
-    """Return the similarity of two calls' prompts (0 to 1) plus the share of equal fields (0 to 1)."""
+    """Return the similarity of two calls' prompts plus the share of their fields that are equal (0 to 2)."""
     shared = SequenceMatcher(None, _prompt_lines(wanted), _prompt_lines(other), autojunk=False)
     lines: float = shared.quick_ratio()
     same = [name for name, value in wanted.items() if other.get(name) == value]

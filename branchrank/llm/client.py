@@ -2,9 +2,9 @@
 
 1. Calls run on an event loop in a separate thread. A call's deadline covers connecting, all retries, the
    waits between them and the download of the body. After the deadline, the connection is closed.
-2. The client requests a JSON reply with a schema. If the server rejects the schema, the client requests a
-   JSON object without a schema and, if that is rejected too, plain text. The first format that the server
-   accepts is used for all later calls.
+2. The client requests a JSON reply that conforms to a schema. If the server rejects the schema, the client
+   requests a JSON object without a schema and, if that is rejected too, plain text. The first format that the
+   server accepts is used for all later calls.
 3. A call is retried after a lost connection and after the HTTP statuses 408, 409, 425, 429, 500, 502, 503,
    504 and 529. Before a retry, the client waits for the time in the ``Retry-After`` header or, if there is no
    such header, twice as long as before the previous retry. The number of retries is limited per call and per

@@ -53,9 +53,9 @@ class Gateway:
     """Calls one model through the caches and the ledger.
 
     ``llm`` is the client, or ``None`` in a replay, which calls no server. ``cassette`` records the calls, or
-    answers them in a replay. ``cache`` is the decision cache, and ``endpoint`` is the URL in its keys.
-    ``failed`` contains the keys of those failed calls in the cassette that must not be retried.
-    ``max_tokens`` is the maximum number of completion tokens that a stage may request.
+    answers them in a replay. ``cache`` is the decision cache. ``endpoint`` is the URL that is part of each
+    key in the decision cache. ``failed`` contains the keys of those failed calls in the cassette that must
+    not be retried. ``max_tokens`` is the maximum number of completion tokens that a stage may request.
     """
 
     def __init__(

@@ -54,7 +54,8 @@ def read_prices(path: Path) -> PriceTable:
     Raises :class:`UsageError` if the file can't be read or is not a valid price table.
     """
     remedy = (
-        f"correct {path}: it needs a date, a currency and [models.NAME] with prompt, completion and cached"
+        f"correct {path}: it needs a date, a currency and a table [models.NAME] with the prices prompt, "
+        "completion and cached"
     )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -68,7 +69,7 @@ def read_prices(path: Path) -> PriceTable:
 
 
 class Totals(Record, frozen=True, kw_only=True):
-    """The numbers of calls and tokens, the latency and the cost, added up over ledger rows.
+    """The total number of calls and tokens, latency and cost of a set of ledger rows.
 
     ``cached_calls`` is the number of calls answered by the decision cache or a cassette. Cached calls are
     free, but ``cost`` and the token counts include them as if a server had answered them. ``cost`` is
@@ -111,7 +112,7 @@ def totals(calls: Iterable[LLMCall], prices: PriceTable | None = None) -> Totals
 def totals_by(
     calls: Iterable[LLMCall], key: Callable[[LLMCall], str], prices: PriceTable | None = None
 ) -> dict[str, Totals]:
-    """Return the totals for each value of ``key`` (such as predictor, stage or model), sorted by value."""
+    """Return the totals for each value of ``key`` (such as predictor, stage or model), sorted by ``key``."""
     groups: dict[str, list[LLMCall]] = {}
     for call in calls:
         groups.setdefault(key(call), []).append(call)
@@ -121,7 +122,7 @@ def totals_by(
 class Ledger:
     """Collects the ledger rows of a run. Thread-safe. Each new row is passed to ``on_call``.
 
-    ``limit`` is the number of newest rows to keep, or ``None`` to keep all rows.
+    ``limit`` is how many of the newest rows to keep, or ``None`` to keep all rows.
     """
 
     def __init__(self, on_call: Callable[[LLMCall], None] | None = None, *, limit: int | None = None) -> None:

@@ -39,9 +39,9 @@ def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = Fals
     """Return the labels from the prompt that a reply contains, in the reply's order and without duplicates.
 
     Labels are read from the JSON in the reply or, if there is no JSON, from the words of the reply. Raises
-    :class:`ReplyError` with the reason ``"malformed reply"`` if the reply has neither JSON nor a label from
-    the prompt. Raises :class:`ReplyError` with the reason ``"no known id"`` if the JSON has no label from the
-    prompt. If ``may_be_empty`` is true, the JSON may be an empty list.
+    :class:`ReplyError` with the reason ``"malformed reply"`` if the reply contains neither JSON nor one of
+    ``labels``. Raises :class:`ReplyError` with the reason ``"no known id"`` if the JSON contains none of
+    ``labels``. If ``may_be_empty`` is true, the JSON may be an empty list.
     """
     known = {label.lower(): label for label in labels}
     try:

@@ -7,9 +7,9 @@
    to an endpoint that is given by a command-line flag or an environment variable, but never to an endpoint
    from a file in the workspace.
 3. A :class:`~branchrank.redactor.Redactor` removes keys from every text that the LLM client returns or logs.
-4. In a text that consists of one URL, everything between ``://`` and the last ``@`` counts as credentials,
-   whatever characters it contains. In a longer text, a URL ends at a space, a quote, ``<``, ``>`` or a
-   backslash. Except for the space, these characters are allowed in a URL's password.
+4. If a text is a single URL, everything between ``://`` and the last ``@`` counts as credentials. In a longer
+   text, a URL ends at a space, a quote, ``<``, ``>`` or a backslash, although a password may contain all of
+   these characters except the space.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
 
 
 class Endpoint:
-    """An OpenAI-compatible endpoint and its credentials, which its ``repr`` does not show."""
+    """An OpenAI-compatible endpoint and its credentials. The ``repr`` does not show the credentials."""
 
     def __init__(self, base_url: str, *, key: str = "") -> None:
         parts = split_url(base_url)
@@ -100,7 +100,7 @@ def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bo
 
 
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
-    """Remove API keys that are set in environment variables, and the credentials in all URLs, from a text.
+    """Remove API keys (from environment variables) and the credentials in URLs from ``text``.
 
     This function is used for recorded commands and settings. The host, the path and the non-secret query
     parameters of each URL stay in the text.
@@ -116,12 +116,12 @@ def _bare_url(match: re.Match[str]) -> str:
 
 
 def bare_url(text: str) -> str:
-    """Remove the credentials from a text that is one URL, or that ends in a URL (``--flag=URL``)."""
+    """Remove the credentials from a string that is a URL or ends with one (``--flag=URL``)."""
     return ONE_URL.sub(lambda url: url_to_show(url[0]), text)
 
 
 def url_secrets(text: str) -> set[str]:
-    """Return the secrets in a text that is one URL or ends in a URL.
+    """Return the secrets in a string that is a URL or ends with one.
 
     The secrets are the password (or, if there is no password, the user name) and the values of query
     parameters whose names suggest a secret, such as ``token``. The URL may be malformed.

@@ -100,10 +100,9 @@ class LLMSession:
         false if it comes from a file in the workspace. If ``model`` is empty, the endpoint (or, in a replay,
         the cassette) must have exactly one model.
 
-        Raises:
-            UsageError: ``base_url`` is empty or not an HTTP URL.
-            LLMError: the endpoint does not answer or rejects the key, or ``model`` is empty and there is not
-                exactly one model.
+        Raises :class:`UsageError` if ``base_url`` is empty or not an HTTP URL. Raises :class:`LLMError` if
+        the endpoint does not answer or rejects the key, or if ``model`` is empty and the number of available
+        models is not 1.
         """
         known = self._gateways.get((base_url, model))
         if known is None:
@@ -186,7 +185,7 @@ class LLMSession:
     def _reached(self, client: ChatClient, model: str) -> str:
         """Return the name of the model to call.
 
-        If the endpoint does not answer, notify the user if the session may fall back, and otherwise raise an
+        If the endpoint does not answer, notify the user when the session may fall back; otherwise raise an
         error.
         """
         try:

@@ -1,7 +1,8 @@
 """LLM calls divided into shards, which are lists of independent calls that any worker can make.
 
-1. The process that opened the gateway makes its calls through this gateway. A worker opens another gateway to
-   the same model, with the workspace's decision cache, and makes the calls of its shard concurrently.
+1. The process that opened a gateway makes its own calls through this gateway. Each worker opens another
+   gateway to the same model, with the workspace's decision cache, and makes the calls of its shard
+   concurrently.
 2. The calls that workers make are added to the command's ledger, in the order of the requests.
 """
 
@@ -108,7 +109,7 @@ class Asker(Generic[T]):
 
 
 def files_of(settings: Resolved) -> tuple[Path, ...]:
-    """Return the paths of the cassette to replay and of the price table, if any, from the LLM settings."""
+    """Return the paths of the replay cassette and the price table that the LLM settings select."""
     llm = settings.part(LLMSettings)
     return tuple(Path(file) for file in (llm.replay, llm.price_table) if file)
 

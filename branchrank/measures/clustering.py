@@ -3,16 +3,16 @@
 Questions about the same documentation page (a cluster) tend to succeed or fail together, so n such questions
 give only as much information as a smaller number of independent questions.
 
-1. The clustered variance of the mean of n questions is the sum of u_c**2 / (1 - n_c / n) over the pages c,
-   divided by n**2 (CR2, Bell and McCaffrey 2002). Here, n_c is the number of questions on page c, and u_c is
-   the sum of the page's values minus n_c times the overall mean. The design effect (Kish 1965) is the
+1. Let n_c be the number of questions on page c, and let u_c be the sum of the page's values minus n_c times
+   the overall mean. The clustered variance of the mean of n questions is the sum of u_c**2 / (1 - n_c / n)
+   over all pages c, divided by n**2 (CR2, Bell and McCaffrey 2002). The design effect (Kish 1965) is the
    clustered variance divided by the variance for n independent questions; a value below 1 is replaced by 1.
 2. A clustered variance that is estimated from few pages has few degrees of freedom (Satterthwaite). Bell and
    McCaffrey (2002) estimate the degrees of freedom from the page sizes and the intraclass correlation. Pan
    and Wall (2002) estimate the degrees of freedom from the spread of u_c**2 over the pages c, which gives few
    degrees of freedom if most of the variance comes from one page. Intervals for rates and means use the
-   smaller of the two papers' estimates, and intervals for differences use the estimate from Bell and
-   McCaffrey.
+   smaller of these two estimates of the degrees of freedom. Intervals for differences use the estimate from
+   Bell and McCaffrey.
 3. The effective number of questions is n / design effect * (z / t)**2, where z and t are the quantiles of the
    normal and of Student's t distribution at the confidence level. A normal interval computed with the
    effective number of questions is as wide as Student's interval with the clustered variance (Korn and
@@ -20,7 +20,8 @@ give only as much information as a smaller number of independent questions.
    intraclass correlation were 1.
 4. A design effect can't be estimated from a sample in which almost all values are the same. Therefore a few
    artificial questions with an assumed intraclass correlation (:class:`Padding`) are added to the sample in
-   steps 1 and 2. The more the values in a sample vary, the less the artificial questions change the result.
+   steps 1 and 2. The more the values in a sample vary, the less the artificial questions change the design
+   effect.
 
 The input arrays have the shape (..., pages), with one entry per page along the last axis, and the results
 have the shape (...). A simulation can therefore compute thousands of samples at once.
@@ -35,12 +36,12 @@ import numpy as np
 
 from branchrank.measures.significance import ROUNDING, Floats, cluster_sums
 
-#: The minimum of :func:`effective_pages` for which an interval is computed.
+#: The smallest value of :func:`effective_pages` for which an interval is computed.
 LEAST_PAGES = 5
 
 
 class Padding(NamedTuple):
-    """Imaginary questions that are added to a sample, with an assumed variance and an assumed correlation.
+    """Artificial questions that are added to a sample, with an assumed variance and an assumed correlation.
 
     ``questions`` is the effective number of added questions, ``variance`` (...) is the variance of each added
     question, and ``icc`` is the intraclass correlation between added questions on the same page.
@@ -51,16 +52,16 @@ class Padding(NamedTuple):
     icc: float
 
     def total(self, sizes: Floats) -> float | Floats:
-        """Return the variance that the sum of the added values would have if the values were independent."""
+        """Return the variance of the sum of the artificial questions' values, assuming independence."""
         return self.questions * self.effect(sizes) * self.variance
 
     def effect(self, sizes: Floats) -> float:
-        """Return the design effect of the added questions, where page c has ``sizes[c]`` questions."""
+        """Return the artificial questions' design effect. Page c of the sample has ``sizes[c]`` questions."""
         return kish_effect(typical_size(sizes), self.icc)
 
 
-#: The padding for a sample to which no questions are added.
-#: If all values in the sample are the same, the assumed intraclass correlation is 1.
+#: A padding that adds no questions to the sample.
+#: If all values in the sample are the same, an intraclass correlation of 1 is assumed.
 NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 
 
@@ -89,7 +90,7 @@ class PageTotals(NamedTuple):
 
     @property
     def variance(self) -> Floats:
-        """The variance of the values (with divisor n); a value below 1e-18 is replaced by 0."""
+        """The variance of the values (with divisor n). A variance below 1e-18 is replaced by 0."""
         found = np.asarray(self.squares / self.n - self.mean**2)
         return np.where(found < ROUNDING**2, 0.0, found)
 
@@ -147,10 +148,10 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
     """Return the design effect of the sample, or 1 if it is below 1.
 
     The design effect is the clustered variance of the mean divided by the variance for independent questions.
-    The questions that ``padding`` adds increase both variances. The assumed design effect of the added
-    questions multiplies their contribution to the clustered variance, but not their contribution to the
-    variance for independent questions. If all values are the same, the result is the assumed design effect of
-    the questions that ``padding`` adds.
+    The artificial questions of ``padding`` increase both of these variances. In the clustered variance, but
+    not in the variance for independent questions, the contribution of the artificial questions is multiplied
+    by their assumed design effect. If all values in the sample are the same, the result is the assumed design
+    effect of the artificial questions.
     """
     sizes, n = totals.sizes, totals.n
     if not totals.shared or len(sizes) == 1:

@@ -1,11 +1,12 @@
 """The fragility of a result, which is the number of wrong gold labels that would be enough to change it.
 
-If a question's gold is wrong, and the predictor that scored lower had in fact found the correct answer,
-correcting the label reverses the sign of the difference in score on that question. Correcting the label of a
-question reduces the total difference by twice the difference on that question, so the labels of the questions
-that favour the leader most are corrected first. If every question is its own cluster, correcting labels does
-not change the null distribution of the sign-flip test. If clusters have several questions, the computed
-number of labels is an upper bound.
+Suppose that a question's gold is wrong, and that the predictor with the lower score had in fact found the
+correct answer. Correcting the label then reverses the sign of the difference in score on that question.
+Correcting the label of a question reduces the total difference by twice the difference on that question, so
+the labels of the questions that favour the leader most are corrected first. If every question is its own
+cluster, correcting labels does not change the null distribution of the sign-flip test. If clusters have
+several questions, the computed number of labels is an upper bound for the smallest number of labels that
+would be enough.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Fragility(Record, frozen=True, kw_only=True):
     ``leader`` is the predictor with the higher mean, or ``None`` if the means are equal. If the questions in
     ``unsettle`` are relabelled, the difference is no longer significant (``unsettle`` is empty if the
     difference is not significant to begin with). If the questions in ``overturn`` are relabelled, the
-    leader's mean is no longer the higher one. Questions with equal differences are sorted by id.
-    ``candidates`` counts the questions that favour the leader.
+    leader's mean is no longer higher than the other predictor's mean. Questions with equal differences are
+    sorted by id. ``candidates`` counts the questions that favour the leader.
     """
 
     leader: str | None
@@ -44,7 +45,7 @@ def fragility(
     alpha: float = ALPHA,
     seed: int = 0,
 ) -> Fragility:
-    """Return the fragility of the lead between two named predictors on the questions of ``clusters``.
+    """Return the fragility of the better predictor's lead over the other on the questions of ``clusters``.
 
     The test is a sign-flip test by cluster, without correction for multiple comparisons. (For hits with one
     question per cluster, this test is the same as the exact McNemar test.) If the verdict uses Holm's

@@ -1,7 +1,7 @@
 """The Pareto frontier of pipelines over quality, latency and cost, and the cheapest non-inferior pipeline.
 
 1. The frontier consists of the pipelines that no other pipeline dominates. A pipeline dominates another one
-   if it is not worse in quality, p95 latency and cost, and is better in at least one of the three.
+   if it is at least as good in quality, p95 latency and cost, and better in at least one of the three.
 2. The pipeline with the highest quality, called the best pipeline, is compared with every other pipeline. A
    pipeline is non-inferior if the confidence interval for its difference in quality from the best pipeline
    excludes a loss of delta or more. The cheapest non-inferior pipeline is the one with the lowest cost; ties
@@ -10,9 +10,8 @@
    pipeline is less likely to count as non-inferior.
 3. If several pipelines share the highest quality, and one of them is passed as ``preferred``, that one counts
    as the best. Reports pass the baseline as ``preferred``, since there is no reason to replace the baseline
-   with an equally good pipeline. If none of the pipelines is passed as ``preferred``, the pipeline with the
-   highest quality and the lowest cost counts as the best; ties are decided by the lowest p95 latency, then by
-   name.
+   with an equally good pipeline. If ``preferred`` is not one of the pipelines with the highest quality, the
+   cheapest of these pipelines counts as the best; ties are decided by the lowest p95 latency, then by name.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def _dominates(a: Standing, b: Standing) -> bool:
 
 
 class Choice(Record, frozen=True, kw_only=True):
-    """The ``cheapest`` of the pipelines that are ``not_inferior`` to ``best`` by the margin ``delta``."""
+    """The cheapest pipeline among those that are not inferior to ``best``, with the margin ``delta``."""
 
     best: str
     cheapest: Standing
@@ -65,7 +64,7 @@ def cheapest_not_inferior(
     seed: int = 0,
     preferred: str = "",
 ) -> Choice:
-    """Return the cheapest pipeline whose quality is shown to be less than ``delta`` below the highest.
+    """Return the cheapest pipeline that is shown to be within ``delta`` of the highest quality.
 
     ``scores`` maps pipeline -> question id -> score. If several pipelines share the highest quality,
     ``preferred`` counts as the best.
@@ -82,7 +81,7 @@ def cheapest_not_inferior(
         delta=delta,
         seed=seed,
     )
-    # The interval must exclude a loss of delta. A result that is not significant doesn't show this.
+    # The interval must exclude a loss of delta or more. A non-significant difference is not enough.
     passing = {best} | {
         each.candidate for each in compared if each.ci_low is not None and each.ci_low > -delta
     }

@@ -7,26 +7,26 @@ number of questions is n.
 1. The interval for a rate is Wilson's score interval (Wilson 1927), with the effective number of questions as
    in Korn and Graubard (1998) and Franco, Little, Louis and Slud (2019).
 2. The interval for a mean that is not a rate is a normal interval, computed after adding z**2 / 2 questions
-   with value 0 and z**2 / 2 questions with value 1, where z is the normal quantile (1.96 for 95%). For a
-   rate, this method would give the interval described by Agresti and Coull (1998).
+   with value 0 and z**2 / 2 questions with value 1, where z is the normal quantile (1.96 for 95%). Applied to
+   a rate, this method gives the interval of Agresti and Coull (1998).
 3. The interval for a difference in hit rate (each question's difference is -1, 0 or 1) is Tango's score
    interval (Tango 1998), which contains the differences that the score test for paired proportions doesn't
    reject. If the difference is 0 on every question, the interval is from -b to b, where b is the upper bound
    of Wilson's interval for 0 hits in n questions.
-4. The interval for any other difference is Student's t interval with a larger variance. The sample variance
-   is increased by z**2 * s * q / n. Here s is the share of questions with a difference of 0, computed after
-   adding one question with a difference of 0. The factor q is the mean squared difference of the questions
-   whose difference is not 0, computed after adding one question with a difference of 1. If no difference is
-   0, s is about 1 / n, so the variance hardly increases. If all differences are 0, the interval is about as
-   wide as the interval from -b to b in step 3.
+4. The interval for any other difference is Student's t interval, computed with an increased sample variance.
+   The sample variance is increased by z**2 * s * q / n. Here s is the share of questions with a difference of
+   0, computed after adding one question with a difference of 0. The factor q is the mean of the squared
+   differences other than 0, computed after adding one question with a difference of 1. If no difference is 0,
+   s is about 1 / n, so the variance hardly increases. If all differences are 0, the interval is about as wide
+   as the interval from -b to b in step 3.
 
 If almost all questions have the same value, a sample can't show how strongly questions on the same page are
 correlated. To estimate the design effect, artificial questions with an assumed intraclass correlation are
-therefore added to the sample. For rates and means, z**2 questions with an intraclass correlation of 0.4 are
-added. For differences, z**2 / 2 questions with an intraclass correlation of 0.2 are added. Without the added
-questions, the interval for a sample in which one question differs would be much wider than the interval for a
-sample in which none differs. ``benchmarks/interval_coverage.py`` simulates how often each interval contains
-the true value.
+therefore added to the sample. For rates and means, z**2 artificial questions with an assumed intraclass
+correlation of 0.4 are added. For differences, z**2 / 2 artificial questions with an assumed intraclass
+correlation of 0.2 are added. Without the added questions, the interval for a sample in which one question
+differs would be much wider than the interval for a sample in which none differs.
+``benchmarks/interval_coverage.py`` simulates how often each interval contains the true value.
 """
 
 from __future__ import annotations
@@ -66,10 +66,11 @@ class Interval(Record, frozen=True, kw_only=True):
 def mean_interval(
     values: Sequence[float] | Floats, pages: Sequence[str], *, level: float = LEVEL
 ) -> Interval | None:
-    """Return the confidence interval for the mean of ``values`` (n,) in 0..1; Wilson's if all are 0 or 1.
+    """Return the confidence interval for the mean of ``values`` (n,) in 0..1.
 
-    ``pages[i]`` is the source of the gold for question i. Returns ``None`` if there are no questions, or if
-    they are on too few pages (:func:`~branchrank.measures.clustering.effective_questions`).
+    If every value is 0 or 1, the interval is Wilson's. ``pages[i]`` is the source of the gold for question i.
+    Returns ``None`` if there are no questions, or if the questions are on too few pages
+    (:func:`~branchrank.measures.clustering.effective_questions`).
 
     >>> found = mean_interval([1.0] * 14 + [0.0] * 6, [str(n) for n in range(20)])
     >>> round(found.low, 3), round(found.high, 3)
@@ -106,10 +107,10 @@ def compatible(
 ) -> Interval | None:
     """Adjust the interval for the estimate ``found`` so that the interval agrees with a test of ``null``.
 
-    If the test ``rejected`` the null value, the part of the interval beyond the null value is cut off. If the
-    test did not reject the null value, the interval is extended to include it. If the null value is the true
-    value, the adjusted interval therefore excludes it exactly as often as the test rejects it. Strassburger
-    and Bretz (2008) describe simultaneous confidence bounds that agree with Holm's test.
+    If ``rejected`` is true, the part of the interval beyond the null value is cut off. If ``rejected`` is
+    false, the interval is extended to include the null value. If the null value is the true value, the
+    adjusted interval therefore excludes it exactly as often as the test rejects it. Strassburger and Bretz
+    (2008) describe simultaneous confidence bounds that agree with Holm's test.
 
     >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
     0.0
@@ -207,7 +208,7 @@ def score_bounds(
     difference, lost = np.asarray(difference), np.asarray((differing - difference) / 2)
 
     def held(true: Floats) -> Floats:
-        """For each possible true difference in ``true``, return whether the score test does not reject it."""
+        """Return whether each possible difference in ``true`` passes the score test (is not rejected)."""
         b = (2 - difference) * true - differing
         likeliest = (np.sqrt(np.maximum(b**2 + 8 * lost * true * (1 - true), 0.0)) - b) / 4
         variance = np.maximum(2 * likeliest + true * (1 - true), 0.0)

@@ -2,11 +2,11 @@
 
 The q-percentile of n times is the ceil(q * n)-th smallest time. The upper bound of the q-percentile is the
 r-th smallest time, for the smallest r with P(Bin(n, q) <= r - 1) >= confidence. The upper bound is valid for
-any distribution of the times. A 95% bound on p95 exists if n is at least 59, since 1 - 0.95**59 is above
-0.95. For a smaller n, the report prints the rank of the percentile (such as "second-slowest") instead of a
-bound. Both bounds of the two-sided interval are among the sorted times, and each bound takes half of the
-error probability (Hahn and Meeker 1991, section 5.2). The 95% interval exists for p50 if n is at least 6, and
-for p95 if n is at least 72.
+any distribution of the times. A 95% bound on p95 can be computed if n is at least 59, since 1 - 0.95**59 is
+above 0.95. For a smaller n, the report prints the rank of the percentile (such as "second-slowest") instead
+of a bound. Both bounds of the two-sided interval are among the sorted times, and each bound takes half of the
+error probability (Hahn and Meeker 1991, section 5.2). A 95% interval can be computed for p50 if n is at least
+6, and for p95 if n is at least 72.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Percentile(Record, frozen=True, kw_only=True):
     """A percentile of ``n`` durations, in ms. The interval and the bound are ``None`` if n is too small.
 
     The two-sided 95% interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper
-    bound. ``words`` describes the upper bound for reports. If n is too small for an upper bound, ``words``
-    says instead which of the sorted durations the percentile is, such as ``second-slowest; no upper bound``.
+    bound. ``words`` is a description of the upper bound, which reports print. If n is too small for an upper
+    bound, ``words`` is the percentile's rank among the durations, such as ``second-slowest; no upper bound``.
     """
 
     quantile: float
@@ -79,7 +79,7 @@ def _bound_rank(n: int, quantile: float, confidence: float) -> int | None:
 
 
 def _lowest_rank(n: int, quantile: float, confidence: float) -> int:
-    """Return the rank of the time that is the interval's lower bound, or 0 if n is too small for a bound."""
+    """Return the interval's lower bound as a rank of the sorted times, or 0 if n is too small."""
     from scipy.stats import binom
 
     rank = int(binom.ppf((1 - confidence) / 2, n, quantile))

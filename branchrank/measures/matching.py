@@ -1,8 +1,8 @@
 """Match hits with a question's gold, under strict or relaxed criteria.
 
 1. Hits inside one of the question's ``excluded_spans`` are removed before the remaining hits are ranked.
-2. A hit's source is compared with the gold's source. A source in ``source_aliases`` counts as the source of
-   the question's first gold item, with the same line numbers.
+2. A hit's source is compared with the gold's source. A hit in a source from ``source_aliases`` is matched as
+   if it were at the same lines in the source of the question's first gold item.
 3. Under the strict criterion, a hit is correct if its source matches and its lines overlap the gold lines, or
    if its source matches and its text contains the normalised ``answer_quote``. File-level gold
    (``gold_level`` is ``file``, or the item has neither lines nor a quote) does not specify lines, so any hit
@@ -131,7 +131,7 @@ class Judged(Record, frozen=True, kw_only=True):
     weak_pages: tuple[bool, ...]
 
     def ranking(self, mode: Mode) -> Ranking:
-        """Return the ranking from which the measures in ``mode`` are computed.
+        """Return the ranking from which measures with the scoring ``mode`` are computed.
 
         In the modes ``strict``, ``half`` and ``full``, each gold item has a gain of 2. A gold item is
         credited to the first hit that overlaps its lines (``strict``), contains at least half of them
@@ -189,7 +189,7 @@ def with_depths(
 def _first_to_hold(
     share: float, judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
 ) -> set[int]:
-    """Return the indexes of the hits that are the first to contain ``share`` of a gold item's lines.
+    """Return the index of each hit that is the first to contain ``share`` of the lines of some gold item.
 
     If a gold item has no lines, the result includes the index of the hit to which the item is credited.
     """
@@ -250,8 +250,9 @@ def source_cluster(question: Question) -> str:
     """Return the cluster that all tests use for the question: the source of its first gold item.
 
     A question is a cluster by itself if it has no gold, or if its gold consists of documents judged for
-    relevance (:attr:`~branchrank.records.GoldItem.relevance`), as in TREC and BEIR datasets. TREC and BEIR
-    queries are not made from a single document, and often share some of their many gold documents.
+    relevance (:attr:`~branchrank.records.GoldItem.relevance`), as in TREC and BEIR datasets. The queries in
+    these datasets are not made from a single document, so the source of the first gold item would be an
+    arbitrary cluster.
     """
     if question.gold and not is_judged(question):
         return question.gold[0].source_file

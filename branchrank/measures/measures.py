@@ -18,10 +18,10 @@ from branchrank.records import Record
 
 
 class Ranking(Record, frozen=True, kw_only=True):
-    """The data from one question's ranked list that are needed to compute measures.
+    """What the measures need to know about one question's ranked list.
 
     ``gains`` has a pair ``(rank, gain)`` for each judged hit, in rank order (ranks start at 1; a gain of 0
-    means judged and not relevant). ``returned`` is the number of all hits, judged or not. ``gold`` contains
+    means judged and not relevant). ``returned`` is the total number of hits, judged or not. ``gold`` contains
     the gains of all gold items and gold pages.
     """
 
@@ -90,7 +90,7 @@ def judged(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def binary_preference(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return Bpref, a recall in which a relevant hit counts less if non-relevant hits rank above it.
+    """Return Bpref, a variant of recall in which non-relevant hits above a relevant hit reduce its weight.
 
     Unjudged hits are ignored. If no hit was judged non-relevant, Bpref equals the recall.
     """
@@ -176,7 +176,7 @@ DEFINITIONS = (
         name="R",
         aliases=("Recall",),
         cutoff="needed",
-        description="Share of the gold found in the first k.",
+        description="Share of the gold found in the first k hits.",
         formula="number of relevant hits among the first k, divided by the number of relevant gold items",
         source="trec_eval recall_k",
         compute=recall,
@@ -256,8 +256,8 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
     """Return the measure named ``text``, such as ``nDCG@10``, ``RR``, ``Success(rel=2)@1`` or ``RBP(p=0.5)``.
 
     ``scoring`` is the prefix of the name (such as ``strict_``), which is shown in error messages. Raises
-    :class:`UsageError` if a name or parameter is unknown, a required cutoff is missing, the cutoff is zero,
-    or the measure does not have the parameter.
+    :class:`UsageError` if the name is unknown, if the measure does not accept one of the parameters or its
+    value, or if a required cutoff is missing or zero.
     """
     whole = scoring + text
     match = _NAME.fullmatch(text.strip())
@@ -282,17 +282,17 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
         )
     if rel < 1 or ("rel" in parameters and not definition.takes_rel):
         raise UsageError(
-            f"measure {whole!r} does not have this relevance threshold", remedy=f"remove rel from {whole!r}"
+            f"measure {whole!r} does not accept this relevance threshold", remedy=f"remove rel from {whole!r}"
         )
     if p is not None and not (definition.takes_p and 0 < p < 1):
         raise UsageError(
-            f"measure {whole!r} does not have this persistence", remedy="RBP(p=0.8), p between 0 and 1"
+            f"measure {whole!r} does not accept this persistence", remedy="RBP(p=0.8), p between 0 and 1"
         )
     return Measure(definition=definition, cutoff=cutoff, rel=rel, p=PERSISTENCE if p is None else p)
 
 
 def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], float | None]:
-    """Return the integer arguments as a map from names to values, and the persistence ``p`` if given."""
+    """Return a dict of the integer arguments, and the persistence ``p`` if it was given."""
     parameters: dict[str, int] = {}
     p: float | None = None
     for argument in (arguments or "").split(",") if arguments else ():
@@ -312,8 +312,7 @@ def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], 
 def score(measure: Measure, rankings: Mapping[str, Ranking], questions: Iterable[str]) -> dict[str, float]:
     """Return the measure's value for every question id, in the order of ``questions``.
 
-    A question whose query failed has no ranking and gets the score 0, so that every mean includes failed
-    queries.
+    A question whose query failed has no ranking and scores 0, so every mean includes failed queries.
     """
     return {each: measure(rankings[each]) if each in rankings else 0.0 for each in questions}
 

@@ -60,7 +60,7 @@ def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVecto
 
 
 def unit_tokens(vectors: TokenVectors) -> NDArray[np.float32]:
-    """Return stored token vectors as rows of unit length, float32 ``(tokens, d)``.
+    """Return the unit vectors of stored tokens as a float32 array of shape ``(tokens, d)``.
 
     >>> rows = unit_tokens(quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8"))
     >>> rows.astype(float).round(3).tolist()
