@@ -87,7 +87,7 @@ class Run(RunData):
     def compare_all(
         self, baseline: str | Sequence[str] = "", measure: str = "", *, delta: float | None = None
     ) -> PredictorComparisons:
-        """Compare every predictor with one or several baselines, or with all others (``"all-pairs"``).
+        """Compare every predictor with one or more baselines, or with all others (``"all-pairs"``).
 
         All comparisons form one family. Its p-values are adjusted with Holm's method, and its intervals with
         Bonferroni's. The arguments default to the values that the run declared. The result contains the
@@ -178,8 +178,8 @@ class Run(RunData):
         The files are written to the directory ``into``, which is by default the run's directory. In the run's
         directory, the CSV files are also rewritten, with the columns of the current version. For a run that
         was reduced to some of its questions (:meth:`where`), ``into`` is required. ``with_text=False`` omits
-        the text of the documents. ``corpus`` is the folder that contains the corpus now. If its documents
-        differ from those that were searched, ``notice`` is called with a line of text.
+        the text of the documents. ``corpus`` is the folder that currently contains the corpus. If its
+        documents differ from those that were searched, ``notice`` is called with a line of text.
 
         Raises :class:`~branchrank.errors.UsageError` if the report of another run would be overwritten.
         """
@@ -220,8 +220,8 @@ class Run(RunData):
     ) -> Verification:
         """Recompute every number in the run's reports, and report wrong numbers and contradictions.
 
-        ``rerun`` is the number of questions, drawn with the run's seed, that the systems answer again. All
-        arguments are explained in :func:`branchrank.library.verify`.
+        ``rerun`` is the number of questions that the systems answer again; the run's seed determines which.
+        All arguments are explained in :func:`branchrank.library.verify`.
         """
         from branchrank.bench import Named
         from branchrank.corpus.named import locate_corpus

@@ -63,8 +63,8 @@ def open_beneath(root: Path, relative: str) -> BufferedReader:
     """Open the regular file ``relative`` (names joined by ``/``) below the folder ``root`` for reading.
 
     The path of ``root`` itself may contain symbolic links. Raises :class:`FileNotFoundError` if the file does
-    not exist, :class:`IsADirectoryError` for a folder, and :class:`PermissionError` for a path that leaves
-    the folder or contains a link, for a file that is not a regular file, and if the system denies access.
+    not exist, and :class:`IsADirectoryError` if ``relative`` is a folder. Raises :class:`PermissionError` if
+    ``relative`` leaves the folder, contains a link or is not a regular file, or if the system denies access.
     """
     if relative == ".":
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
@@ -149,8 +149,8 @@ def check_opened(root: Path, relative: str) -> None:
     """Raise :class:`PermissionError` if the file ``relative`` below ``root`` is not open in this process.
 
     Call this after a library such as SQLite has opened the path. If another process replaced the path with a
-    link before that, the library opened a different file, and this function detects it. Raises
-    :class:`FileNotFoundError` if the file does not exist.
+    link before the library opened it, the library opened a different file. This function detects such a
+    replacement. Raises :class:`FileNotFoundError` if the file does not exist.
     """
     with _folder_of(root, relative) as (folder, name):
         wanted = _identity(name, folder, relative)
@@ -204,8 +204,8 @@ def only_writer_beneath(root: Path, relative: str) -> Iterator[None]:
     """Allow one process at a time to write to the folder ``relative`` below ``root``.
 
     On entering the block, wait until no other process is writing, and remove the temporary files of killed
-    processes. A missing folder is created. On a file system without locks, do not wait, and do not remove any
-    files. Raises the same errors as :func:`open_beneath`.
+    processes. A missing folder is created. On a file system that does not support locks, do not wait for
+    other processes, and do not remove any files. Raises the same errors as :func:`open_beneath`.
     """
     with _folder_of(root, f"{relative}/-", create=True) as (folder, _):
         with contextlib.suppress(OSError):

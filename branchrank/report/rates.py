@@ -1,9 +1,10 @@
 """The tables and the plot of the rates, for terminals, notebooks, Markdown and HTML.
 
 1. Every rate is shown with its 95% interval, and every table states the number of questions.
-2. If the gold consists of lines for some questions and of a whole file for others, each kind has its own
-   rows. The rates over all questions are shown last, because they mix the two kinds. A whole file is easier
-   to find than lines, so these rates rise with the share of questions that have a whole file as gold.
+2. If the gold consists of lines for some questions and of a whole file for others, each of the two kinds of
+   questions has its own rows. The rates over all questions are shown last, because they mix questions whose
+   gold is lines and questions whose gold is a file. A whole file is easier to find than lines, so these rates
+   rise with the share of questions that have a whole file as gold.
 3. Hit rates are shown for hits that contain any gold line (strict), at least half of the gold lines, and all
    gold lines.
 """
@@ -43,7 +44,7 @@ def over(run: RunData) -> str:
 
 
 def averages(measures: Sequence[NamedMeasure]) -> str:
-    """Return "Hit rates", "Means" or both words, for the caption of a table that shows these measures."""
+    """Return "Hit rates", "Means" or "Hit rates and means", for the caption of a table of these measures."""
     shares = [is_share(each.name) for each in measures]
     if all(shares):
         return "Hit rates"
@@ -57,7 +58,7 @@ def gold_counts(run: RunData) -> str:
 
 
 def mixed_words(run: RunData) -> list[Paragraph]:
-    """Return a note if the questions have two levels of gold, otherwise an empty list."""
+    """Return a list with a note if some gold is whole files and some is lines, otherwise an empty list."""
     if len(run.by_gold) == 1:
         return []
     text = (
@@ -82,8 +83,9 @@ def rates_table(
 
     If there are two gold levels, each predictor has one row per level and one row for both levels.
 
-    The last two ``labels`` are the headings for the gold level and the level's number of questions. ``costs``
-    contains the headings of further columns, and a function that returns a row's cells in these columns.
+    The last two ``labels`` are the headings of two columns, the gold level and the number of questions at
+    that level. ``costs`` contains the headings of further columns, and a function that returns a row's cells
+    in these columns.
     """
     is_mixed = len(run.by_gold) > 1
     shown = labels if is_mixed else labels[:-2]

@@ -7,12 +7,11 @@
    baseline, every candidate. If the verdict is that the leader is better than every rival, the leader is
    recommended.
 3. If the leader does not beat every rival, a cheaper rival that it does not beat is recommended. A rival
-   without an LLM is cheaper than a leader that uses an LLM. If the leader and a rival both use an LLM, or if
-   neither does, the rival is cheaper if it answers in less than half the leader's time and saves at least
-   50 ms per query.
-4. If no cheaper rival is found, the leader is recommended if it is the baseline, or if it is equivalent to
-   every rival that it does not beat. In all other cases there is no clear winner, and the recommendation only
-   says which system leads.
+   without an LLM is cheaper than a leader that uses an LLM. When both or neither use an LLM, the rival counts
+   as cheaper if it answers in less than half the leader's time and saves at least 50 ms per query.
+4. Without a cheaper rival, the leader is still recommended in two cases. Either the leader is the baseline,
+   or the leader is equivalent to every rival that it does not beat. In all other cases there is no clear
+   winner, and the recommendation only says which system leads.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
 
 
 def _rivals(run: RunData, name: str) -> list[_Rival]:
-    """Return the systems that a system was compared with, starting with the smallest difference."""
+    """Return the systems that ``name`` was compared with, in ascending order of the difference."""
     found = [
         _seen_from(each, name)
         for each in run.judgement.comparisons
@@ -235,7 +234,7 @@ def _score(run: RunData, name: str) -> str:
 
 
 def _difference(rival: _Rival) -> str:
-    """Describe the difference, such as ``difference +1.9 points, 95% interval −5.0 to +9.0``."""
+    """Return the difference as text, such as ``difference +1.9 points, 95% interval −5.0 to +9.0``."""
     measure = rival.comparison.measure
     unit = " points" if is_share(measure) else ""
     found = f"difference {gap(rival.difference, measure)}{unit}"
@@ -283,9 +282,9 @@ def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
 
 
 def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
-    """Describe the cheapest system that is not worse than the winner by delta or more.
+    """Name the cheapest system that is shown to be less than delta worse than the winner, with its cost.
 
-    Returns nothing if the winner itself is this system.
+    Returns an empty tuple if the winner itself is the cheapest of these systems, or is not the best system.
     """
     found = standings(run)
     if name not in {each.name for each in found}:

@@ -89,7 +89,7 @@ def _rates(run: RunData) -> Table:
 
 
 def _means(run: RunData) -> Table:
-    """Return a table with all measures except hit rates, and their intervals."""
+    """Return a table of the means and intervals of all measures that are not hit rates."""
     caption = f"Means over {over(run)}, with 95% intervals"
     return rates_table(run, caption, means(run), labels=_WITHOUT_LLM)
 
@@ -135,7 +135,7 @@ def _bold_words(judgement: Judgement) -> str:
 
 
 def _verdicts(run: RunData) -> Points:
-    """Return every verdict with its numbers, and with the cautions about the two systems compared."""
+    """Return every verdict with its numbers, and with any warnings about the two systems that it compares."""
     return Points(
         items=tuple(
             (

@@ -42,7 +42,10 @@ def _by_system(run: RunData) -> dict[str, list[Swept]]:
 
 
 def _axes(points: list[Swept]) -> list[str]:
-    """Return the settings that vary, or an empty list if the points don't all have the same settings."""
+    """Return the names of the settings whose values vary.
+
+    Returns an empty list if the points don't all have the same setting names.
+    """
     named = points[0].values
     if any(each.values.keys() != named.keys() for each in points):
         return []

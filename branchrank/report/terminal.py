@@ -1,4 +1,4 @@
-"""The summary of a run for a terminal, and the tables in this summary, which notebooks also show."""
+"""The summary of a run for a terminal. Notebooks show the same tables."""
 
 from __future__ import annotations
 
@@ -127,7 +127,10 @@ def legend(run: RunData) -> str:
 
 
 def cached_calls(run: RunData) -> str:
-    """Describe how many of each predictor's LLM calls the decision cache answered, or return "" if none."""
+    """Return a line with the number of each predictor's LLM calls that came from the decision cache.
+
+    Returns "" if no call did.
+    """
     asked = Counter(call.predictor for call in run.ledger)
     cached = Counter(call.predictor for call in run.ledger if call.served_by == "cache")
     counts = ", ".join(f"{cached[name]} of {asked[name]} ({name})" for name in run.predictors if cached[name])
@@ -150,8 +153,8 @@ class PipedConsole(Console):
 def print_summary(run: RunData) -> None:
     """Print the recommendation with its warnings, the tables, the verdicts and a legend.
 
-    The output fits a terminal with 80 columns. The output is coloured only in terminals, unless NO_COLOR is
-    set.
+    The output fits a terminal with 80 columns. The output is coloured if it goes to a terminal and NO_COLOR
+    is not set.
     """
     console = PipedConsole()
     if not console.is_terminal:

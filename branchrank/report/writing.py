@@ -34,9 +34,9 @@ def write_report(
     """Write ``report.md``, its plots and ``report.html``, and return the paths of all files written.
 
     The files are written to the directory ``into`` (by default the run's directory). ``report.html`` includes
-    document text from the folder ``corpus`` (by default the run's corpus folder). It has no document text if
-    the corpus is missing or has changed, or if the run does not store the wording of the questions.
-    ``notice`` is called if ``corpus`` was given but is not the run's corpus.
+    document text from the folder ``corpus`` (by default the run's corpus folder). ``report.html`` contains no
+    document text if the corpus is missing or has changed, or if the run does not store the wording of the
+    questions. ``notice`` is called if ``corpus`` was given but is not the run's corpus.
     """
     directory = into or run.directory
     report = report_content(run)
@@ -58,7 +58,7 @@ def write_report(
 
 
 def searched_text(run: RunData, corpus: Path | None) -> Passages | None:
-    """Return the lines of the hits and the gold, or ``None`` if ``corpus`` is not the run's corpus."""
+    """Return the text of the hits and the gold, or ``None`` if ``corpus`` is not the run's corpus."""
     record = run.record
     root = corpus if corpus is not None else Path(record.corpus) if record.corpus else None
     if root is None or digest_now(root, record.corpus_exclude) != record.corpus_digest:

@@ -1,8 +1,9 @@
 """Find the gold's rank after every stage of a query, and the stage at which the gold was lost.
 
 1. The gold's keys are the ids of the chunks and nodes that would count as strict hits. If the gold has lines,
-   a chunk or node must overlap them. If it has only a quote, the chunk or node must contain the quote. For
-   file-level gold, the ids of all chunks and nodes in the file are gold keys.
+   the keys are the chunks and nodes that overlap these lines. If the gold has only a quote, the keys are the
+   chunks and nodes that contain the quote. For file-level gold, the keys are all chunks and nodes in the
+   file.
 2. The gold's rank after a stage is the best rank of any of its keys. If a stage's list contains none of the
    keys, the gold has no rank after this stage.
 3. The stage that lost the gold is the first stage in this list whose condition is true:
@@ -64,7 +65,7 @@ def _nodes(question: Question, item: GoldItem, sources: set[str], index: Index) 
 
 
 def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, int]:
-    """Map each stage whose list contains a gold key to the best rank (from 1) of a gold key in the list."""
+    """Return the gold's best rank (from 1) in each stage's list. Stages without any gold key are left out."""
     ranks: dict[str, int] = {}
     for stage in trace:
         rank = next((rank for rank, key in enumerate(stage.keys, start=1) if key in keys), None)
@@ -99,7 +100,7 @@ def lost_in(row: Row) -> str:
 
 
 class Reach(Record, frozen=True, kw_only=True):
-    """The shares of questions whose gold is in the ranked list of a stage.
+    """The share of questions whose gold is in the ranked list of one stage.
 
     ``present`` counts gold anywhere in the list, and ``in_first`` only gold among the first k entries.
     """
@@ -110,7 +111,7 @@ class Reach(Record, frozen=True, kw_only=True):
 
 
 def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
-    """Return how often the list of each stage contains the gold, as shares of one predictor's rows."""
+    """Return, for each stage, the share of one predictor's rows with gold in the stage's list."""
     count = len(rows) or 1
     return [
         Reach(
@@ -123,7 +124,7 @@ def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
 
 
 def _in_order(rows: Sequence[Row]) -> list[str]:
-    """Return the stages of all rows in a single order that agrees with their order in every row."""
+    """Merge the stage lists of all rows into one list that keeps the order of the stages in each row."""
     order: list[str] = []
     for row in rows:
         for place, stage in enumerate(row.stages):

@@ -1,7 +1,7 @@
 """The comparisons that a run declares before it starts.
 
-1. Each question counts once in a test. If an LLM predictor answered it several times, the mean score counts.
-   Questions with the same gold source form a cluster.
+1. Each question counts once in a test. If an LLM predictor answered a question several times, the mean of its
+   scores is used. Questions with the same gold source form a cluster.
 2. On the declared primary measure, every predictor is compared with each declared baseline or, if the run
    declares ``all-pairs``, with every other predictor. No pair of predictors is compared twice. Holm's
    correction adjusts the p-values of all comparisons together.

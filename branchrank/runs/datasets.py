@@ -150,8 +150,8 @@ def _notes(runs: Mapping[str, RunData], systems: Sequence[str]) -> list[str]:
     for name, run in runs.items():
         corpora.setdefault(run.record.corpus_digest, []).append(name)
     found += [
-        f"{' and '.join(names)} use the same corpus. The macro interval and the test treat the datasets as "
-        "independent, which is too optimistic if their gold is on the same pages"
+        f"{' and '.join(names)} use the same corpus. The macro interval and the macro test treat the "
+        "datasets as independent, which is too optimistic if several datasets have gold on the same pages"
         for digest, names in corpora.items()
         if digest and len(names) > 1
     ]

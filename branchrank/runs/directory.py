@@ -67,9 +67,9 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     """The index properties that a report shows.
 
     ``recall`` is the share (0 to 1) of the ``recall_depth`` nearest chunks that an approximate vector store
-    found, averaged over the run's questions. ``recall`` is ``None`` for exact search, and if there was no
-    vector search. ``own_files`` is true if the user provided a file with the chunks or the nodes.
-    ``distance`` is the distance threshold that a branch with ``threshold = "calibrated"`` uses.
+    found, averaged over the run's questions. ``recall`` is ``None`` if the vector search was exact or if
+    there was no vector search. ``own_files`` is true if the user provided a file with the chunks or the
+    nodes. ``distance`` is the distance threshold that a branch with ``threshold = "calibrated"`` uses.
     """
 
     name: str
@@ -105,8 +105,8 @@ class _Schema(Record, frozen=True, kw_only=True):
 class RunRecord(Record, frozen=True, kw_only=True):
     """The content of ``run.json``: everything needed to repeat and describe a run.
 
-    ``digests`` maps the name of each measurement file (:attr:`truth`), and the name ``run.json``, to a
-    digest. The digest for ``run.json`` covers all values in the file except for that digest itself.
+    ``digests`` maps file names to digests, for the measurement files (see :attr:`truth`) and ``run.json``.
+    The digest for ``run.json`` covers all values in the file except for that digest itself.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -161,8 +161,9 @@ class RunRecord(Record, frozen=True, kw_only=True):
     def plan(self) -> dict[str, object]:
         """The values that must not change when a run is resumed.
 
-        A change to such a value could change a row, a timing or the run's description. The cassette is also
-        included, since a run resumed with another cassette would leave its LLM calls divided between the two.
+        A change to one of these values could change a row, a timing or the run's description. The cassette is
+        also included, because resuming a run with another cassette would split its LLM calls across two
+        cassettes.
         """
         llm = self.settings.get("llm", {})
         benchmark = self.settings.get("benchmark", {})
@@ -215,7 +216,7 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
 
 
 def sealed(directory: Path, run: RunRecord) -> RunRecord:
-    """Return the record, completed with digests of the record itself and of the files in ``directory``."""
+    """Return the record with added digests of its other values and of the run's files in ``directory``."""
     digests = {name: digest_file(directory / name) for name in run.truth if (directory / name).exists()}
     with_files = msgspec.structs.replace(run, digests=digests)
     own = own_digest(msgspec.json.encode(with_files))

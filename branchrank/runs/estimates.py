@@ -71,7 +71,7 @@ def flip_rate(run: RunData, predictor: str, measure: NamedMeasure) -> float:
 
 
 def latencies(timings: Sequence[Timing], predictor: str) -> dict[str, tuple[Percentile, Percentile]]:
-    """Map each stage to the p50 and the p95 of its times in a predictor's warm queries."""
+    """Return the p50 and p95 of each stage's times in ms over a predictor's warm queries."""
     times: dict[str, list[float]] = {}
     for timing in timings:
         if timing.predictor == predictor and timing.phase == WARM:
@@ -109,7 +109,7 @@ def standings(run: RunData) -> list[Standing]:
 def choice(run: RunData, found: Sequence[Standing]) -> tuple[tuple[Standing, ...], Choice]:
     """Return the Pareto frontier, and the cheapest predictor that is not clearly worse than the best.
 
-    A predictor qualifies if its interval shows that it is less than ``delta`` worse than the best.
+    A predictor qualifies if its confidence interval rules out a loss of ``delta`` or more against the best.
     """
     cheapest = cheapest_not_inferior(
         found,

@@ -1,7 +1,8 @@
 """A run as pandas data frames, with the content of its CSV files.
 
-Empty numeric cells are NaN, and empty text cells are empty strings. The apostrophe that CSV files have before
-text that looks like a formula is removed (:mod:`branchrank.runs.csv_text`).
+Empty numeric cells are NaN, and empty text cells are empty strings. In the CSV files, text that looks like a
+formula starts with an apostrophe (:mod:`branchrank.runs.csv_text`); in the data frames, the apostrophe is
+removed.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def questions_frame(run: RunData) -> pd.DataFrame:
 
 
 def calls_frame(run: RunData) -> pd.DataFrame:
-    """Return the table in ``llm_calls.csv``, with one row per LLM call (including its retries)."""
+    """Return the table in ``llm_calls.csv``. A row describes one LLM call together with its retries."""
     return _frame(calls_csv(run))
 
 

@@ -43,9 +43,9 @@ class Passage(Record, frozen=True, kw_only=True):
 class Labelling:
     """One annotator's labels for a run's pool, stored in the question file ``output``.
 
-    A new file gets the run's questions. Labels and missing questions are added to an existing file. Raises
-    :class:`RunError` if the corpus differs from the run's corpus, and :class:`QuestionError` if a question in
-    the file differs from the run's question.
+    A new file starts with the run's questions. Labels and missing questions are added to an existing file.
+    Raises :class:`RunError` if the corpus differs from the run's corpus, and :class:`QuestionError` if a
+    question in the file differs from the run's question.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Labelling:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """The questions with all labels given so far."""
+        """The questions in the file, including the labels that have been given so far."""
         return tuple(self._questions.values())
 
     def waiting(self) -> list[Passage]:
@@ -160,7 +160,10 @@ class Labelling:
 
 
 def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:
-    """Map question id -> passage (without leading or trailing blank lines) -> id of the passage's node."""
+    """Return a dict for each question id that maps the passages found to the ids of their nodes.
+
+    Leading and trailing blank lines are removed from the passages.
+    """
     pool: dict[str, dict[Span, str | None]] = {}
     for row in run.rows:
         for hit in row.hits[:depth]:

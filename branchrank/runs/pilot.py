@@ -1,4 +1,4 @@
-"""Estimate the assumptions for a power analysis from a finished run (the pilot)."""
+"""Estimate the inputs of a power analysis from a finished run (the pilot)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Pilot(Record, frozen=True, kw_only=True):
 
 
 def pilot(run: RunData, measure: str = "") -> Pilot:
-    """Estimate the assumptions from a run; ``measure`` is the run's primary measure by default.
+    """Estimate the inputs of a power analysis from ``run``.
+
+    ``measure`` is by default the run's primary measure.
 
     Raises :class:`UsageError` if the run has nothing to compare, or the measure is not a hit rate.
     """

@@ -113,7 +113,7 @@ def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
 def write_beir(folder: Path, documents: pd.DataFrame, topics: pd.DataFrame, qrels: pd.DataFrame) -> Path:
     """Write frames as a BEIR folder with the split ``test``, and return the folder.
 
-    Raises :class:`RunError` if a frame is invalid, and :class:`UsageError` if the folder exists.
+    Raises :class:`RunError` if a frame is invalid, and :class:`UsageError` if ``folder`` already exists.
     """
     if folder.exists():
         raise UsageError(f"{folder} exists already", remedy="choose a new folder")

@@ -1,12 +1,12 @@
 """A table of results as in a paper, with systems, measures and marks for significant differences.
 
 1. The table shows each system's mean for each measure. All means are over the same questions (queries).
-2. On each measure, all systems are compared with one baseline, or all with each other. P-values (with Holm's
-   correction) and intervals are adjusted for all comparisons on the same measure
+2. On each measure, all systems are compared either with one baseline or with each other. P-values (with
+   Holm's correction) and intervals are adjusted for all comparisons on the same measure
    (:mod:`branchrank.measures.verdicts`).
-3. A mean that differs significantly from another system's mean is marked in the table. If there
-   is one baseline, the mark is a dagger. Otherwise every system has a letter, and the marks of a mean are the
-   letters of the systems whose means are significantly different.
+3. A mean that differs significantly from another system's mean is marked in the table. If there is one
+   baseline, significant differences are marked with a dagger. Otherwise every system has a letter, and each
+   mean is marked with the letters of the systems whose means differ significantly from that mean.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SystemResult(Record, frozen=True, kw_only=True):
 
 
 class ResultsTable(Record, frozen=True, kw_only=True):
-    """The means of systems over ``questions`` questions, and the comparisons on each measure.
+    """The mean scores of systems over ``questions`` questions, and the comparisons on each measure.
 
     ``title`` describes the questions. ``str()`` returns the table as text, with a line for each comparison.
     """
@@ -75,13 +75,16 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     @property
     def letters(self) -> dict[str, str]:
-        """The letter of each system, by name. The dict is empty if there are fewer than two baselines."""
+        """A dict from each system's name to the letter that marks significant differences from it.
+
+        The dict is empty if there are fewer than two baselines, since no letters are needed then.
+        """
         if len(self.baselines) < 2:
             return {}
         return {each.name: _letter(place) for place, each in enumerate(self.systems)}
 
     def marks(self, system: str, measure: str) -> str:
-        """Return a mean's marks (a dagger or letters), or "" if there is no significant difference."""
+        """Return the dagger or letters that mark a mean, or "" if no difference is significant."""
         letters = self.letters
         found = [
             each
@@ -95,7 +98,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         return ",".join(letter for name, letter in letters.items() if name in others)
 
     def is_best(self, system: SystemResult, measure: str) -> bool:
-        """Return whether no other system has a higher mean."""
+        """Return whether ``system`` has the highest mean in the table, possibly together with others."""
         return system.means[measure].value >= max(each.means[measure].value for each in self.systems)
 
     @property
@@ -251,8 +254,8 @@ def _compared(
 def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
     """Return a run's table, with the declared comparisons on each of ``measures``.
 
-    By default, ``measures`` are the measures that were requested by name. If fewer than two were requested,
-    the default is the measures that the report shows. Raises :class:`UsageError` if the run has no answerable
+    By default, ``measures`` are the measures that were requested by name if there are at least two of them,
+    and otherwise the measures that the report shows. Raises :class:`UsageError` if the run has no answerable
     questions.
     """
     chosen = tuple(measures) or (run.extra if len(run.extra) > 1 else run.shown)

@@ -2,7 +2,7 @@
 
 1. A compressed file is a sequence of Zstandard frames (RFC 8878) with checksums. The plain file is equal to
    the decompressed frames, joined in order.
-2. A run in progress adds one frame per row. The file of a finished run is a single frame.
+2. A run in progress adds one compressed frame per row. After the run, all rows are in a single frame.
 3. A truncated file ends with an incomplete line or frame.
 4. A file can come from another person, so the decompressed size and the memory used to decompress the
    file are limited.
@@ -26,7 +26,7 @@ _WINDOW = 23
 _LARGEST_WINDOW = 1 << 27
 _ROW_LEVEL = 3
 _FILE_LEVEL = 9
-#: The decompressed size is checked after every block of this many compressed bytes (at most 32 MiB of text).
+#: The compressed bytes to decompress (into at most 32 MiB) before the decompressed size is checked again.
 _BLOCK = 1024
 _REMEDY = "restore the file or run the benchmark again"
 
@@ -46,7 +46,10 @@ def packed(path: Path, line: bytes) -> bytes:
 
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a finished file atomically; raises :class:`~branchrank.errors.StorageError` if this fails."""
+    """Write all lines of a finished run to ``path`` atomically.
+
+    Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
+    """
     with atomic_writer(path) as stream:
         if not is_compressed(path):
             stream.writelines(lines)
@@ -75,7 +78,8 @@ def read_lines(path: Path) -> list[bytes]:
 def whole_lines(path: Path) -> tuple[list[bytes], int]:
     """Return the complete lines of a possibly truncated file, and the number of bytes they occupy in it.
 
-    Raises :class:`RunError` if the file is damaged before its end.
+    An incomplete last line or frame is ignored. Raises :class:`RunError` if a compressed file is damaged in
+    any other way.
     """
     if is_compressed(path):
         return _unpacked(path)

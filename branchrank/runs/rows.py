@@ -1,7 +1,7 @@
 """``rows.jsonl``, the measurements of a run, with one row per question, predictor and repeat.
 
 1. A row is appended and fsynced when its question is finished, so a killed run loses at most one row.
-2. A resumed run reads the existing rows. An incomplete last row is removed, and the run reports this.
+2. A resumed run reads the existing rows. An incomplete last row is removed, and the run reports the removal.
 3. The file is locked while a run writes it, so that a second process can't resume a run in progress.
 4. Every CSV file, table and plot in a report is computed from the rows.
 5. The file's suffix shows whether it is plain or compressed (:mod:`branchrank.runs.row_files`).
@@ -33,8 +33,8 @@ class RowHit(Record, frozen=True, kw_only=True):
     """A hit as stored in a row, without its text.
 
     ``characters`` and ``tokens`` give the size of the text. All token counts use the same tokenizer,
-    whichever model embeds the text. In older rows, ``tokens`` is ``None``. ``gain``, ``gold`` and
-    ``page`` are the judgement of the hit (:class:`branchrank.measures.matching.JudgedHit`).
+    whichever model embeds the text. In rows from older versions, ``tokens`` is ``None``. ``gain``, ``gold``
+    and ``page`` are the judgement of the hit (:class:`branchrank.measures.matching.JudgedHit`).
     """
 
     id: str
@@ -116,8 +116,9 @@ def is_under_way(path: Path) -> bool:
 class RowLog:
     """The rows of a run in progress, in a file that this process locks until :meth:`close` is called.
 
-    ``torn`` is true if an incomplete last row was removed. Raises :class:`RunError` if another process is
-    writing the file or a line is not a row, and :class:`~branchrank.errors.StorageError` if writing fails.
+    ``torn`` is true if an incomplete last row was removed. Raises :class:`RunError` if a line is not a valid
+    row, or if another process is writing to the file. Raises :class:`~branchrank.errors.StorageError` if
+    writing fails.
     """
 
     def __init__(self, path: Path) -> None:

@@ -53,9 +53,9 @@ class RunData:
     """A finished run.
 
     ``asked`` are the questions in order, and ``timed`` are the times measured in the latency pass.
-    ``conditions`` are the conditions ``SLICE=VALUE`` to which the run was restricted, empty for a complete
-    run. ``directory`` is absolute, so that a process can change its working directory. For a run restricted
-    to some questions, ``directory`` is the directory of the complete run.
+    ``conditions`` are the conditions ``SLICE=VALUE`` that selected the run's questions, empty for a complete
+    run. ``directory`` is absolute, so it stays valid if the process changes its working directory. For a run
+    restricted to some questions, ``directory`` is the directory of the complete run.
     """
 
     directory: Path
@@ -190,7 +190,10 @@ class RunData:
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        """A table with one row per LLM call (including its retries) and the columns of ``llm_calls.csv``."""
+        """A table with the columns of ``llm_calls.csv`` and one row per LLM call.
+
+        The retries of a call are part of its row.
+        """
         from branchrank.runs.frames import calls_frame
 
         return calls_frame(self)
@@ -210,9 +213,9 @@ class RunData:
         >>> set(run.where("kind=error").questions["question_id"])
         {'coffee'}
 
-        Slices are gold, kind, difficulty, overlap, content, size and depth. If several conditions name the
-        same slice, a question has to match only one of them. Scores on a slice are exploratory, since the
-        slice was not declared before the run.
+        A condition has the form ``SLICE=VALUE``. The slices are gold, kind, difficulty, overlap, content,
+        size and depth. A question must match at least one of the conditions for each slice that is named.
+        Scores on a slice are exploratory, since the slice was not declared before the run.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
         """
@@ -221,7 +224,7 @@ class RunData:
         return cut_run(self, conditions)
 
     def explain(self, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
-        """Explain one question, with the gold's rank after each stage and the stage that lost the gold.
+        """Explain the results for one question: the gold's rank after each stage and the stage that lost it.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown question or predictor.
         """
@@ -233,7 +236,7 @@ class RunData:
         """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``, and return the paths.
 
         With ``ids="gold"``, the document id of a hit is the id of the gold that it matches. With
-        ``ids="document"``, the document id of a hit is its file.
+        ``ids="document"``, the document id of a hit is the path of its file.
         """
         from branchrank.runs.trec_files import export_trec
 
@@ -243,7 +246,7 @@ class RunData:
 def with_others(
     measures: tuple[NamedMeasure, ...], others: Sequence[NamedMeasure]
 ) -> tuple[NamedMeasure, ...]:
-    """Add each of the ``others`` to ``measures``, unless it is already there, even under another name."""
+    """Add each of the ``others`` that is not yet in ``measures`` under any name."""
     for other in others:
         measures = measures if any(map(other.same, measures)) else (*measures, other)
     return measures

@@ -47,8 +47,9 @@ class Flip(Record, frozen=True, kw_only=True):
 class Change(Record, frozen=True, kw_only=True):
     """The difference in a measure between the two runs, without a significance test.
 
-    ``difference`` is candidate - baseline, with its 95% interval. ``gold`` is the gold level of the
-    questions, or empty for all questions. ``str()`` returns one line with the two means and their difference.
+    ``difference`` is candidate - baseline, with its 95% interval. If ``gold`` is not empty, only the
+    questions with this gold level are compared. ``str()`` returns one line with the two means and their
+    difference.
     """
 
     measure: str
@@ -71,8 +72,8 @@ class Change(Record, frozen=True, kw_only=True):
 class Pair(Record, frozen=True, kw_only=True):
     """The comparison of a predictor in the candidate run with a predictor in the baseline run.
 
-    ``baseline`` and ``candidate`` are the summary rows of the two predictors. ``comparison`` tests the
-    primary measure, and ``others`` contains the differences in the other chosen measures. ``by_gold``
+    ``baseline`` and ``candidate`` are the summary rows of the two predictors. ``comparison`` contains the
+    test of the primary measure, and ``others`` the differences in the other chosen measures. ``by_gold``
     contains the difference in the primary measure for each gold level, if the run has questions of both gold
     levels. ``flips`` are in the order of the questions. ``str()`` returns the text that ``branchrank
     compare`` prints for the pair.
@@ -129,8 +130,8 @@ class RunComparison(Record, frozen=True, kw_only=True):
 class RunGate(Record, frozen=True, kw_only=True):
     """The outcome of a regression check, for each predictor and for the run.
 
-    If a predictor fails, the run fails; otherwise, if a predictor is undecided, the run is undecided. The
-    outcome depends only on the primary measure. ``compared`` is the comparison of the runs, with the
+    The run fails if any predictor fails the check. If none fails but any is undecided, the run is undecided.
+    The outcome depends only on the primary measure. ``compared`` is the comparison of the runs, with the
     differences in all chosen measures.
     """
 
@@ -213,7 +214,7 @@ def compare_runs(
 
 
 def _flips(before: Mapping[str, float], after: Mapping[str, float], asked: Iterable[str]) -> tuple[Flip, ...]:
-    """Return the questions with different scores, in the order of ``asked``."""
+    """Return the questions whose scores differ between the two runs, in the order of ``asked``."""
     return tuple(
         Flip(question_id=key, baseline=before[key], candidate=after[key])
         for key in asked
@@ -233,7 +234,7 @@ def _by_gold(
 
 
 def _others(run: RunData, primary: NamedMeasure, names: Iterable[str]) -> list[NamedMeasure]:
-    """Return the run's measures and the measures in ``names``, without the tested measure."""
+    """Return the run's measures and those in ``names``, except the tested measure."""
     found = named_once(*run.extra, *named_measures(name for text in names for name in measure_names(text)))
     return [each for each in found if not each.same(primary)]
 

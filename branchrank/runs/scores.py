@@ -1,8 +1,8 @@
 """Compute the values of measures for each question and predictor from a run's rows.
 
 The score of an LLM predictor on a question is the mean over the repeats, so that each question counts once. A
-question whose query failed scores 0. Questions without gold are not included in means; for these questions,
-reports show a risk-coverage curve.
+question whose query failed scores 0. Questions without gold are not included in the means. Reports show a
+risk-coverage curve for these questions instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STANDARD = (
     "half_hit@5",
     "full_hit@5",
 )
-#: The levels of ``--mode strict``: a hit must cover any gold line, half of the gold lines, or all of them.
+#: The measures of ``--mode strict``. A hit covers at least one gold line, at least half, or all.
 _STRICT = ("strict", *SHARES)
 
 
@@ -45,7 +45,7 @@ def standard_measures(mode: str) -> tuple[NamedMeasure, ...]:
 
 
 class Scores:
-    """The values of measures for a run's rows."""
+    """The scores of each predictor for each question of a run."""
 
     def __init__(self, rows: Iterable[Row], questions: Sequence[Question]) -> None:
         self.questions = {question.id: question for question in questions}
@@ -96,7 +96,7 @@ class Scores:
         ]
 
     def shown_hits(self, predictor: str) -> list[RowHit]:
-        """Return the first five hits of every row of an answerable question."""
+        """Return the first five hits of each of a predictor's rows, for the answerable questions only."""
         return [hit for row in self._answerable_rows(predictor) for hit in row.hits[:PASSAGE_DEPTH]]
 
     def _answerable_rows(self, predictor: str) -> list[Row]:

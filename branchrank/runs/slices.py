@@ -21,10 +21,11 @@ from branchrank.safe_open import read_beneath
 
 
 class GoldFacts(Record, frozen=True, kw_only=True):
-    """The document and section of a question's first gold item; an unknown value is ``None`` or empty.
+    """Facts about the document and section that contain a question's first gold item.
 
     ``content`` is the kind of block that contains the most gold lines (``prose``, ``code`` or ``table``).
-    ``depth`` is the level of the gold's section, from 0 for the document itself.
+    ``depth`` is the level of the gold's section, from 0 for the document itself. Unknown text is empty, and
+    unknown numbers are ``None``.
     """
 
     question_id: str
@@ -121,7 +122,7 @@ LABELS = {
 
 
 def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
-    """Map each slice in ``LABELS`` to the question's value, or to "" if the value is unknown."""
+    """Return a question's value for each slice in ``LABELS``, or "" where the value is unknown."""
     found = facts or GoldFacts(question_id=question.id)
     return {
         "gold": gold_level(question) if question.gold else "",
@@ -137,7 +138,7 @@ def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
 def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dict[str, dict[str, list[str]]]:
     """Map slice label -> value -> ids of the answerable questions with this value.
 
-    A slice is omitted if all of its questions have the same value. Questions without a value are not listed.
+    A label is omitted if fewer than two values occur. Questions whose value is unknown are left out.
     """
     found: dict[str, dict[str, list[str]]] = {label: {} for label in LABELS.values()}
     for question in questions:

@@ -19,10 +19,10 @@ from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, WARM, Timing
 class SummaryRow(Record, frozen=True, kw_only=True):
     """One predictor's row in ``summary.csv``, with rates in 0..1 and ``None`` for missing values.
 
-    ``estimates`` has every standard measure and then the measures that were requested by name, each with its
-    interval. ``questions`` counts all questions. The rates are means over the ``answerable_questions``. Span
-    precision and gold coverage are means over the ``span_questions``, which are the questions whose gold has
-    lines.
+    ``estimates`` contains every standard measure, followed by the measures that were requested by name, each
+    with its interval. ``questions`` counts all questions. The rates are means over the
+    ``answerable_questions``. Span precision and gold coverage are means over the ``span_questions``, which
+    are the questions whose gold has lines.
     """
 
     predictor: str
@@ -58,7 +58,7 @@ class SummaryRow(Record, frozen=True, kw_only=True):
 
     @property
     def rates(self) -> dict[str, float | None]:
-        """Measure -> its mean, without the interval."""
+        """The mean of each measure, without its confidence interval."""
         return {name: None if each is None else each.value for name, each in self.estimates.items()}
 
 

@@ -1,4 +1,4 @@
-"""Write the CSV files of a run (summary, comparisons, questions, LLM calls) and the hard set."""
+"""Write a run's CSV files (summary, comparisons, questions and LLM calls) and its hard questions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MORE_RATES = STANDARD[4:]
 
 
 def write_tables(run: RunData) -> None:
-    """Write the CSV files and the hard set of a run into its directory."""
+    """Write a run's CSV files, and the questions that no predictor solved, into the run's directory."""
     write_text(run.directory / names.SUMMARY_CSV, summary_csv(run))
     write_text(run.directory / names.COMPARISONS_CSV, comparisons_csv(run.judgement.comparisons))
     write_text(run.directory / names.QUESTIONS_CSV, questions_csv(run))

@@ -16,7 +16,7 @@ CPU = "cpu"
 LLM_WAIT = "llm wait"
 COMPUTE = "compute"
 
-#: The phase of a predictor's first query in the latency pass, and the phase of its other queries.
+#: The phases of the latency pass. A predictor's first query is ``first``, and its other queries are ``warm``.
 FIRST, WARM = "first", "warm"
 
 

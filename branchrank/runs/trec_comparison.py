@@ -20,7 +20,7 @@ from branchrank.questions.qrels import Qrels
 from branchrank.runs.results_table import ResultsTable, results_table
 from branchrank.runs.trec_files import TrecRun, run_scores
 
-#: The default seed for the tests, which is also the default for a benchmark.
+#: The default seed of the significance tests, the same as for a benchmark.
 SEED = 42
 
 
@@ -71,7 +71,7 @@ def compare_rankings(
 def run_names(paths: Sequence[Path]) -> dict[Path, str]:
     """Map each run file to its name in a table.
 
-    The name is the file name without suffix, or the path if two file names are equal. Raises
+    The name is the file name without its suffix, or the path if two runs have the same file name. Raises
     :class:`UsageError` if a path is given twice.
     """
     stems = [path.stem for path in paths]

@@ -47,7 +47,9 @@ _COLUMN_END = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
 def export_trec(run: RunData, output: Path, ids: DocumentIds = "gold") -> list[Path]:
-    """Write ``qrels.txt`` and one file per predictor (and repeat) into ``output``, and return the paths.
+    """Write ``qrels.txt`` and one file per predictor into ``output``, and return the paths.
+
+    A predictor with repeats has one file per repeat.
 
     Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
@@ -136,8 +138,8 @@ def read_trec(path: Path) -> TrecRun:
 class TrecScores(Record, frozen=True, kw_only=True):
     """A TREC run file scored with qrels.
 
-    ``by_query`` maps measure -> query -> value. ``unmatched`` are the judged queries for which the file has
-    no judged document, possibly because run and qrels spell ids differently.
+    ``by_query`` maps measure -> query -> value. ``unmatched`` lists the judged queries for which the file has
+    no judged document, possibly because the run and the qrels spell ids differently.
     """
 
     path: Path
@@ -162,7 +164,7 @@ def score_trec(paths: Iterable[Path], qrels: Path, measures: Iterable[str]) -> l
 
 
 def run_scores(run: TrecRun, qrels: Qrels, measures: Iterable[Measure]) -> dict[str, dict[str, float]]:
-    """Map measure -> judged query -> value. The value is 0 for a query that is missing from the run."""
+    """Map measure -> judged query -> value. A query that is missing from the run has the value 0."""
     rankings = {query: run_ranking(run[query], judged) for query, judged in qrels.items() if query in run}
     return {str(measure): score(measure, rankings, qrels) for measure in measures}
 

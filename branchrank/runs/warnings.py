@@ -77,7 +77,7 @@ def labelled_by_llm(questions: Sequence[Question]) -> list[str]:
 
 
 def shallow(top_k: int) -> list[str]:
-    """Return a warning if a run keeps fewer hits than the standard measures need."""
+    """Return a warning if ``top_k`` is lower than the deepest cutoff of the standard measures."""
     if top_k >= DEEPEST:
         return []
     return [

@@ -21,7 +21,7 @@ def percent(value: float | None) -> str:
 
 
 def is_share(measure: str) -> bool:
-    """Return whether a measure is a share of the questions. (A share is printed as a percentage.)
+    """Return whether a measure is a share of the questions, such as a hit rate (printed as a percentage).
 
     >>> is_share("strict_hit@1"), is_share("relaxed_MRR@5"), is_share("nDCG@10")
     (True, False, False)

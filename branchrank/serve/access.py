@@ -1,12 +1,12 @@
 """A server's access rules for its address, the ``Host`` and ``Origin`` headers, and the token.
 
 1. By default the server binds to the loopback interface. Any other address needs a token.
-2. The header ``Host`` must contain a loopback name, the server's address, or an additional allowed name. This
+2. The ``Host`` header must contain a loopback name, the server's address, or an additional allowed name. This
    prevents DNS rebinding, in which another website reaches the server through a host name that resolves to
    this machine.
-3. The header ``Origin``, which browsers send, must contain an allowed origin. By default no origin is
+3. The ``Origin`` header, which browsers send, must contain an allowed origin. By default no origin is
    allowed.
-4. If a token is set, every request must send the token in the header ``Authorization``, after ``Bearer``.
+4. If a token is set, every request must send the header ``Authorization: Bearer TOKEN``.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def access_for(
 ) -> Access:
     """Make the access rules for a server bound to ``host``.
 
-    Raises :class:`UsageError` if an address other than loopback is used without a token, if the server binds
-    to all addresses but no host name is allowed, or if a value is not a host or an origin.
+    Raises :class:`UsageError` if an allowed host or origin has a wrong form. An address other than loopback
+    also needs a token, and a server bound to all addresses needs an allowed host name.
     """
     loopback = is_loopback(host)
     if not loopback and not token:
@@ -109,7 +109,7 @@ def bracketed(host: str) -> str:
 
 
 def read_token(token_file: Path | None, environment: Mapping[str, str] | None = None) -> str:
-    """Read the token from a file or an environment variable. Return an empty string if neither is given.
+    """Read the token from a file or an environment variable, or return "" if neither of them is set.
 
     Raises :class:`UsageError` if the file can't be read, or if the token is too short or contains characters
     other than visible ASCII.

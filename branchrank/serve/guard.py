@@ -1,4 +1,4 @@
-"""Check each request against the access rules, and read its body, before an HTTP application gets it.
+"""Check each request against the access rules, and pass it with its whole body to an HTTP application.
 
 1. The guard responds with status 421 if the ``Host`` is not allowed, with 403 if the ``Origin`` is not
    allowed, and with 401 if the token is missing or wrong. For CORS preflight requests from an
@@ -25,7 +25,7 @@ BODY_DEADLINE_S = 10.0
 #: The body of a refused request is read up to these limits, so that the client can read the refusal.
 DISCARD_LIMIT = 16 * BODY_LIMIT
 DISCARD_DEADLINE_S = 1.0
-#: After an overloaded server has refused a request, a client may repeat it after this many seconds.
+#: The number of seconds to wait before repeating a request that an overloaded server has refused.
 RETRY_AFTER_S = 1
 
 Message = MutableMapping[str, Any]
@@ -189,7 +189,10 @@ def _headers(scope: Scope, name: bytes) -> list[str]:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read and discard the rest of a body, up to ``DISCARD_LIMIT`` and ``DISCARD_DEADLINE_S``."""
+    """Read and discard the rest of a body, for at most ``DISCARD_DEADLINE_S`` seconds.
+
+    Reading also stops after more than ``DISCARD_LIMIT`` bytes.
+    """
     taken = 0
     try:
         async with asyncio.timeout(DISCARD_DEADLINE_S):

@@ -170,7 +170,7 @@ _REF = "#/components/schemas/{name}"
 
 
 def _described(answer: type[Record], request: type[Record] | None = None) -> dict[str, Any]:
-    """Return FastAPI arguments that describe a route for the OpenAPI description."""
+    """Return the FastAPI arguments that document a route's formats and status codes in the OpenAPI schema."""
 
     def content(record: type[Record]) -> dict[str, Any]:
         return {"application/json": {"schema": {"$ref": _REF.format(name=record.__name__)}}}

@@ -185,7 +185,7 @@ def mcp_server(service: Service, workers: Workers) -> MCPServer:
 
 
 def mcp_application(server: MCPServer, access: Access) -> Guard:
-    """Return an application that serves the MCP server as streamable HTTP at ``/mcp``, without sessions."""
+    """Return an application that serves MCP over streamable HTTP at ``/mcp``, without sessions."""
     security = TransportSecuritySettings(
         allowed_hosts=[entry for name in access.hosts for entry in (name, f"{name}:*")],
         allowed_origins=list(access.origins),

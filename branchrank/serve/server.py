@@ -52,7 +52,7 @@ class ImpatientProtocol(H11Protocol):
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop both timers when the client disconnects."""
+        """Stop the timers for headers and for unread responses when the client disconnects."""
         for timer in (self._head, self._unread):
             if timer is not None:
                 timer.cancel()
@@ -118,10 +118,10 @@ def url_of(host: str, listening: socket.socket) -> str:
 def http_server(
     application: Application, *, protocol: type[ImpatientProtocol] = ImpatientProtocol
 ) -> uvicorn.Server:
-    """Return a server.
+    """Return a server for ``application`` that also limits the number of open connections.
 
-    Its method ``run(sockets=[...])`` serves requests until SIGINT or SIGTERM. After the running requests have
-    finished, ``run`` raises the signal again.
+    The server's method ``run(sockets=[...])`` serves requests until SIGINT or SIGTERM. After the running
+    requests have finished, ``run`` raises this SIGINT or SIGTERM again.
     """
 
     # This replaces uvicorn's own connection limit, which answers in plain text and without Retry-After.

@@ -21,7 +21,7 @@ from branchrank.settings.systems import SystemSettings
 from branchrank.spec import RECOMMENDED
 
 S = TypeVar("S", bound=Settings)
-#: The origin of a value that TOML, the environment and flags do not set.
+#: The origin of a value that is not set by TOML, the environment or a flag.
 DEFAULT = "default"
 
 
@@ -74,7 +74,7 @@ def _number(value: float) -> str:
 
 @cache
 def _hints(part: type[Settings]) -> dict[str, Any]:
-    """Return the annotations of a settings record's fields. Cached, since evaluating them is slow."""
+    """Return the annotations of a settings record's fields. They are cached, since evaluation is slow."""
     return get_type_hints(part, include_extras=True)
 
 
@@ -237,7 +237,10 @@ def _layered(
 
 
 def checked(part: type[Settings], setting: Setting, value: object) -> Any:
-    """Convert a value to the setting's type. Raises ``ValueError`` if the type or the range is wrong."""
+    """Convert a value to the setting's type.
+
+    Raises ``ValueError`` if the value has the wrong type or is out of range.
+    """
     hint = _hints(part)[setting.name]
     if isinstance(value, str) and setting.type is bool:
         words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}

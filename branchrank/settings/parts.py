@@ -211,7 +211,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=1000,
-            description="number of hits stored per question; if not set, a measure such as R@100 raises it",
+            description="number of hits stored per question; measures such as R@100 raise the default",
         ),
     ] = 10
     returns: Annotated[Returns, hint_at(LOCAL, "returns")[1]] = LOCAL.returns
@@ -233,7 +233,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     ] = 20
     question_text: Annotated[
         Literal["keep", "hash"],
-        Meta(description="keep: store the text of the questions in the run; hash: store only its SHA-256"),
+        Meta(description="keep: store the questions' text in the run; hash: store each question's SHA-256"),
     ] = "keep"
     rows: Annotated[
         Literal["plain", "compact"],
@@ -258,8 +258,8 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         str | tuple[str, ...],
         SEVERAL,
         Meta(
-            description="predictor that the others are compared with; all-pairs: compare every pair of "
-            "predictors; empty: the first predictor"
+            description="predictor with which the others are compared, or all-pairs to compare every pair; "
+            "default: the first predictor"
         ),
     ] = ""
     delta: Annotated[
@@ -302,8 +302,8 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=4096,
-            description="number of worker processes or Ray actors; 0: no worker processes, or, with Ray, one "
-            "actor for each CPU of the cluster",
+            description="number of worker processes or Ray actors; 0: no worker processes (with Ray: one "
+            "actor for each CPU of the cluster)",
         ),
     ] = 0
     threads: Annotated[
@@ -311,7 +311,7 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1024,
-            description="number of embedding threads in each process; 0: as many as a single process uses",
+            description="number of embedding threads per process; 0: as many as without worker processes",
         ),
     ] = 0
     ray_address: Annotated[

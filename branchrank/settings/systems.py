@@ -4,7 +4,7 @@
 2. Most settings are aliases, each for one field of a system. For example, ``[local] rrf_k`` sets the field
    with the address (path) ``fuse.k`` in the system ``local``. An alias has the type, range and description of
    its field.
-3. Settings that do not correspond to one field of a system are declared in the classes below.
+3. Settings that do not correspond to a single field of a system are declared in this module's classes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ DENSE = System(name="dense", branches=(Branch(kind="dense", top_n=40),))
 
 
 class SystemSettings(Settings, frozen=True, kw_only=True):
-    """Settings of one built-in system, with a field for each alias in addition to the class's own fields."""
+    """Settings of one built-in system.
+
+    In addition to the fields declared in the class, each alias in ``aliases`` is a field.
+    """
 
     #: The built-in system, which contains the defaults.
     system: ClassVar[System]
@@ -83,7 +86,7 @@ class SystemSettings(Settings, frozen=True, kw_only=True):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Tell type checkers about the aliases, which become fields at run time."""
+            """Declare for type checkers that each alias is an attribute; the fields are added at run time."""
 
 
 S = TypeVar("S", bound=SystemSettings)
@@ -111,7 +114,7 @@ def alias_fields(system: System, **aliases: str) -> Callable[[type[S]], type[S]]
 
 
 def _hint(system: System, address: str) -> Any:
-    """Return a field's annotation, whose description names the branch instead of saying "the branch"."""
+    """Return a field's annotation, with "the branch" in its description replaced by the branch's name."""
     bare, meta = hint_at(system, address)
     slot, _, rest = address.partition(".")
     named = f"the {rest.split('.')[0]} branch" if slot == "branches" else ""
@@ -130,7 +133,7 @@ def _hint(system: System, address: str) -> Any:
     vector_weight="branches.dense.weight",
 )
 class LocalSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor local, which fuses the vector and BM25 rankings of the chunks by RRF."""
+    """Settings of the predictor ``local``, which fuses the vector and BM25 rankings of chunks by RRF."""
 
     section: ClassVar[str] = "local"
     title: ClassVar[str] = "Predictor local"
@@ -180,9 +183,9 @@ class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
 
     section: ClassVar[str] = "pageindex"
     title: ClassVar[str] = "Predictor pageindex"
-    no_llm: Annotated[bool, Meta(description="search the tree by words, without an LLM")] = False
+    no_llm: Annotated[bool, Meta(description="search the tree by keywords, without an LLM")] = False
     llm_final_only: Annotated[
-        bool, Meta(description="search the tree by words; use the LLM for the final ranking only")
+        bool, Meta(description="search the tree by keywords; use the LLM only for the final ranking")
     ] = False
 
 
@@ -222,8 +225,8 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
         str,
         reaches("Qdrant collection"),
         Meta(
-            description="folder with an existing collection that qdrant-client's local mode wrote, or folder "
-            "that contains a shard"
+            description="folder with a collection written by qdrant-client's local mode, or folder that "
+            "contains a Qdrant shard"
         ),
     ] = ""
     fusion_weight: Annotated[
@@ -269,7 +272,10 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     rrf_k="fuse.k",
 )
 class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor sqlite, which fuses FTS5 and vectors by weighted RRF, grouped by document."""
+    """Settings of the predictor ``sqlite``.
+
+    This predictor fuses FTS5 and vector rankings by weighted RRF, and groups the results by document.
+    """
 
     section: ClassVar[str] = "retrieval"
     title: ClassVar[str] = "Predictor sqlite and document search"

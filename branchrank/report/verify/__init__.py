@@ -58,10 +58,10 @@ def verify_run(
 ) -> Verification:
     """Check a run's directory for contradictions between the files, the plan and the documents.
 
-    ``rerun`` is the number of questions to answer again, with the options in ``named``. ``corpus`` is the
-    folder that contains the corpus (by default the folder recorded in ``run.json``). ``seal`` is a copy of
-    the plan's seal. Raises :class:`RunError` if the directory does not contain a run, and the same errors as
-    :func:`~branchrank.bench.rerun.open_rerun`.
+    ``rerun`` is the number of questions to answer again. ``named`` contains the hosts, models, files and
+    classes to use for the new answers. ``corpus`` is the folder that contains the corpus (by default the
+    folder recorded in ``run.json``). ``seal`` is a copy of the plan's seal. Raises :class:`RunError` if the
+    directory does not contain a run, and the same errors as :func:`~branchrank.bench.rerun.open_rerun`.
     """
     record = read_run(directory)
     found = _verified(directory, record, rerun, corpus, seal, named, notify, progress)
@@ -114,8 +114,9 @@ def _verified(
 def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[str]]:
     """Compare a run's reports and plots with recomputed ones.
 
-    Returns the differences, the passages of the corpus that ``report.html`` quotes, and notes. The notes name
-    the plots that another version of Altair or vl-convert drew, but that look the same when redrawn.
+    Returns the differences, the passages of the corpus that ``report.html`` quotes, and a list of notes. The
+    notes name the plots that were drawn by another version of Altair or vl-convert and look the same when
+    redrawn.
     """
     report = report_content(run)
     drawn, notes = drawings(report.plots), []

@@ -3,7 +3,7 @@
 1. The corpus is read from the given folder or, if none is given, from the folder recorded in ``run.json``. If
    its digest differs from the recorded digest, the corpus has changed.
 2. The lines of gold and hits must exist in the documents, and quotes must be in the gold lines. The facts
-   about the gold in ``gold.jsonl`` are recomputed and compared.
+   about the gold are recomputed and compared with those in ``gold.jsonl``.
 3. The passages in ``report.html`` must match the text of the documents.
 """
 
@@ -107,9 +107,10 @@ class SearchedCorpus:
 
 
 def searched_corpus(run: RunData, corpus: Path | None) -> tuple[SearchedCorpus | None, str]:
-    """Return the corpus in ``corpus``, or by default in the folder that the run recorded.
+    """Read the corpus from the folder ``corpus``, which is by default the folder that the run recorded.
 
-    If the folder does not contain the corpus that the run searched, return ``None`` and the reason.
+    Returns the corpus and "", or ``None`` and the reason if the folder does not contain the corpus that the
+    run searched. The reason is "" if the run recorded no folder.
     """
     record = run.record
     if corpus is None and not record.corpus:

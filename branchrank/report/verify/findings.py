@@ -1,4 +1,4 @@
-"""The findings from a verification, and functions that compare texts and tables."""
+"""The findings from a verification, and functions that compare stored files with recomputed ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_text(path: Path) -> str | None:
 
 
 def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
-    """Return a finding for each cell that differs. The finding states the cell's line and column."""
+    """Return a finding for each CSV cell that differs from the recomputed one, with its line and column."""
     if found is None:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:
@@ -78,7 +78,7 @@ def _other_columns(header: list[list[str]], ours: list[str]) -> str:
 
 
 def compare_lines(name: str, found: str | None, expected: str) -> list[Finding]:
-    """Return a finding for each line that differs. The finding shows the first difference in the line."""
+    """Return a finding for each line that differs from the recomputed one, with the first difference."""
     if found is None:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:

@@ -4,8 +4,8 @@
    must be correct.
 2. The ids of a question's gold chunks and gold nodes are computed once for each index, and reused for all
    other answers. The numbers of computed and reused results in ``run.json`` must agree with this rule.
-3. The latency pass must have timed exactly the questions that sampling with the run's seed selects, and no
-   stage can take longer than its query.
+3. The timed questions must be exactly those that are sampled with the run's seed. The time of a stage must
+   not exceed the time of its whole query.
 4. If the run searched a corpus, ``gold.jsonl`` must contain exactly the questions that have gold.
 """
 

@@ -30,9 +30,9 @@ _TOLERANCE = 1e-4
 class Rerun(Record, frozen=True, kw_only=True):
     """The result of answering some questions again.
 
-    ``questions`` and ``rows`` count the questions and rows that were answered again, and ``identical`` counts
-    the rows whose new answer is the same. ``left_out`` lists the predictors that were not run again, with the
-    reason for each.
+    ``questions`` and ``rows`` count the questions and rows that were answered again. ``identical`` counts the
+    rows whose new answer equals the recorded one. ``left_out`` lists the predictors that were not run again,
+    with the reason for each.
     """
 
     questions: int
@@ -49,7 +49,10 @@ class Rerun(Record, frozen=True, kw_only=True):
 def ask_again(
     run: RunData, count: int, named: Named, *, progress: Progress, notify: Notify
 ) -> tuple[Rerun, list[Finding]]:
-    """Answer ``count`` questions again; raises the errors of :func:`~branchrank.bench.rerun.open_rerun`."""
+    """Answer ``count`` questions again, and compare the answers with the recorded rows.
+
+    Raises the same errors as :func:`~branchrank.bench.rerun.open_rerun`.
+    """
     directory = run.directory
     with open_rerun(directory, run.record, count, named, progress=progress, notify=notify) as opened:
         again = _answers(run, opened, progress)

@@ -1,9 +1,9 @@
 """Checks that each system could have produced its rows (:mod:`branchrank.systems.stages`).
 
-1. The row must have the system's stages, with traces whose lengths follow from the settings.
+1. The row must have the system's stages. The length of each stage's trace must agree with the settings.
 2. Hits with the same id must have the same node and the same lines in all rows. A row must not contain a hit
    twice, and scores must not increase from one rank to the next.
-3. The ranks in each branch must be within the branch's limit, and scores from a rank fusion must follow from
+3. The ranks in each branch must be within the branch's limit, and scores computed by rank fusion must match
    the ranks.
 4. The ranks of the gold must agree with the hits and with each other.
 5. Rows from a system that uses an LLM must have LLM calls, and other rows must not have any.
@@ -54,7 +54,10 @@ def check_systems(run: RunData) -> list[Finding]:
 
 
 def _is_known(system: System) -> bool:
-    """Return whether all of the system's branch kinds are installed; if not, it can't be checked."""
+    """Return whether a system searches at least one branch and all of its branch kinds are installed.
+
+    Other systems can't be checked.
+    """
     try:
         return all(branch_kind(branch.kind) for branch in system.branches) and bool(system.searched)
     except UsageError:
@@ -62,7 +65,7 @@ def _is_known(system: System) -> bool:
 
 
 def _moved(row: Row, index: str, places: dict[tuple[str, str], tuple[object, ...]]) -> Iterator[str]:
-    """Find hits whose lines or node differ from those of the same hit in another row for the same index."""
+    """Find hits that have other lines or another node in an earlier row for the same index."""
     for hit in row.hits:
         place = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters, hit.tokens)
         if places.setdefault((index, hit.id), place) != place:

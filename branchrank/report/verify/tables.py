@@ -1,7 +1,7 @@
 """Checks of a run's digests, and of the tables that are computed from the run's files.
 
 Digests reveal damage and accidental edits, but not deliberate changes by a person who also changes the
-digests. A file that was changed and given a new digest must still pass all checks of the content
+digests. If a changed file has a matching new digest, the checks of its content can still find the change
 (:mod:`branchrank.report.verify.rows`, :mod:`branchrank.report.verify.systems`,
 :mod:`branchrank.report.verify.record`).
 """
@@ -53,7 +53,7 @@ def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
 
 
 def check_other_rows(directory: Path, run: RunRecord) -> list[Finding]:
-    """Report a second file with rows, in the format (plain or compressed) that the run does not use."""
+    """Report a second rows file, in the format (plain or compressed) that the run does not use."""
     [other] = {names.ROWS, names.COMPACT_ROWS} - {run.rows_file}
     if not (directory / other).exists():
         return []

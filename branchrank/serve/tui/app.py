@@ -149,7 +149,7 @@ class SearchApp(App[Choice]):
         self.query_one(SourceView).focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Enable F4 only if the app was started to choose a result."""
+        """Enable the action ``choose`` (F4) only if the app was opened as a picker that returns a result."""
         return self._choosing if action == "choose" else super().check_action(action, parameters)
 
     def action_choose(self) -> None:
@@ -245,7 +245,7 @@ class SearchApp(App[Choice]):
 
 
 def _shown(rank: int, found: Found) -> Content:
-    """Format a result for the list of results. It shows the location, the ranks and a few lines."""
+    """Format a result for the list of results, with its location, its ranks and a few of its lines."""
     hit = found.hit
     parts: list[Content | str | tuple[str, str]] = [
         (f"{rank:>2} ", "dim"),

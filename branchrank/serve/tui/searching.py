@@ -62,8 +62,8 @@ class Searches:
         """The name of the best available search mode, in which the app starts.
 
         This is the first available of late-interaction (if the index has token vectors, since it is slow
-        without them), hybrid (if its LLM is configured) and local. If none of them is available, it is the
-        last mode.
+        without them), hybrid (if its LLM is configured) and local. If none of these modes is available, the
+        app starts in the last mode of the list.
         """
         wanted = ["predictor-local"]
         if self._workspace.system("hybrid").asks_llm:
@@ -106,9 +106,10 @@ def why(found: Found) -> str:
 
 
 def preview(found: Found) -> list[tuple[int | None, str]]:
-    """Return a few lines of a result.
+    """Return a few lines of a result's text, to be shown in the list of results.
 
-    They are the matched lines (with numbers) or, if there are none, the first lines.
+    These are the result's matched lines, with their numbers. A result without matched lines is shown with its
+    first lines, without numbers.
     """
     matched = found.hit.matched
     if matched:

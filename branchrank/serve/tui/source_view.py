@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from branchrank.printable import safe
 
-#: The number of lines shown above a result. Fewer are shown if its first match would be below the middle.
+#: The number of lines above a result. Fewer are shown if the first match would be below the view's middle.
 LEAD = 3
 TAB = 4
 
@@ -50,7 +50,10 @@ class SourceView(ScrollView, can_focus=True):
         result: range = range(0),
         matched: Collection[int] = (),
     ) -> None:
-        """Show ``lines``. Highlight the line numbers (from 1) in ``result`` and ``matched``."""
+        """Show the lines of a file, and highlight a result and its matched lines.
+
+        ``result`` and ``matched`` contain line numbers, counted from 1.
+        """
         self._lines, self._result, self._matched = lines, result, frozenset(matched)
         width = max((cell_len(line.expandtabs(TAB)) for line in lines), default=0)
         self.virtual_size = Size(self._gutter_width + width, len(lines))
