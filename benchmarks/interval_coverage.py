@@ -379,8 +379,8 @@ def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
     if again:
         error = 1.96 * np.sqrt(ALPHA * (1 - ALPHA) / (10 * count))
         print(
-            f"\nWithout a true difference, {len(again)} tests in the tables above were significant in more "
-            f"than 5% of the samples. On {10 * count:,} new samples, the share of significant results of "
+            f"\nIn the tables above, {len(again)} tests were significant in more than 5% of the samples "
+            f"without a true difference. On {10 * count:,} new samples, the share of significant results of "
             f"these tests is {min(again):.4f} to {max(again):.4f}, {np.mean(again):.4f} on average "
             f"(95% margin of error of a share: {error:.4f})."
         )

@@ -129,7 +129,7 @@ def _beir_folder(folder: Path) -> Path:
 
 
 def _is_large(plan: Plan, questions: int) -> bool:
-    """Return whether the run is large and ``benchmark.rows`` is not set, so that compact rows are used."""
+    """Return whether compact rows are used because the run is large and ``benchmark.rows`` is not set."""
     benchmark = plan.settings.part(BenchmarkSettings)
     asked = min(questions, benchmark.sample_size or questions)
     is_open = plan.settings.origins["benchmark.rows"] == "default"

@@ -80,7 +80,7 @@ DOCUMENTS = (
     ("The card", ("test_card.py",)),
 )
 
-#: For each document number, a note about tests for the document that are outside ``tests/acceptance``.
+#: Maps a document's number to a note about the document's tests outside ``tests/acceptance``.
 BESIDE = {
     "003": "`tests/cli/test_sample.py` runs the commands in document 003 on the bundled sample. "
     "`tests/systems/test_rerank.py` tests reranking with every kind of faulty server, and "

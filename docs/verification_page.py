@@ -96,9 +96,9 @@ def verification_page() -> str:
     others = len(TAMPERINGS) - alone - left
     count = (
         f"\nThe first version of `verify` (0.1.0) missed {missed} of these {len(TAMPERINGS)} changes. From "
-        f"the run alone, the current version finds {alone} of the changes. With the corpus, the index or a "
-        f"copy of the seal, `verify` finds {others} more changes. The number of changes that `verify` never "
-        f"detects is {left}.\n"
+        f"the run alone, the current version finds {alone} of the changes. To find {others} more changes, "
+        f"`verify` needs the corpus, the index or a copy of the seal. The number of changes that `verify` "
+        f"never detects is {left}.\n"
     )
     return HEAD + rows + count + TAIL
 

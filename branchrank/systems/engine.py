@@ -196,8 +196,8 @@ class Engine:
     ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]], Reranked]:
         """Return the candidates in their final order, the members of each group, and the rerank outcome.
 
-        The members of a group are the best chunks of one document, keyed by the best of them. There are no
-        groups unless the system groups candidates by document.
+        A group contains the best chunks of one document. The key of a group is the id of its best chunk.
+        There are no groups unless the system groups candidates by document.
         """
         with trace.timed("fuse"):
             if system.fuse.method == "score":
@@ -334,7 +334,7 @@ class Engine:
         return found
 
     def _search(self, kind: str) -> Search:
-        """Return the search function of a branch kind. The first call for each kind creates the function."""
+        """Return the search function of a branch kind. Each function is created when it is first needed."""
         found = self._searches.get(kind)
         if found is None:
             with self._lock:

@@ -105,7 +105,7 @@ def tokens(shown: Sequence[Shown]) -> int:
 def ask_pages(
     llm: Gateway, pages: Sequence[Sequence[Option]], task: Task, context: CallContext
 ) -> list[Choice]:
-    """Ask the LLM to choose options from each page. Each prompt lists one page's options in their order."""
+    """Ask the LLM to choose options from each page. Each prompt lists the options of one page."""
     calls: list[tuple[LLMRequest, Callable[[LLMReply], list[str]]]] = []
     for page in pages:
         shown, _ = fitted(page, task.budget_tokens)

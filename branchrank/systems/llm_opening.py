@@ -60,8 +60,8 @@ def open_llm(
 
     LLM calls are cached in the workspace ``data_dir``, or in Redis if the settings have a Redis URL. Raises
     :class:`~branchrank.errors.UsageError` if an endpoint is missing. Raises
-    :class:`~branchrank.errors.LLMError` if an endpoint rejects the key. If the setting ``on_failure`` is
-    ``refuse``, the same error is raised if an endpoint does not answer.
+    :class:`~branchrank.errors.LLMError` if an endpoint rejects the key. With ``on_failure`` set to
+    ``refuse``, :class:`~branchrank.errors.LLMError` is also raised if an endpoint does not respond.
     """
     seed = settings.part(BenchmarkSettings).sample_seed
     asking = [system for system in systems if system.asks_llm]

@@ -8,8 +8,8 @@
    section, and ``j`` is the rank of the passage within the section by passage score. As a result, the first
    five hits are two or three passages from the first section, one or two from the second, and one from the
    third.
-4. If the reranker failed, only the best passage of each section is returned. These passages are in the order
-   that the reranker falls back to for the sections.
+4. If the reranker failed, only the best passage of each section is returned. The sections are in the
+   reranker's fallback order.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def stages_of(system: System) -> tuple[str, ...]:
 
 
 def orders_passages(system: System) -> bool:
-    """Return whether all passages of all sections are ranked, so a section can have several hits."""
+    """Return whether all passages of the candidate sections are ranked, not only the best of each section."""
     return system.passages.order == "scores" and system.returns == "passage"
 
 

@@ -8,8 +8,8 @@
 3. The search ends after ``depth`` steps, when the picked nodes have no children, or when a step picks no
    node.
 4. All picked sections are candidates for the final ranking. The candidates are ranked by a final LLM call, or
-   by the lexical scores of the sections' texts without subsections. Candidates that the LLM does not rank
-   follow in the order of their lexical scores.
+   by lexical scores. The lexical score of a section does not include the text of its subsections. Candidates
+   that the LLM does not rank follow in the order of their lexical scores.
 
 If the LLM call for a step fails, nodes are picked by lexical scores, and the reason is recorded.
 """
@@ -120,8 +120,8 @@ def _shortlist(
 
     If an LLM picked nodes (``by_llm``), the best node of every step comes first, then the second-best node of
     every step, and so on. If a step followed all children because there were at most ``beam`` of them, all of
-    them count as best nodes. Best nodes are always kept, even if there are more than ``limit``. If no LLM
-    picked nodes, the sections with the best lexical scores are returned.
+    them count as best nodes. The best nodes are always kept, even if there are more than ``limit`` of them.
+    Without ``by_llm``, the sections with the best lexical scores are returned.
     """
     keys = [entry.key for entry in ranking]
     if by_llm:

@@ -55,8 +55,8 @@ class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
 class PageIndexDocument(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The PageIndex tree of one file.
 
-    ``doc_name`` is the file's name without folder and suffix. ``line_count`` is the number of line breaks in
-    the file plus 1. ``structure`` contains the nodes of the top-level headings.
+    ``doc_name`` is the file's name without its folder and extension. ``line_count`` is the number of line
+    breaks in the file plus 1. ``structure`` contains the nodes of the top-level headings.
     """
 
     doc_name: str
@@ -249,7 +249,8 @@ def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Headi
 def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
     """Yield the document's blocks without the lines of ``headings``.
 
-    A block is split at lines that belong to ``headings``. Any other heading of the document becomes prose.
+    A block that contains lines of ``headings`` is split at these lines. Any other heading of the document
+    becomes prose.
     """
     taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
     for section in document.sections:
