@@ -12,7 +12,8 @@
 
    With ``--base-url``, ``record`` also runs a real model on ``MODEL_QUESTIONS`` questions with short prompts.
 2. Calls are recorded with ``--llm-record``. ``calls.jsonl`` has the digest of each call (the key in a
-   cassette), the question's id, the stage, the labels in the reply, and the tokens. The file has no prompts.
+   cassette), the question's id, the stage, the labels in the reply, and the numbers of tokens. The file has
+   no prompts.
 3. ``replay`` creates cassettes from ``calls.jsonl``, repeats both runs without a server, and compares every
    result with ``figures.json``. A replay needs the corpus and the questions, because the key of a call is the
    digest of its prompt.

@@ -8,7 +8,7 @@
 2. Every step (:mod:`scale_steps`) runs in a new process. The memory of a build is measured in two ways:
    as the peak of the whole process tree (the sum of PSS, sampled every half second), and as the ``VmHWM`` of
    the process that builds the index.
-3. Queries run one at a time, without a memo. If the index has at most ``--chroma-up-to`` chunks, a
+3. Queries run one at a time, without cached results. If the index has at most ``--chroma-up-to`` chunks, a
    Chroma collection is also built, and its recall@10 is measured against exact search.
 4. Lower bounds for the times are computed from the size of the data in bytes, and from the memory and disk
    bandwidths that were measured in the same run.

@@ -30,8 +30,9 @@ time of a build is several times its CPU time, other programs were running durin
 - **Memory**: the peak of the process (`VmHWM`), including mapped pages of the index.
 - **Open**: the minimum of five, with and without the comparison of every document's size and modification
   time.
-- **Queries**: 100 questions, one at a time, after a warm-up of three, without a memo and without the time to
-  embed the query. The first query reads vectors and columns from the disk, unless they are in memory.
+- **Queries**: 100 questions, one at a time, after a warm-up of three, without cached results and without the
+  time to embed the query. The first query reads vectors and columns from the disk, unless they are in
+  memory.
 """
 
 
@@ -277,9 +278,9 @@ def _profiles(result: Result) -> list[str]:
     return ["## Profiles of the code\n", _PROFILE_TEXT, _table(head, rows)]
 
 
-_PROFILE_TEXT = """The profiles were measured with the smallest index above. The profiler slows down calls to
-Python functions, but the call counts are exact. In the table, *before* is an earlier version of BranchRank
-that loaded the tree of headings as Python objects.
+_PROFILE_TEXT = """The profiles were measured with the smallest index of the benchmark. The profiler slows
+down calls to Python functions, but the call counts are exact. In the table, *before* is an earlier version
+of BranchRank that loaded the tree of headings as Python objects.
 """
 
 

@@ -10,8 +10,8 @@
    LLM on a server selects the sections.
 3. A hit is a section's own span, so that the benchmark measures the tree search, not the choice of a passage.
 4. For a scripted chooser, the number of tokens is estimated as one token per three bytes, as it is for prompt
-   sizes. For an LLM, the number of tokens is the one that the server reports. The reported CPU time is the
-   median of three rounds. It is measured in this process, and excludes the chooser.
+   sizes. For an LLM, the number of tokens is the one that the server reports. The reported CPU time of this
+   process is the median of three rounds (with an LLM, one round), without the scripted chooser's time.
 
     python benchmarks/tree_search.py CORPUS QUESTIONS.jsonl [--sizes 25 50 100 200 400 0] [--count 20]
         [--base-url URL --model NAME --model-sizes 25 50 --model-count 2]

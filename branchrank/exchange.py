@@ -135,8 +135,8 @@ def compare_trec(
     The default baseline is the first file. The significance tests are the same as in a BranchRank run, except
     that all queries are treated as independent. Holm's correction covers all comparisons on the same measure.
     Documents with equal scores are ordered as in trec_eval. If a judged query is missing from a run, an error
-    is raised. With ``missing_is_zero``, the query scores 0 instead. Printing the result shows the table and
-    the comparisons.
+    is raised. If ``missing_is_zero`` is true, a missing query scores 0 instead. Printing the result shows the
+    table and the comparisons.
 
     Raises :class:`~branchrank.errors.RunError` for a file that can't be read or in which a judged query is
     missing, and :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.

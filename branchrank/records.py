@@ -176,8 +176,8 @@ class Hit(Record, frozen=True, kw_only=True):
 
     ``text`` contains exactly the lines ``line_start`` to ``line_end`` of ``source``. ``branches`` maps the
     name of a branch to the hit's rank and score in the branch's list. If the branch adds neighbouring
-    sections from the tree, ``branches`` has the rank and score of the best chunk that the branch found in the
-    hit's section. ``notes`` maps the name of a branch to the branch's explanation of its score for the hit.
+    sections from the tree, the rank and score are those of the best chunk that the branch found in the hit's
+    section. ``notes`` maps the name of a branch to the branch's explanation of its score for the hit.
     If a section was added from the tree, the note says whether the section was reached from a chunk in the
     same file or from a neighbouring page. If a dense branch found the passage, ``distance`` is the squared L2
     distance (0 to 4) between the vectors of the query and the passage. ``matched`` contains the numbers of

@@ -64,9 +64,10 @@ only if somebody else has a copy of the seal that the author of the run can't ch
 ## Tested changes
 
 Each row of the table is a test that changes a correct run and then runs `branchrank verify`. The column
-"regenerated" shows whether the test recomputed the tables, reports and digests after the change. Anybody with
-this package can recompute them. The column "0.1.0" shows whether the first version of `verify` found the
-change in that row. In the unchanged example runs in `reports/examples`, `branchrank verify` finds no error.
+"regenerated" shows whether the test recomputed the tables, reports and digests after it changed the run.
+Anybody with this package can recompute them. The column "0.1.0" shows whether the first version of `verify`
+found the change in that row. In the unchanged example runs in `reports/examples`, `branchrank verify` finds
+no error.
 
 | change | regenerated | 0.1.0 | found by |
 | --- | --- | --- | --- |

@@ -46,7 +46,7 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The CPU seconds of a whole process (the median of its rounds), and the upper bound for this time."""
+    """The CPU seconds of a whole process (the median over several rounds), and an upper bound for them."""
 
     command: str
     cpu_s: float

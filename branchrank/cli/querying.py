@@ -54,7 +54,7 @@ class Answer(Record, frozen=True, kw_only=True):
 def answer_queries(
     query: str | None, predictor: str, retrieve: Callable[[str], Retrieval], *, as_json: bool
 ) -> None:
-    """Answer ``query``. If it is ``None``, answer each line of the input until an empty line or the end."""
+    """Answer ``query`` or, if ``query`` is ``None``, each line of standard input up to an empty line."""
     if query is not None:
         _answer(query, predictor, retrieve, as_json)
         return

@@ -59,8 +59,8 @@ def search_on_terminal(
 def command(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
     """Search in a terminal UI that shows the results, the source of the selected result, and a log.
 
-    The search modes are grep, vector, hybrid (grep and vector results fused, with separate keywords for
-    grep), and the predictors local, hybrid and late-interaction.
+    The search modes are grep, vector and hybrid, which fuses grep and vector results and has separate
+    keywords for grep. The predictors local, hybrid and late-interaction are also search modes.
     """
     import branchrank.serve.tui.app  # noqa: F401 - report a missing extra before any other problem
 

@@ -311,7 +311,7 @@ class Scanner:
         return self._options(options, head_end) if end == options else end
 
     def _options(self, position: int, end: int) -> int:
-        """Read a directive's options from ``position`` to ``end``, and emit the text of visible options."""
+        """Read a directive's options from ``position`` to ``end``, and emit ``READABLE_OPTIONS`` as text."""
         while position < end and (option := match_option(self.lines[position])):
             following = self._after_adjacent(position, self._indent(position))
             if option[0] in READABLE_OPTIONS:

@@ -124,8 +124,9 @@ def check_name(embedder: str) -> None:
 def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
     """Open a model from a local folder or from the Hugging Face Hub.
 
-    :class:`ColbertEmbedder` runs ColBERT checkpoints. :class:`NomicEmbedder` runs NomicBert models, unless
-    PyTorch can use a GPU. :class:`SentenceTransformersEmbedder` runs all other models.
+    :class:`ColbertEmbedder` runs ColBERT checkpoints. :class:`NomicEmbedder` runs NomicBert models if
+    PyTorch can't use a GPU or the precision is not float32. :class:`SentenceTransformersEmbedder` runs all
+    other models.
     """
     from branchrank.embedders.colbert import ColbertEmbedder, is_colbert
     from branchrank.embedders.hub import model_folder

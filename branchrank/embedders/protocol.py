@@ -6,9 +6,9 @@ Two vectors can be compared only if the identities of their embedders are equal.
 2. If the model's tokenizer splits a text into more than ``max_tokens`` tokens, the text's end is cut off.
 3. Every vector is float32 and has unit length, so the dot product of two vectors is their cosine similarity.
 4. A model that runs in this process can also compute a vector for each token of a text. The token vectors are
-   the rows of the model's last layer before pooling. The token vectors of a document include those of special
-   tokens and the prefix, and the token vectors of a query exclude them. Computing token vectors does not
-   change the vector of a document.
+   the output of the model's last layer before pooling. The token vectors of a document include those of
+   special tokens and the prefix, and the token vectors of a query exclude them. Computing token vectors does
+   not change the vector of a document.
 """
 
 from __future__ import annotations

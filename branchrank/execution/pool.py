@@ -66,10 +66,10 @@ class Backend(Protocol[W]):
     workers: int
 
     def start(self, setup: Setup) -> W:
-        """Start a worker. Later, :meth:`wait` returns :class:`Ready` or :class:`Lost` for it."""
+        """Start a worker. A later :meth:`wait` returns the worker with :class:`Ready` or :class:`Lost`."""
 
     def submit(self, worker: W, shard: bytes) -> None:
-        """Send a shard to a ready worker. Later, :meth:`wait` returns :class:`Answered` or :class:`Lost`."""
+        """Send a shard to a ready worker. A later :meth:`wait` returns :class:`Answered` or :class:`Lost`."""
 
     def wait(self, workers: Collection[W], timeout: float) -> list[tuple[W, Event]]:
         """Return the workers' events, or an empty list if nothing happens within ``timeout`` seconds."""

@@ -101,7 +101,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
     @property
     def has_lines(self) -> NDArray[np.bool_]:
-        """For each record, whether it has its own lines. Folders and empty sections have no lines."""
+        """A Boolean array that marks the records with lines. Folders and empty sections have no lines."""
         found: NDArray[np.bool_] = (self.line_starts > 0) & (self.line_ends >= self.line_starts)
         return found
 

@@ -2,8 +2,8 @@
 
 1. Each chunk has the same key as in the embedding cache, made from the model's identity and the exact text
    with its prefix.
-2. Token vectors that the current generation stores under a chunk's key are copied. All others are computed in
-   batches.
+2. Token vectors that the current generation stores under a chunk's key are copied. Missing token vectors are
+   computed in batches.
 3. Token vectors are written to disk batch by batch, to limit the memory used. The model's forward passes also
    compute the chunks' embedding vectors, which are returned.
 """

@@ -156,9 +156,9 @@ def difference_bounds(
 
 
 def mean_padding(level: float) -> Padding:
-    """Return the padding for a mean in 0..1.
+    """Return the imaginary questions that pad a sample of values between 0 and 1.
 
-    The padding adds z**2 artificial questions to the sample, half with the value 0 and half with the value 1.
+    The padding adds z**2 questions to the sample, half with the value 0 and half with the value 1.
     """
     return Padding(questions=_z(level) ** 2, variance=0.25, icc=ASSUMED_ICC)
 

@@ -231,7 +231,7 @@ class _Miner:
     def question(self, query: _Query) -> Question:
         """Make a question from a query. The question does not have an id yet.
 
-        If any target is a page, the gold items are the whole pages of all targets.
+        If any target is a page, the whole page of every target becomes a gold item.
         """
         pages = any(target.section == 0 for target in query.targets)
         targets = sorted(

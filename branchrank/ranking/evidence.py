@@ -28,7 +28,7 @@ def evidence(shortlist: Sequence[Scored], nodes_of: Callable[[str], Sequence[str
     """Rank nodes by their evidence, which is in 0..1.
 
     ``shortlist`` contains chunk ids with their cosine similarities, best first. ``nodes_of`` returns the ids
-    of the nodes towards which a chunk counts.
+    of the nodes for which a chunk is evidence.
     """
     best_rank: dict[str, int] = {}
     best_similarity: dict[str, float] = {}

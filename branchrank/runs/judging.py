@@ -50,7 +50,7 @@ def _tokens(text: str) -> int:
 
 
 def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
-    """Return a row's judgements; with ``depths``, also judge which of its hits are ``half`` and ``full``."""
+    """Return a row's judgements. If ``depths`` is true, ``half`` and ``full`` of each hit are also judged."""
     pages, weak_pages = gold_pages(question)
     hits = [JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits]
     return Judged(

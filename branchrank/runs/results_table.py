@@ -332,7 +332,7 @@ def _estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estim
 
 
 def _signed(value: float | None) -> str:
-    """Format a difference with its sign and four digits."""
+    """Format a difference with its sign and four decimal places."""
     return NOTHING if value is None else f"{value:+.4f}".replace("-", MINUS)
 
 

@@ -78,7 +78,7 @@ class RunData:
 
     @property
     def predictors(self) -> list[str]:
-        """The names of the predictors, in the order of the run."""
+        """The names of the predictors, in the order in which the run lists them."""
         return self.scores.predictors
 
     @cached_property

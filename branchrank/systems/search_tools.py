@@ -36,7 +36,7 @@ GREP_DEPTH = 1000
 FoundUnit = Literal["files", "chunks", "sections", "passages"]
 #: Maps a system's unit to the word that messages use for the system's candidates.
 FOUND_UNITS: dict[Unit, FoundUnit] = {"chunk": "chunks", "node": "sections", "span": "passages"}
-#: One or several filters ``KEY=VALUE``. A document must pass every filter.
+#: One or more filters of the form ``KEY=VALUE``. A document must pass every filter.
 Filters = str | Sequence[str]
 
 

@@ -102,7 +102,7 @@ def _node_problems(node: Node, by_id: Mapping[str, Node]) -> Iterator[str]:
     if (node.kind == "root") != (parent is None):
         yield "only the root can be without a parent"
     if parent is None and node.depth != 0:
-        yield f"the root has the depth {node.depth}, not 0"
+        yield f"the root has depth {node.depth}, not 0"
     if node.kind in ("root", "folder"):
         if node.source or (node.line_start, node.line_end, node.own_line_end) != (None, None, None):
             yield f"a {node.kind} can't have a source or lines"

@@ -83,7 +83,7 @@ class Opening:
     def shared(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return an object that several branch kinds use, such as an open Qdrant collection.
 
-        The first call with ``key`` creates the object with ``make``. Later calls return the same object.
+        The first call for a ``key`` calls ``make`` to create the object. Later calls return the same object.
         """
         if key not in self._shared:
             self._shared[key] = make()
