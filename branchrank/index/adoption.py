@@ -65,9 +65,9 @@ class Adoption(Record, frozen=True, kw_only=True):
     ``by_lines`` counts the chunks whose text is at the line numbers given in the folder. ``anchored`` counts
     the chunks that were located by searching the documents for their text. ``unconfirmed`` counts the chunks
     whose text was not found; these chunks keep the given line numbers. ``left_out`` lists the chunks that
-    were left out, each with the reason. ``reused`` counts the vectors from the collection, and ``embedded`` the
-    vectors that were computed because the collection did not have them. ``sampled`` is the number of vectors
-    that were compared with newly computed ones.
+    were left out, each with the reason. ``reused`` counts the vectors from the collection, and ``embedded``
+    the vectors that were computed because the collection did not have them. ``sampled`` is the number of
+    vectors that were compared with newly computed ones.
     ``least_cosine`` is the smallest cosine between an existing vector and the newly computed vector of the
     same chunk. ``form`` (``text``, ``document`` or ``breadcrumb``) says which text of each chunk the existing
     vectors were computed from. ``tree`` is ``own`` if the folder's tree is used unchanged, ``summaries`` if
