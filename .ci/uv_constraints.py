@@ -21,7 +21,7 @@ def pinned() -> list[str]:
 
 
 def with_constraints(text: str) -> str:
-    """Replace the uv constraints in the text of a ``pyproject.toml`` by the pins in ``constraints.txt``."""
+    """Replace the uv constraints in the text of a ``pyproject.toml`` with the pins in ``constraints.txt``."""
     document = tomlkit.parse(text)
     pins = tomlkit.array()
     for pin in pinned():

@@ -7,8 +7,8 @@
    only 20 ms instead of the time given in `Retry-After`, so that the overload continues. Any other response
    counts as an error.
 4. The first fifth of the time is a warm-up and is not measured.
-5. Before the load, 20 requests are sent one at a time. The recovery time is how long after the end of the
-   load a single request takes at most twice the median time of those 20 requests.
+5. Before the load, 20 requests are sent one at a time. The recovery time is the time from the end of
+   the load until a single request takes at most twice the median time of those 20 requests.
 
     python -m benchmarks.http_load [--seconds 60] [--write]
 

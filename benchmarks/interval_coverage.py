@@ -20,12 +20,13 @@
 4. The interval of a difference is adjusted as in a report, so that it contains 0 if and only if the test does
    not reject.
 5. The tables show four results. The coverage is how often the interval contains the true value (at least .93
-   is expected). The type I error is how often the test at 5% rejects although the systems are equal (at most
-   .05 is expected). The share of false equivalence verdicts is how often the interval is within 5 points of 0
-   although the true difference is 5 points (at most .025 is expected). The power is measured for the
-   difference that `branchrank power` calls detectable with 80% power. With 2,000 samples, the standard error
-   of a share of .95 is .005. If a test rejects the null hypothesis in more than 5% of the samples of a cell,
-   the cell is simulated again with ten times as many samples.
+   is expected). The type I error rate is how often a test at the 5% level rejects the null hypothesis
+   although the systems are equal (at most .05 is expected). An equivalence verdict is false if the interval
+   is within 5 points of 0 although the true difference is 5 points; the expected share of false verdicts is
+   at most .025. The power is measured for the difference that `branchrank power` calls detectable with 80%
+   power. With 2,000 samples, the standard error of a share of .95 is .005. If a test rejects the null
+   hypothesis in more than 5% of the samples of a cell, the cell is simulated again with ten times as many
+   samples.
 6. The last table shows the padded intervals and BranchRank's intervals for samples in which the systems have
    different outcomes on only a few questions. No two of these questions are on the same page.
 
@@ -154,7 +155,7 @@ def page_sizes(structure: str, n: int) -> NDArray[np.int64]:
 
 
 def hits(p: float) -> Outcomes:
-    """Return the distribution of a question's score that is 1 with probability p and 0 otherwise."""
+    """Return the distribution of a score that is 1 with probability p and 0 otherwise."""
     return Outcomes(np.array([1.0, 0.0]), np.array([p, 1 - p]))
 
 

@@ -99,7 +99,7 @@ def drawn(work: Path, each: QuestionSet) -> list[Question]:
 
 
 def run_set(work: Path, each: QuestionSet) -> None:
-    """Run the experiment ``examples/ranking.toml`` on one question set, after a check of the set's digest."""
+    """Check the digest of one question set, then run the experiment ``examples/ranking.toml`` on the set."""
     questions = drawn(work, each)
     if questions_digest(questions) != each.digest:
         raise SystemExit(f"the questions of {each.name} differ from the questions in ranking_sets.toml")

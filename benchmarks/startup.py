@@ -1,4 +1,4 @@
-"""Measure the times of imports, `--help` and a first query, as multiples of an empty Python process.
+"""Measure imports, `--help` and a first query, in multiples of the time an empty Python process takes.
 
     python benchmarks/startup.py
 

@@ -60,7 +60,9 @@ def _owner(system: System, address: str) -> tuple[Any, str]:
 
 
 def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
-    """Return an error message for an invalid system table, which suggests a similar name for an unknown one.
+    """Return an error message for an invalid system table.
+
+    If a name in the table is unknown, the message suggests a similar name.
 
     ``more`` contains names that are allowed at the top level of the table in addition to a system's fields.
     """

@@ -14,7 +14,7 @@ QUESTIONS = RESULTS = 1000
 
 
 def pairs(world: World) -> Source:
-    """Yield one comparison per program. Its averages must equal BranchRank's to four decimals."""
+    """Yield one comparison per program. The program's averages must equal BranchRank's to four decimals."""
     run, qrels = scoring.made(QUESTIONS, RESULTS)
     ours = scoring.branchrank(run, qrels)
     for package, work in (("ir-measures", scoring.ir_measures), ("ranx", scoring.ranx)):

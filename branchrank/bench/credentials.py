@@ -4,8 +4,8 @@
    a URL.
 2. User names and passwords are removed from all URLs in the record and the command.
 3. API keys that are set in environment variables are removed from every string. The passwords collected in
-   step 1 are removed from every string except those that identify the run. (If a password were
-   "hybrid", for example, the name of the system ``hybrid`` would otherwise be removed too.)
+   step 1 are removed from every string that does not identify the run. (If a password were "hybrid", for
+   example, the name of the system ``hybrid`` would otherwise be removed too.)
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
 def _words(command: str) -> list[tuple[str, str, str]]:
     """Split a command into words, and return each word as a flag, a prefix and the rest of the word.
 
-    The flag is the one that expects a URL and whose value the word contains; for other words, the flag is
+    If the word contains the value of a flag that expects a URL, that flag is returned; otherwise, the flag is
     empty. The prefix is ``FLAG=`` if the word contains both the flag and its value; otherwise, it is empty.
 
     If a shell could not split the command, the whole command is treated as one word.

@@ -260,8 +260,8 @@ def plan_from_names(
     """Make a plan from predictors that all use the workspace's default index.
 
     A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or an object
-    that :func:`~branchrank.bench.predictors.predictor_of` accepts. A built-in system that several names
-    select (for example, both ``local`` and ``all``) runs only once. ``api_endpoint`` is the URL of the
+    that :func:`~branchrank.bench.predictors.predictor_of` accepts. A built-in system that is selected by
+    several names (for example, both ``local`` and ``all``) runs only once. ``api_endpoint`` is the URL of the
     predictor ``api``, and ``api_predictor`` is the name of a predictor on that server. ``fields`` sets other
     fields of :class:`Plan`, such as ``questions``. Raises one :class:`UsageError` that lists every problem
     with the predictors and the plan.

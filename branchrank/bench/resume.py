@@ -312,8 +312,8 @@ def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Pat
     """Return the path of the run's question file.
 
     ``named.questions`` is returned if it is set, and otherwise the path of the run's copy of the questions.
-    If the run does not store the text of its questions, the result is ``None``, which means the workspace's
-    question file.
+    If the run does not store the text of its questions, ``None`` is returned, and the caller uses the
+    workspace's question file.
     """
     if named.questions is not None:
         return named.questions
@@ -359,7 +359,7 @@ def _changed(value: Any, role: str, change: Change) -> Any:
 
 
 def _role(annotation: Any) -> str:
-    """Return what a field refers to outside the workspace, such as "Redis", or "" if it refers to nothing."""
+    """Return what a field refers to outside the workspace, such as "Redis", or "" if there is nothing."""
     for mark in get_args(annotation):
         if isinstance(mark, Meta) and mark.extra and "reaches" in mark.extra:
             return str(mark.extra["reaches"])

@@ -101,9 +101,9 @@ def run(
 
     Some defaults of this command differ from the defaults in the list of flags. A new workspace gets
     --embedder none, --vector-store exact, --bm25-stop-words english and --no-bm25-split-identifiers. A run
-    uses --top-k 1000 and --delta 0.02, and skips the latency pass. A run with 100,000 hits or more uses
-    --rows compact. For the predictors dense, local and late-interaction, you must choose an embedding
-    model, such as --embedder all-MiniLM-L6-v2.
+    uses --top-k 1000 and --delta 0.02, and skips the latency pass. A run with 100,000 hits or more is stored
+    as if --rows compact were given. For the predictors dense, local and late-interaction, you must choose an
+    embedding model, such as --embedder all-MiniLM-L6-v2.
     """
     from branchrank import library
 

@@ -29,7 +29,7 @@ def naming_options(function: F) -> F:
             multiple=True,
             help="Allow this host, model or file from the run's experiment file. Repeatable.",
         ),
-        click.option("--api-endpoint", default="", help="URL of the endpoint that the predictor api calls."),
+        click.option("--api-endpoint", default="", help="URL to which the predictor api sends requests."),
         click.option(
             "--predictor",
             "predictors",

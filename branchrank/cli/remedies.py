@@ -40,7 +40,7 @@ def remedy_for(remedy: str, command: click.Command) -> str:
 
 
 def _fitted(text: str, has: set[str], settings: dict[str, Setting]) -> str:
-    """Adapt one part of a fix. Each part is a list of flags or a quoted command."""
+    """Adapt a list of flags in a fix to the flags in ``has``, and return a quoted command unchanged."""
     if not text.startswith("--"):
         return text
     flags = re.findall(_FLAG, text)

@@ -58,7 +58,10 @@ def import_from_here() -> None:
 
 
 def show_error(error: BranchRankError, command: click.Command) -> None:
-    """Print an error without API keys. The suggested fix mentions only flags that ``command`` has."""
+    """Remove API keys from an error message and its suggested fix, and print them.
+
+    The suggested fix mentions only flags that ``command`` has.
+    """
     redact = _redactor()
     click.secho(f"error: {safe(redact(error.message))}", fg="red", err=True)
     if remedy := remedy_for(error.remedy, command):
@@ -72,7 +75,7 @@ def _redactor() -> Redactor:
 
 
 def _print_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the traceback of an unexpected exception, without API keys."""
+    """Print the traceback of an unexpected exception, with API keys removed."""
     sys.stderr.write(_redactor()("".join(traceback.format_exception(kind, error, trace))))
 
 

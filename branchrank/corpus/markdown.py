@@ -1,7 +1,8 @@
 """Parse Markdown and MDX files into documents.
 
 1. Front matter is removed, except the value of ``description``, which is kept as text. The ``title`` in the
-   front matter becomes the page title, unless the page has exactly one top-level heading, of level 1.
+   front matter becomes the page title, unless the page has exactly one top-level heading and that heading has
+   level 1.
 2. markdown-it splits the rest of the file into blocks with line numbers. Inline markup is parsed separately
    for each block.
 3. ATX and setext headings outside quotes and lists start sections. The labels of a heading are its

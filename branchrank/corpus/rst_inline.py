@@ -179,8 +179,8 @@ def normalize_name(name: str) -> str:
 def _split_title(content: str) -> tuple[str, str]:
     """Split ``title <target>`` into the title and the target.
 
-    For content without a title, angle brackets around the content, or a leading ``~`` or ``!``, are removed,
-    and the content is returned with an empty target.
+    If the content has no title, surrounding angle brackets or a leading ``~`` or ``!`` are removed, and the
+    content is returned with an empty target.
     """
     if content.endswith(">"):
         title, opened, target = content[:-1].rpartition("<")

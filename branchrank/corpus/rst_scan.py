@@ -392,7 +392,7 @@ class Scanner:
         return end
 
     def _after_indented(self, at: int, column: int) -> int:
-        """Return the position after the lines from ``at`` on that are indented beyond ``column``."""
+        """Skip lines indented beyond ``column``, starting at ``at``, and return the position after them."""
         end = at
         for position in range(at, len(self.lines)):
             line = self.lines[position]

@@ -98,8 +98,9 @@ def limit_headings(
 
     ``size`` is the size of the file in bytes. Each section repeats the titles of all headings above it, so
     the sections of a small file could need hundreds of times as many bytes as the file. The ids, breadcrumbs
-    and records of the sections may therefore have at most 64 times ``size`` plus 16 KiB bytes. From the
-    heading that exceeds this limit on, headings do not start sections, but are returned as blocks of text.
+    and records of the sections may therefore take up at most 64 times ``size`` bytes plus 16 KiB. The
+    heading that exceeds this limit and all later headings do not start sections, but are returned as blocks
+    of text.
     """
     room = _MAX_GROWTH * size + _FREE_GROWTH
     lengths: list[tuple[int, int]] = []

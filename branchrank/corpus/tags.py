@@ -23,7 +23,7 @@ JSX_TAG = re.compile(r"</?(?:(?=>)|(?![a-z]+://)(?![^\s<>]+@)[A-Za-z_$][\w.$:-]*
 
 
 class TagFinder:
-    """Finds the tags in a text. Tags can contain JSX expressions unless ``opening`` is ``HTML_TAG``."""
+    """Finds the tags in ``text``. Tags can contain JSX expressions unless ``opening`` is ``HTML_TAG``."""
 
     def __init__(self, text: str, opening: re.Pattern[str]) -> None:
         self.text = text

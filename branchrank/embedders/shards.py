@@ -19,9 +19,9 @@ class EmbeddingTask:
 
     The rows of the array have unit length.
 
-    The process that creates the task uses ``embedder``. A worker in another process opens the embedder that
-    ``settings`` select, and raises :class:`WorkerError` if the identity of this embedder differs from the
-    identity of ``embedder``.
+    The process that creates the task uses ``embedder``. A worker in another process opens its own embedder
+    from ``settings``, and raises :class:`WorkerError` if that embedder's identity differs from the identity
+    of ``embedder``.
     """
 
     #: No files are sent to workers, because every machine has its own copy of the model.

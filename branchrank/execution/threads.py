@@ -2,8 +2,9 @@
 
 1. If no number of threads is chosen, PyTorch, BLAS and the embedders use their own defaults.
 2. A worker uses the same number of threads as the process that started it, because the last digits of a
-   PyTorch model's vectors can depend on the number of threads. By default, a worker on a cluster could use a
-   different number of threads. For example, Ray gives an actor only one OpenMP thread.
+   PyTorch model's vectors can depend on the number of threads. The default number of threads can differ
+   between a worker on a cluster and the process that started it. For example, Ray gives an actor only one
+   OpenMP thread.
 3. :func:`limit_torch` sets PyTorch's number of threads, and must be called after PyTorch is loaded.
 """
 

@@ -62,11 +62,12 @@ _VECTORS = "vectors.npy"
 class Adoption(Record, frozen=True, kw_only=True):
     """A record of what was adopted from ``folder``, and what was left out.
 
-    ``by_lines`` counts the chunks whose text is at the given lines. ``anchored`` counts the chunks whose text
-    was found elsewhere. ``unconfirmed`` counts the chunks whose text was not found, and which keep the given
-    lines. ``left_out`` lists the chunks that were left out, each with the reason. ``reused`` counts the
-    vectors from the collection, and ``embedded`` the vectors that were computed because the collection did
-    not have them. ``sampled`` is the number of vectors that were compared with newly computed ones.
+    ``by_lines`` counts the chunks whose text is at the line numbers given in the folder. ``anchored`` counts
+    the chunks that were located by searching the documents for their text. ``unconfirmed`` counts the chunks
+    whose text was not found; these chunks keep the given line numbers. ``left_out`` lists the chunks that
+    were left out, each with the reason. ``reused`` counts the vectors from the collection, and ``embedded``
+    the vectors that were computed because the collection did not have them. ``sampled`` is the number of
+    vectors that were compared with newly computed ones.
     ``least_cosine`` is the smallest cosine between an existing vector and the newly computed vector of the
     same chunk. ``form`` (``text``, ``document`` or ``breadcrumb``) says which text of each chunk the existing
     vectors were computed from. ``tree`` is ``own`` if the folder's tree is used unchanged, ``summaries`` if
@@ -299,8 +300,8 @@ def _vectors(
 def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, int]:
     """Return the tree, the tree's kind (see :attr:`Adoption.tree`), and two node counts.
 
-    The first count is the number of the adopted folder's nodes that were found in the documents, and the
-    second is the number of its other nodes.
+    The counts are the number of the adopted folder's nodes that were found in the documents, and the number
+    of the adopted folder's nodes that were not found.
     """
     nodes, _ = build_nodes(corpus.documents, Path(corpus.root).name or "corpus")
     built = Tree(nodes)

@@ -110,7 +110,7 @@ class Generations:
         raise missing
 
     def begin(self) -> Path:
-        """Delete the directories that killed builds left, and create a directory for a new build.
+        """Delete the directories left behind by killed builds, and create a directory for a new build.
 
         The caller must hold the build lock.
         """

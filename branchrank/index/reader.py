@@ -4,7 +4,7 @@
 2. The index must have the current schema version and the requested settings, and the corpus must be
    unchanged. To check the corpus, the size and modification time of each document are compared with those
    that the build recorded. If only the modification time differs, the document's digest is compared.
-3. No file in the index may have changed since the build. To check a file, its digest or its stamp
+3. Every file in the index must be unchanged since the build. To check a file, its digest or its stamp
    (:mod:`branchrank.index.stamps`) is compared with the recorded one. The token-vector files are checked on
    first use. Chroma changes its database file whenever it opens the file, so a digest can't be used to check
    this file. Instead, the vectors in the database are checked with sample queries before the first search.

@@ -100,7 +100,7 @@ def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bo
 
 
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
-    """Remove API keys (from environment variables) and the credentials in URLs from ``text``.
+    """Remove from ``text`` the API keys that are set in ``environment``, and the credentials in URLs.
 
     This function is used for recorded commands and settings. The host, the path and the non-secret query
     parameters of each URL stay in the text.

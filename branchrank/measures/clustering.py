@@ -60,7 +60,7 @@ class Padding(NamedTuple):
         return kish_effect(typical_size(sizes), self.icc)
 
 
-#: A padding that adds no questions to the sample.
+#: Padding that adds no questions to the sample.
 #: If all values in the sample are the same, an intraclass correlation of 1 is assumed.
 NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 

@@ -107,10 +107,11 @@ def compatible(
 ) -> Interval | None:
     """Adjust the interval for the estimate ``found`` so that the interval agrees with a test of ``null``.
 
-    If ``rejected`` is true, the part of the interval beyond the null value is cut off. If ``rejected`` is
-    false, the interval is extended to include the null value. If the null value is the true value, the
-    adjusted interval therefore excludes it exactly as often as the test rejects it. Strassburger and Bretz
-    (2008) describe simultaneous confidence bounds that agree with Holm's test.
+    If ``rejected`` is true, the interval is cut off at the null value, so that it lies on the same side of
+    the null value as ``found``. If ``rejected`` is false, the interval is extended to include the null value.
+    If the null value is the true value, the adjusted interval therefore excludes it exactly as often as the
+    test rejects it. Strassburger and Bretz (2008) describe simultaneous confidence bounds that agree with
+    Holm's test.
 
     >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
     0.0

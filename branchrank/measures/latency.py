@@ -24,7 +24,7 @@ class Percentile(Record, frozen=True, kw_only=True):
     """A percentile of ``n`` durations, in ms. The interval and the bound are ``None`` if n is too small.
 
     The two-sided 95% interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper
-    bound. ``words`` is a description of the upper bound, which reports print. If n is too small for an upper
+    bound. ``words`` describes the upper bound, and is printed in reports. If n is too small for an upper
     bound, ``words`` is the percentile's rank among the durations, such as ``second-slowest; no upper bound``.
     """
 
@@ -79,7 +79,7 @@ def _bound_rank(n: int, quantile: float, confidence: float) -> int | None:
 
 
 def _lowest_rank(n: int, quantile: float, confidence: float) -> int:
-    """Return the interval's lower bound as a rank of the sorted times, or 0 if n is too small."""
+    """Return the interval's lower bound as a rank among the sorted times, or 0 if n is too small."""
     from scipy.stats import binom
 
     rank = int(binom.ppf((1 - confidence) / 2, n, quantile))

@@ -189,7 +189,7 @@ def with_depths(
 def _first_to_hold(
     share: float, judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
 ) -> set[int]:
-    """Return the index of each hit that is the first to contain ``share`` of the lines of some gold item.
+    """Return the indices of the hits that are the first to contain at least ``share`` of a gold item's lines.
 
     If a gold item has no lines, the result includes the index of the hit to which the item is credited.
     """

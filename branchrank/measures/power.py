@@ -130,9 +130,9 @@ class PageSize(Protocol):
     """A function that returns the expected number of questions on the page of a random question."""
 
     def __call__(self, n: int) -> float:
-        """Return the expected number of questions on the page of a question drawn at random from ``n``.
+        """Return the expected number of questions on a random question's page, among ``n`` questions.
 
-        The drawn question itself is counted, so the result is at least 1.
+        The random question itself is counted, so the result is at least 1.
         """
 
 
@@ -153,10 +153,11 @@ def pages_as_in(sizes: Sequence[int]) -> PageSize:
 
 
 class SharedPages(Record, frozen=True, kw_only=True):
-    """A benchmark's page sizes, and the correlation between questions whose gold is on the same page.
+    """How many questions have their gold on the same page, and how strongly these questions are correlated.
 
-    ``icc`` is the intraclass correlation of the per-question score differences on a page, from 0
-    (independent) to 1 (all equal).
+    ``page_size`` returns the expected number of questions on the page of a random question. ``icc`` is the
+    intraclass correlation of the per-question score differences on a page, from 0 (independent) to 1 (all
+    equal).
     """
 
     page_size: PageSize

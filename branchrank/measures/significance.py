@@ -95,7 +95,7 @@ def _whole_number_p(moving: NDArray[np.int64]) -> float:
 
 
 def _all_totals(moving: Floats) -> Floats:
-    """Return the total of the non-zero sums ``moving`` (n,) under each of the 2**n sign patterns."""
+    """Return the total of ``moving`` (n non-zero sums) for each of the 2**n sign patterns."""
     totals = np.zeros(1)
     for value in moving:
         totals = np.concatenate([totals + value, totals - value])

@@ -31,8 +31,8 @@ def question_qrels(question: Question) -> dict[str, int]:
     """Return the relevance of each gold item and gold page, by document id.
 
     A gold item has the ``relevance`` that the question states for it, or 2 if none is stated. A gold page has
-    relevance 1. The page is included only if one of its gold items has lines or a quote, because a hit on the
-    page can then miss the gold.
+    relevance 1. The page is included only if one of its gold items has lines or a quote. Otherwise, every hit
+    on the page matches a gold item.
     """
     _, weak_pages = gold_pages(question)
     qrels = {f"gold-{number}": gain for number, gain in enumerate(gold_gains(question), start=1)}

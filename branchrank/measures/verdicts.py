@@ -359,7 +359,7 @@ def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | 
 
 
 def _planned_questions(totals: PageTotals, level: float) -> float:
-    """Return the effective number of questions to expect, on average, in a new sample from the same pages."""
+    """Return the expected effective number of questions in a new sample from the same pages."""
     if not totals.shared:
         return totals.n
     degrees = working_degrees(totals.sizes, intraclass_correlation(totals))

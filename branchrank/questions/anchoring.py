@@ -7,8 +7,8 @@
 3. An invalid anchor is moved to the nearest lines in its file that have the stored digest. If no lines in the
    file have this digest, but exactly one place in the rest of the corpus has it, the anchor is moved to that
    place. Rewrapping text does not change its digest.
-4. If the stored digest does not lead to a new place, the anchor is moved to the lines that contain its quote.
-   The quote must occur exactly once in the file or, if the file does not contain the quote, exactly once in
+4. If the stored digest does not identify a new place, the anchor is moved to the lines that contain the
+   quote. The quote must occur exactly once in the file or, if the file does not contain it, exactly once in
    the corpus. If the quote is missing or occurs several times, the anchor is not moved. The new span has as
    many lines as the old span, and starts and ends at blank lines if possible.
 """
@@ -196,9 +196,9 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLine
 def _window(before: Span | None, first: int, last: int, lines: Sequence[str]) -> tuple[int, int]:
     """Return the first and last line of a moved anchor's new span.
 
-    The new span contains the quote, which is on lines ``first..last``, and is as long as the old span
-    ``before`` or the quote, whichever is longer. Spans that start and end at blank lines are preferred, and
-    among them the span nearest to ``before``.
+    The new span contains the quote (lines ``first..last``), and is as long as the longer of the quote and the
+    old span (``before``). Spans that start and end at blank lines are preferred, and among
+    them the span nearest to ``before``.
     """
     length = max(last - first + 1, before.lines if before is not None else 0)
     length = min(length, len(lines))

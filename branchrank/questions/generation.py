@@ -79,8 +79,8 @@ class GeneratedQuestions(Record, frozen=True, kw_only=True):
 class GenerationEstimate(Record, frozen=True, kw_only=True):
     """The estimated LLM calls and tokens needed to generate questions.
 
-    ``least`` is the estimate for the case that every question is accepted. ``most`` is the estimate for the
-    case that every section needs a call, because questions are rejected.
+    ``least`` is the estimate if every question is accepted. ``most`` is the estimate if so many questions are
+    rejected that every section needs a call.
     """
 
     sections: int
@@ -110,9 +110,9 @@ def generate_questions(
     """Write up to ``count`` questions about the sections.
 
     ``lines`` maps each source to its raw lines. Duplicates of ``known`` questions are rejected. ``executor``
-    makes the calls (by default in this process). If its workers are other processes, each worker uses the
-    settings in ``source`` to open its own connection to the LLM. The questions do not depend on the number of
-    concurrent calls.
+    makes the calls (by default in this process). If the workers of ``executor`` are other processes, each
+    worker uses the settings in ``source`` to open its own connection to the LLM. The questions do not depend
+    on the number of concurrent calls.
 
     Raises the same errors as :meth:`Gateway.ask`. Finished calls are cached by the gateway.
     """
@@ -198,8 +198,8 @@ class _Streak:
     def left(self) -> int:
         """The number of calls that may be made before :meth:`has_ended` must be checked again.
 
-        If the last call failed, ``left`` is the number of further consecutive failures that stop the
-        generation.
+        If the last call failed, ``left`` is the number of further consecutive failures after which
+        the generation stops.
         """
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 

@@ -54,7 +54,7 @@ class _Line(Record, frozen=True, kw_only=True):
 #: The prefix of ids that are made from the content of a question.
 _MADE = "q-"
 _KNOWN = frozenset(_Line.__struct_fields__)
-#: The fix for a question file that can't be read, in commands that have the flag.
+#: The fix for an unreadable question file, in commands that have the flag ``--questions``.
 GIVE_QUESTIONS = "give a question file with --questions"
 
 
@@ -62,7 +62,7 @@ def load_questions(path: Path, *, remedy: str = "pass the path of a question fil
     """Read a question file.
 
     Raises a :class:`QuestionError` that lists the problems in the first ten invalid lines. If the file can't
-    be read or is empty, the fix in the error is ``remedy``.
+    be read or is empty, the error suggests ``remedy`` as the fix.
     """
     problems: list[str] = []
     questions: dict[str, Question] = {}

@@ -4,8 +4,8 @@
 2. In each of ``depth`` steps, every node with a new score passes shares of the score to its neighbours. The
    parent gets 0.75 of the score, each child gets 0.7, and each of the nearest siblings (at most ``siblings``)
    gets 0.6.
-3. The files that contain seeds are sorted by the score of their best seed. In each of the best files (at most
-   ``file_roots``), the node of the file gets half the score of its best seed.
+3. The files that contain seeds are sorted by the score of their best seed. For each of the best files (at
+   most ``file_roots``), the file's node gets half the score of the file's best seed.
 4. A node that gets several scores keeps the largest one, so the result does not depend on the order of
    processing.
 

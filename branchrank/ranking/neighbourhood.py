@@ -66,10 +66,10 @@ class Neighbourhood:
         return self._rows.families[places], counts
 
     def _nearest(self, rows: Places, parents: Rows) -> tuple[Rows, Places]:
-        """Return the nearest siblings of the nodes in ``rows``, as two arrays of equal length.
+        """Return the rows of the nearest siblings of the nodes in ``rows``.
 
-        The first array contains the row of each sibling. The second array contains the index, in ``rows``, of
-        the node to which the sibling belongs.
+        The second array that is returned contains, for each sibling, the index in ``rows`` of the node whose
+        sibling it is.
         """
         if not len(rows) or not self._siblings:
             return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.intp)

@@ -223,7 +223,10 @@ def as_markdown(found: DatasetComparison) -> str:
 
 
 def as_csv(found: DatasetComparison) -> str:
-    """Return CSV with one row per system and dataset, and a row with each system's macro average and test."""
+    """Return CSV with one row per system and dataset, and one macro-average row per system.
+
+    The macro-average row of a candidate also contains the results of its test against the baseline.
+    """
     compared = {each.candidate: each for each in found.comparisons}
     test = ("difference", "ci_low", "ci_high", "p", "p_adjusted", "wins", "ties", "losses", "verdict")
     lines: list[tuple[object, ...]] = []

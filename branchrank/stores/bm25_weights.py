@@ -86,7 +86,7 @@ def _ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 class _Corpus(NamedTuple):
-    """Token counts in a form that bm25s accepts. ``vocab`` maps every token number to the same number."""
+    """Token counts in a form that bm25s accepts. ``vocab`` maps every token number to itself."""
 
     ids: TokenCounts
     vocab: dict[int, int]

@@ -71,7 +71,7 @@ class StoredLayout(msgspec.Struct):
     sparse_vectors: dict[str, Any] | None = None
 
     def described(self) -> tuple[dict[str, DenseVector], Mapping[str, Any]]:
-        """Return two mappings from vector names to the properties of dense and of sparse vectors.
+        """Return the properties of the dense and the sparse vectors, as two mappings from vector names.
 
         The name of an unnamed dense vector is an empty string.
         """

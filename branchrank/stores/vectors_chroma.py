@@ -3,9 +3,9 @@
 1. A search for ``n`` results requests a few more candidates from Chroma. The scores of the candidates are
    computed from the vectors of the index, so scores and ties are the same as in exact search.
 2. A collection is checked when it is opened. The collection and the index must have the same number of
-   vectors. A sample of ids and vectors must be the same in both, and searches must find the sampled vectors.
-   (It is not enough to check Chroma's ``count()``, which is correct even if files are missing.) The metadata
-   of a collection on a server must contain the identifier of the index.
+   vectors. A sample of ids and vectors must be the same in the collection and the index, and searches must
+   find the sampled vectors. (It is not enough to check Chroma's ``count()``, which is correct even
+   if files are missing.) The metadata of a collection on a server must contain the identifier of the index.
 
 :mod:`branchrank.stores.chroma_upload` creates the collections.
 

@@ -51,9 +51,10 @@ def standalone(svg: str) -> str:
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """Return the SVG from a :func:`standalone` file that other versions of the drawing packages drew.
+    """Return the SVG in ``file`` if it was drawn with other versions of the drawing packages.
 
-    Returns ``None`` if the file was drawn with the installed versions, or does not state the versions.
+    ``file`` is the content of a file made by :func:`standalone`. Returns ``None`` if the SVG was drawn with
+    the installed versions, or if the file does not state the versions.
     """
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):

@@ -4,8 +4,8 @@
    (:mod:`branchrank.corpus.placing`). Points whose passage does not occur in any document are ignored, and a
    notice reports the number of these points.
 2. The texts of a sample of points are embedded again, and the vectors must agree with the stored dense
-   vectors. For the sampled points, Qdrant's BM25 must find mostly the same terms as the stored sparse vectors
-   contain. Otherwise, sparse vectors are not searched, and a notice says so. If no point has text, the
+   vectors. For the sampled points, Qdrant's BM25 must produce mostly the same terms as those in the stored
+   sparse vectors. Otherwise, sparse vectors are not searched, and a notice says so. If no point has text, the
    vectors can't be checked, and a notice says so.
 3. Each search result is the span of document lines that a point covers. If several points cover the same
    span, the result has the best of their scores.
