@@ -80,7 +80,7 @@ def _measured(sizes: dict[int, Result]) -> list[str]:
         row("texts embedded (other texts were in the cache)", "build", "embedded", form="{:,.0f}"),
         row("build, CPU s", "build", "cpu_seconds"),
         *(row(f"build stage `{stage}`, CPU s", "build", "cpu_by_stage", stage) for stage in stages),
-        row("build, wall s, while other programs were running", "build", "seconds", form="{:.0f}"),
+        row("build, wall s", "build", "seconds", form="{:.0f}"),
         row("build memory, GB", "build", "own_peak_bytes", form="{:.2f}", scale=_GB),
         row("the index on disk, GB", "disk_bytes", form="{:.2f}", scale=_GB),
         row("the embedding cache on disk, GB", "cache_bytes", form="{:.2f}", scale=_GB),
@@ -182,6 +182,7 @@ def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
         "The lower bounds are computed from the best of five measurements on this machine: memory reads\n"
         f"{floors['memory'] / _GB:.1f} GB/s, disk writes {floors['disk_write'] / _GB:.2f} GB/s, "
         f"SHA-256 {floors['sha256'] / _GB:.2f} GB/s, one `stat` {1e6 * floors['stat_seconds']:.1f} µs.\n"
+        "Vectors that fit into the processor's cache can be read faster than from memory.\n"
     )
     shown = (
         [f"{size:,}", what, f"{floor:.2f} {unit}", f"{taken:.2f} {unit}", f"{taken / floor:.1f}"]
@@ -225,7 +226,7 @@ def _projected(sizes: dict[int, Result], model: Result) -> list[str]:
         [
             f"{size:,}",
             f"{found.get('build', {}).get('chunks', size):,}",
-            f"{_hours(found, size, rate):.1f} hours",
+            f"{_hours(found, size, rate):.2f} hours",
         ]
         for size, found in sizes.items()
     ]
@@ -280,7 +281,8 @@ def _profiles(result: Result) -> list[str]:
 
 _PROFILE_TEXT = """The profiles were measured with the smallest index of the benchmark. The profiler slows
 down calls to Python functions, but the call counts are exact. In the table, *before* is an earlier version
-of BranchRank that loaded the tree of headings as Python objects.
+of BranchRank that loaded the tree of headings as Python objects. The seconds of *before* were measured while
+other programs were running, so compare only the numbers of calls.
 """
 
 

@@ -60,7 +60,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
         Literal["auto", "chroma", "exact"],
         Meta(
             description="vector store; chroma: find candidates with Chroma, then sort them by exact cosine; "
-            "exact: compare the query with every vector; auto: exact up to 50,000 chunks, else chroma"
+            "exact: compare the query with every vector; auto: exact up to 100,000 chunks, else chroma"
         ),
     ] = "chroma"
     chroma_url: Annotated[

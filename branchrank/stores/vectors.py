@@ -20,8 +20,9 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Scored
 
-#: ``auto`` uses exact search up to this number of vectors (see ``benchmarks/vector_crossover.py``).
-EXACT_UP_TO = 50_000
+#: ``auto`` uses exact search up to this number of vectors, at which exact search was faster than Chroma in
+#: ``benchmarks/scale.py``.
+EXACT_UP_TO = 100_000
 LARGEST_DISTANCE = 4.0
 
 
