@@ -329,9 +329,9 @@ def power(
     which exactly one of two predictors has a correct hit (default 0.2). ``difference`` is the difference in
     hit rate that you want to confirm. ``candidates`` is the number of predictors compared with the baseline
     (default 1). ``sources`` is the number of pages with gold (by default one page per question), and ``icc``
-    the intraclass correlation, from 0 to 1, between questions on the same page (default 0.1). If ``run`` is a
-    finished run, the defaults of all arguments except ``difference`` are computed from its results on
-    ``measure`` (by default the run's primary measure). Printing the result shows a table.
+    the intraclass correlation, from 0 to 1, between questions on the same page (default 0.1). If a finished
+    ``run`` is given, the defaults above are replaced by estimates from its results on ``measure`` (by default
+    the run's primary measure). Printing the result shows a table.
 
     Raises :class:`~branchrank.errors.UsageError` for contradictory assumptions, and
     :class:`~branchrank.errors.RunError` for a run that can't be read.

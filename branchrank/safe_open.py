@@ -97,7 +97,7 @@ def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
 
 @contextlib.contextmanager
 def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
-    """Open a temporary file, which is renamed to ``relative`` below ``root`` when the block ends.
+    """Open a temporary file. When the block ends, the file is renamed to the path ``relative`` in ``root``.
 
     If the block raises an exception, the temporary file is removed. Raises the same errors as
     :func:`write_beneath`.

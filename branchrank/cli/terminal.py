@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TERMINATED = 143
 HELP = ["-h", "--help"]
-#: Error numbers for a full or failing disk. They occur if standard output is redirected to a file.
+#: The errors of a full or failing disk. Printing can cause them if standard output is redirected to a file.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 

@@ -17,7 +17,7 @@
 5. With an overlap of n tokens, each chunk of a section except the first starts with a copy of the last lines
    of the previous chunk, up to n tokens.
 
-The text of a chunk contains only the text of its pieces. Apart from the overlap, every piece is in exactly
+A chunk consists of its pieces and contains no other text. Apart from the overlap, every piece is in exactly
 one chunk. Chunking takes time linear in the size of the document, even for very long lines and titles.
 """
 

@@ -224,7 +224,7 @@ class Scanner:
         return self._paragraph(at, f"{marker}{name}: {body}", self._hanging(at, column), "prose")
 
     def _paragraph(self, at: int, first: str, column: int, kind: BlockKind, stop: int | None = None) -> int:
-        """Read the paragraph whose first line has the text ``first``.
+        """Read a paragraph. ``first`` is the text of its first line.
 
         The second and later lines of the paragraph begin at ``column``.
         """

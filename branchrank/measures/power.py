@@ -127,7 +127,7 @@ def questions_for_mean_difference(
 
 
 class PageSize(Protocol):
-    """A function that returns the expected number of questions on the page of a random question."""
+    """A function that predicts how many questions share a page with a randomly drawn question."""
 
     def __call__(self, n: int) -> float:
         """Return the expected number of questions on a random question's page, among ``n`` questions.

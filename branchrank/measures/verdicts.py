@@ -68,22 +68,22 @@ Scores = Mapping[str, float]
 class Comparison(Record, frozen=True, kw_only=True):
     """The comparison of a candidate with a baseline on one measure, for the same ``n`` questions.
 
-    ``mean_a`` is the baseline's mean, ``mean_b`` is the candidate's mean, and ``difference`` is
-    ``mean_b - mean_a``. ``ci_low`` and ``ci_high`` are the bounds of the confidence interval for the
-    difference. The intervals of all ``family`` comparisons hold together with confidence 1 - ``alpha``. The
-    bounds are ``None`` if the gold is on too few pages. ``p`` is the p-value from ``test``, and
-    ``p_adjusted`` is ``p`` after Holm's correction over ``family`` comparisons. ``p_mcnemar`` (hits only) and
-    ``p_t`` are the p-values from McNemar's test and the t-test. Reports show these two p-values, but the
-    verdict does not use them. ``wins``, ``ties`` and ``losses`` count the questions on which the candidate's
-    score is higher than, equal to or lower than the baseline's score. ``mde`` is the smallest true difference
-    that ``n`` questions with the observed disagreement (or standard deviation) can detect with 80% power.
-    ``questions_needed`` is the number of questions needed to detect the observed difference with 80% power.
-    ``mde`` and ``questions_needed`` account for clustering and for the strictest step of Holm's correction.
-    ``mde`` is ``None`` if ``n`` questions can't detect any difference, and ``questions_needed`` is ``None``
-    if 20,000 questions are not enough. ``p_floor`` is the smallest possible p-value, which results if the
-    same predictor wins in every cluster in which the scores differ. ``odds_ratio`` with its bounds
-    ``odds_low`` and ``odds_high`` (for hits) and ``d_z`` (for other measures) are effect sizes
-    (:mod:`branchrank.measures.effects`).
+    ``mean_a`` is the baseline's mean, ``mean_b`` is the candidate's mean, and ``difference`` is ``mean_b -
+    mean_a``. ``ci_low`` and ``ci_high`` are the bounds of the confidence interval for the difference.
+    ``family`` is the number of comparisons. With confidence 1 - ``alpha``, all of their intervals contain the
+    true differences. The bounds are ``None`` if the gold is on too few pages. ``p`` is the p-value from
+    ``test``, and ``p_adjusted`` is ``p`` after Holm's correction over ``family`` comparisons. ``p_mcnemar``
+    (hits only) and ``p_t`` are the p-values from McNemar's test and the t-test. Reports show these two
+    p-values, but the verdict does not use them. ``wins``, ``ties`` and ``losses`` count the questions on
+    which the candidate's score is higher than, equal to or lower than the baseline's score. ``mde`` is the
+    smallest true difference that ``n`` questions with the observed disagreement (or standard deviation) can
+    detect with 80% power. ``questions_needed`` is the number of questions needed to detect the observed
+    difference with 80% power. ``mde`` and ``questions_needed`` account for clustering and for the strictest
+    step of Holm's correction. ``mde`` is ``None`` if ``n`` questions can't detect any difference, and
+    ``questions_needed`` is ``None`` if 20,000 questions are not enough. ``p_floor`` is the smallest possible
+    p-value, which results if the same predictor wins in every cluster in which the scores differ.
+    ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for hits) and ``d_z`` (for other measures)
+    are effect sizes (:mod:`branchrank.measures.effects`).
     """
 
     measure: str

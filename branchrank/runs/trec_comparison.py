@@ -4,7 +4,7 @@
    rank column is ignored (:func:`~branchrank.measures.trec.run_ranking`). Means are over all judged queries.
 2. In the significance tests, each query is its own cluster.
 3. It is an error if a run lacks a judged query, because the run file may be truncated. With
-   ``missing_is_zero``, a judged query that a run lacks scores 0, as in ``trec_eval -c``.
+   ``missing_is_zero``, a judged query that is missing from a run scores 0, as in ``trec_eval -c``.
 """
 
 from __future__ import annotations

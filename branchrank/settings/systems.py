@@ -306,7 +306,7 @@ class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
     context_tokens="rerank.context_tokens",
 )
 class LateInteractionSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor late-interaction, which ranks the candidates again by MaxSim."""
+    """Settings of the late-interaction predictor, which reranks candidates by MaxSim."""
 
     section: ClassVar[str] = "late_interaction"
     title: ClassVar[str] = "Predictor late-interaction"

@@ -3,10 +3,10 @@
 1. A collection belongs to one build of an index, and is not changed after the build. BranchRank computes all
    vectors itself, so a collection never has an embedding function.
 2. Chroma's search graph (HNSW) assigns vectors to random levels, so two builds differ. With the settings in
-   this module, the graph has many edges, and searches visit many candidates. As a result, searches in any
-   build of a collection of ten thousand vectors return the same results as exact search. The function
-   ``recall_against_exact`` measures the share of the exact results that a store returns. If a search can't
-   reach some of the vectors in a graph, the graph is built again.
+   this module, the graph has many edges, and searches visit many candidates. In every tested graph of about
+   8,400 vectors, searches returned the same results as exact search. The function ``recall_against_exact``
+   measures the share of the exact results that a store returns. If a search can't reach some of the vectors
+   in a graph, the graph is built again.
 3. An embedded collection is always built from scratch, on one thread.
 4. Vectors are uploaded to a server in batches, with several uploads at the same time. The metadata of a
    collection on a server contains an identifier of its index. After an interrupted build, the next build of

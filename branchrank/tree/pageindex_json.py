@@ -180,7 +180,7 @@ def import_nodes(imported: Sequence[ImportedDocument], corpus_name: str) -> tupl
 
 
 def _title_line(heading: Block, lines: Sequence[str]) -> tuple[int, str]:
-    """Return the line number of a heading's title, and the title with its markup, as PageIndex does."""
+    """Return the line number and the Markdown text of a heading's title, both as in PageIndex's own tree."""
     for number in range(heading.line_start, heading.line_end + 1):
         if match := _ATX.fullmatch(lines[number - 1]):
             return number, match[1].strip()
