@@ -36,7 +36,7 @@ prints all. A clone contains scripts that run four of these commands: `retrieve.
 [Settings](settings.md) describes the flags that change settings, with their defaults and ranges. Each
 command below links to the groups of settings whose flags it accepts.
 
-`python docs/reference.py` makes this page.
+`python docs/reference.py` generates this page.
 """
 
 SETTINGS_HEAD = """\
@@ -60,7 +60,7 @@ boolean setting is `true`, `false`, `yes`, `no`, `1` or `0`.
 A value of the wrong type or outside its range is an error, and all wrong values are reported together.
 `run.json` records every value of a run with its origin.
 
-`python docs/reference.py` makes this page.
+`python docs/reference.py` generates this page.
 """
 
 

@@ -78,7 +78,7 @@ The changes in the last rows of the table can't be detected from the run alone, 
 times need not contradict each other. To check a run that may have been fabricated, ask its author for the
 seal, run some of its questions again (`branchrank verify RUN --rerun 20`), or repeat the whole benchmark.
 
-`python docs/verification_page.py` makes this page.
+`python docs/verification_page.py` generates this page.
 """
 
 
