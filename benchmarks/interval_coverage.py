@@ -371,7 +371,7 @@ def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
         if shares.type_one[which] > ALPHA
     ]
     print(
-        f"\nThe worst values of the current intervals in the tables above are a coverage of "
+        f"\nThe worst values of BranchRank's intervals in the tables above are a coverage of "
         f"{short(min(coverage))}, a type I error of "
         f"{short(max(share for s in now for share in s.type_one))}, and a share of "
         f"false equivalence verdicts of {short(max(s.equivalent[-1] for s in now))}. "
@@ -381,9 +381,9 @@ def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
         error = 1.96 * np.sqrt(ALPHA * (1 - ALPHA) / (10 * count))
         print(
             f"\nIn the tables above, {len(again)} tests were significant in more than 5% of the samples "
-            f"without a true difference. On {10 * count:,} new samples, the share of significant results of "
-            f"these tests is {min(again):.4f} to {max(again):.4f}, {np.mean(again):.4f} on average "
-            f"(95% margin of error of a share: {error:.4f})."
+            f"without a true difference. On {10 * count:,} new samples for each of these tests, the share of "
+            f"significant results is between {min(again):.4f} and {max(again):.4f}, and {np.mean(again):.4f} "
+            f"on average. The 95% margin of error of each share is {error:.4f}."
         )
 
 

@@ -130,7 +130,7 @@ def main() -> None:
                     )
                 )
     table(("measure", "n", "difference", "coverage", "width", "interval against test", "rejected"), rows)
-    print(f"\nThe lowest coverage of the current intervals is {short(least)}.")
+    print(f"\nThe lowest coverage of BranchRank's intervals in this table is {short(least)}.")
 
 
 if __name__ == "__main__":

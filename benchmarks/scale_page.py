@@ -23,8 +23,8 @@ The documents and vectors are synthetic: they are generated from a fixed seed, w
 chunk has about 550 characters, a document has 20 chunks, and a vector has 384 dimensions.
 {machine}
 If other programs are running, wall times are longer, and CPU times are up to two thirds longer. If the wall
-time of a build is several times its CPU time, other programs were running during the build. With the option
-`--steps`, `benchmarks/scale.py` measures only some steps.
+time of a build is several times its CPU time, other programs were running during the build. With `--steps`,
+`benchmarks/scale.py` measures only the steps that you name.
 
 - **Build**: CPU seconds of one process, with the embedding cache and all files, without the model's time.
 - **Memory**: the peak of the process (`VmHWM`), including mapped pages of the index.
@@ -182,7 +182,7 @@ def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
         "The lower bounds are computed from the best of five measurements on this machine: memory reads\n"
         f"{floors['memory'] / _GB:.1f} GB/s, disk writes {floors['disk_write'] / _GB:.2f} GB/s, "
         f"SHA-256 {floors['sha256'] / _GB:.2f} GB/s, one `stat` {1e6 * floors['stat_seconds']:.1f} µs.\n"
-        "Vectors that fit into the processor's cache can be read faster than from memory.\n"
+        "Vectors that fit into the processor's cache can be read from it faster than from memory.\n"
     )
     shown = (
         [f"{size:,}", what, f"{floor:.2f} {unit}", f"{taken:.2f} {unit}", f"{taken / floor:.1f}"]
@@ -279,10 +279,10 @@ def _profiles(result: Result) -> list[str]:
     return ["## Profiles of the code\n", _PROFILE_TEXT, _table(head, rows)]
 
 
-_PROFILE_TEXT = """The profiles were measured with the smallest index of the benchmark. The profiler slows
+_PROFILE_TEXT = """The profiles were recorded with the benchmark's smallest index. The profiler slows
 down calls to Python functions, but the call counts are exact. In the table, *before* is an earlier version
-of BranchRank that loaded the tree of headings as Python objects. The seconds of *before* were measured while
-other programs were running, so compare only the numbers of calls.
+of BranchRank that loaded the tree of headings as Python objects. The times in the rows *before* were measured
+while other programs were running, so compare only the numbers of calls.
 """
 
 

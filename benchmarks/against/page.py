@@ -16,8 +16,8 @@ $ make bench WRITE=--write
 
 For each row of the table, BranchRank and another library take turns doing the same work in one process, in
 several rounds. The ratio of a round is the other library's time divided by BranchRank's time, so a ratio
-above 1 means that BranchRank is faster. The table shows the median of the rounds' ratios, and the 95%
-confidence interval of this median; the bounds of the interval are two of the measured ratios. With five
+above 1 means that BranchRank is faster. The table shows the median of these ratios and its 95%
+confidence interval. The bounds of the interval are two of the measured ratios. With five
 rounds, the interval runs from the smallest to the largest ratio. Ratios depend much less on the machine and
 on other running programs than times do.
 

@@ -11,8 +11,8 @@ give only as much information as a smaller number of independent questions.
    McCaffrey (2002) estimate the degrees of freedom from the page sizes and the intraclass correlation. Pan
    and Wall (2002) estimate the degrees of freedom from the spread of u_c**2 over the pages c, which gives few
    degrees of freedom if most of the variance comes from one page. Intervals for rates and means use the
-   smaller of these two estimates of the degrees of freedom. Intervals for differences use the estimate from
-   Bell and McCaffrey.
+   smaller of these two estimates of the degrees of freedom. Intervals for differences use the degrees of
+   freedom that Bell and McCaffrey's method estimates.
 3. The effective number of questions is n / design effect * (z / t)**2, where z and t are the quantiles of the
    normal and of Student's t distribution at the confidence level. A normal interval computed with the
    effective number of questions is as wide as Student's interval with the clustered variance (Korn and
@@ -43,8 +43,8 @@ LEAST_PAGES = 5
 class Padding(NamedTuple):
     """Artificial questions that are added to a sample, with an assumed variance and an assumed correlation.
 
-    ``questions`` is the effective number of added questions, ``variance`` (...) is the variance of each added
-    question, and ``icc`` is the intraclass correlation between added questions on the same page.
+    ``questions`` is the effective number of added questions, ``variance`` (of shape (...)) is the variance of
+    each added question, and ``icc`` is the intraclass correlation between added questions on the same page.
     """
 
     questions: float
@@ -60,7 +60,7 @@ class Padding(NamedTuple):
         return kish_effect(typical_size(sizes), self.icc)
 
 
-#: Padding that adds no questions to the sample.
+#: A :class:`Padding` with 0 questions, which adds nothing to the sample.
 #: If all values in the sample are the same, an intraclass correlation of 1 is assumed.
 NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 
@@ -68,9 +68,9 @@ NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 class PageTotals(NamedTuple):
     """The sum of the values on each page, and totals over all pages.
 
-    ``sums`` (..., pages) contains the sum of the values on each page, and ``sizes`` (pages,) contains the
-    number of questions on each page. ``squares`` (...) is the sum of the squares of all values, and
-    ``non_zero`` (...) is the number of values that are not 0.
+    ``sums``, of shape (..., pages), contains the sum of the values on each page. ``sizes``, of shape
+    (pages,), contains the number of questions on each page. ``squares``, of shape (...), contains the sum of
+    the squares of all values. ``non_zero``, of shape (...), contains the number of values that are not 0.
     """
 
     sums: Floats
@@ -121,7 +121,7 @@ def effective_pages(sizes: Floats) -> float:
 
 
 def intraclass_correlation(totals: PageTotals) -> Floats:
-    """Return the intraclass correlation, from 0 (values on a page are independent) to 1 (all are equal).
+    """Return the intraclass correlation, from 0 (independent values) to 1 (equal values on each page).
 
     The correlation is estimated with an analysis of variance (Donner 1986), and negative estimates become 0.
     The result is 0 if no questions share a page, or if all values are the same.
@@ -148,10 +148,11 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
     """Return the design effect of the sample, or 1 if it is below 1.
 
     The design effect is the clustered variance of the mean divided by the variance for independent questions.
-    The artificial questions of ``padding`` increase both of these variances. In the clustered variance, but
-    not in the variance for independent questions, the contribution of the artificial questions is multiplied
-    by their assumed design effect. If all values in the sample are the same, the result is the assumed design
-    effect of the artificial questions.
+    The artificial questions of ``padding`` increase both the clustered variance and the variance for
+    independent questions. In the clustered variance, but not in the variance for independent questions, the
+    contribution of the artificial questions is multiplied by their assumed design effect. If all values in
+    the sample are the same, the function returns the design effect of the artificial questions
+    (:meth:`Padding.effect`).
     """
     sizes, n = totals.sizes, totals.n
     if not totals.shared or len(sizes) == 1:
@@ -216,9 +217,10 @@ def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Float
 def effective_questions(
     totals: PageTotals, level: float, padding: Padding = NO_PADDING, *, spread: bool = True
 ) -> Floats | None:
-    """Return how many independent questions would give an equally wide interval at confidence ``level``.
+    """Return how many independent questions would give an interval as wide as the one for ``totals``.
 
-    If ``spread`` is true, the degrees of freedom are at most those of :func:`observed_degrees`.
+    ``level`` is the confidence level of both intervals, such as 0.95. If ``spread`` is true, the degrees of
+    freedom are at most those of :func:`observed_degrees`.
 
     If no two questions share a page, the result is the number of questions. If questions share pages and
     there are fewer than five effective pages, the result is ``None``, since none of the methods that we tried

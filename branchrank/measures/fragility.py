@@ -5,8 +5,8 @@ correct answer. Correcting the label then reverses the sign of the difference in
 Correcting the label of a question reduces the total difference by twice the difference on that question, so
 the labels of the questions that favour the leader most are corrected first. If every question is its own
 cluster, correcting labels does not change the null distribution of the sign-flip test. If clusters have
-several questions, the computed number of labels is an upper bound for the smallest number of labels that
-would be enough.
+several questions, the computed number of labels is an upper bound, and correcting fewer labels may be enough
+to change the result.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@
 2. The pipeline with the highest quality, called the best pipeline, is compared with every other pipeline. A
    pipeline is non-inferior if the confidence interval for its difference in quality from the best pipeline
    excludes a loss of delta or more. The cheapest non-inferior pipeline is the one with the lowest cost; ties
-   are decided by the lowest p95 latency, then by the highest quality. The best pipeline is selected by its
+   are broken by the lowest p95 latency, then by the highest quality. The best pipeline is selected by its
    observed quality, which on average is therefore higher than its true quality. As a result, a cheaper
    pipeline is less likely to count as non-inferior.
 3. If several pipelines share the highest quality, and one of them is passed as ``preferred``, that one counts
    as the best. Reports pass the baseline as ``preferred``, since there is no reason to replace the baseline
    with an equally good pipeline. If ``preferred`` is not one of the pipelines with the highest quality, the
-   cheapest of these pipelines counts as the best; ties are decided by the lowest p95 latency, then by name.
+   cheapest of these pipelines counts as the best; ties are broken by the lowest p95 latency, then by name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,12 @@ def _dominates(a: Standing, b: Standing) -> bool:
 
 
 class Choice(Record, frozen=True, kw_only=True):
-    """The cheapest pipeline among those that are not inferior to ``best``, with the margin ``delta``."""
+    """The cheapest pipeline that is non-inferior to the pipeline ``best``.
+
+    A pipeline is non-inferior if the confidence interval for its difference in quality from ``best`` excludes
+    a loss of ``delta`` or more. ``not_inferior`` contains the names of all non-inferior pipelines, including
+    ``best``.
+    """
 
     best: str
     cheapest: Standing

@@ -15,10 +15,10 @@ number of questions is n.
    of Wilson's interval for 0 hits in n questions.
 4. The interval for any other difference is Student's t interval, computed with an increased sample variance.
    The sample variance is increased by z**2 * s * q / n. Here s is the share of questions with a difference of
-   0, computed after adding one question with a difference of 0. The factor q is the mean of the squared
-   differences other than 0, computed after adding one question with a difference of 1. If no difference is 0,
-   s is about 1 / n, so the variance hardly increases. If all differences are 0, the interval is about as wide
-   as the interval from -b to b in step 3.
+   0, computed after adding one question with a difference of 0. The factor q is the mean square of the
+   differences that are not 0, computed after adding one question with a difference of 1. If no difference is
+   0, s is about 1 / n, so the variance hardly increases. If all differences are 0, Student's interval is
+   about as wide as Tango's score interval for n questions with a difference of 0.
 
 If almost all questions have the same value, a sample can't show how strongly questions on the same page are
 correlated. To estimate the design effect, artificial questions with an assumed intraclass correlation are
@@ -105,13 +105,13 @@ def difference_interval(
 def compatible(
     interval: Interval | None, found: float, *, rejected: bool, null: float = 0.0
 ) -> Interval | None:
-    """Adjust the interval for the estimate ``found`` so that the interval agrees with a test of ``null``.
+    """Adjust the interval for the estimate ``found`` to match the result of a test of the value ``null``.
 
     If ``rejected`` is true, the interval is cut off at the null value, so that it lies on the same side of
     the null value as ``found``. If ``rejected`` is false, the interval is extended to include the null value.
-    If the null value is the true value, the adjusted interval therefore excludes it exactly as often as the
-    test rejects it. Strassburger and Bretz (2008) describe simultaneous confidence bounds that agree with
-    Holm's test.
+    Therefore, if the true value is the null value, the adjusted interval excludes the true value exactly as
+    often as the test rejects the null value. Strassburger and Bretz (2008) describe simultaneous confidence
+    bounds that agree with Holm's test.
 
     >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
     0.0
@@ -157,7 +157,7 @@ def difference_bounds(
 
 
 def mean_padding(level: float) -> Padding:
-    """Return the imaginary questions that pad a sample of values between 0 and 1.
+    """Return the artificial questions that are added to a sample of values between 0 and 1.
 
     The padding adds z**2 questions to the sample, half with the value 0 and half with the value 1.
     """
@@ -209,7 +209,7 @@ def score_bounds(
     difference, lost = np.asarray(difference), np.asarray((differing - difference) / 2)
 
     def held(true: Floats) -> Floats:
-        """Return whether each possible difference in ``true`` passes the score test (is not rejected)."""
+        """For each value in ``true``, return whether the score test does not reject it as the difference."""
         b = (2 - difference) * true - differing
         likeliest = (np.sqrt(np.maximum(b**2 + 8 * lost * true * (1 - true), 0.0)) - b) / 4
         variance = np.maximum(2 * likeliest + true * (1 - true), 0.0)

@@ -1,12 +1,13 @@
-"""Latency percentiles, with a confidence interval and an upper bound if there are enough measurements.
+"""Latency percentiles, and their confidence intervals and upper bounds if there are enough measurements.
 
 The q-percentile of n times is the ceil(q * n)-th smallest time. The upper bound of the q-percentile is the
 r-th smallest time, for the smallest r with P(Bin(n, q) <= r - 1) >= confidence. The upper bound is valid for
 any distribution of the times. A 95% bound on p95 can be computed if n is at least 59, since 1 - 0.95**59 is
-above 0.95. For a smaller n, the report prints the rank of the percentile (such as "second-slowest") instead
-of a bound. Both bounds of the two-sided interval are among the sorted times, and each bound takes half of the
-error probability (Hahn and Meeker 1991, section 5.2). A 95% interval can be computed for p50 if n is at least
-6, and for p95 if n is at least 72.
+above 0.95. If n is too small for a bound, the report prints the rank of the percentile (such as
+"second-slowest") instead of the bound. The two-sided 95% interval goes from one of the n times to another
+one. Each bound is chosen so that the true percentile is beyond the bound with a probability of at most 2.5%
+(Hahn and Meeker 1991, section 5.2). A 95% interval can be computed for p50 if n is at least 6, and for p95 if
+n is at least 72.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Percentile(Record, frozen=True, kw_only=True):
 
     The two-sided 95% interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper
     bound. ``words`` describes the upper bound, and is printed in reports. If n is too small for an upper
-    bound, ``words`` is the percentile's rank among the durations, such as ``second-slowest; no upper bound``.
+    bound, ``words`` says where the percentile ranks among the durations, as in ``second-slowest; no upper
+    bound``.
     """
 
     quantile: float

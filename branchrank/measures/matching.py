@@ -16,9 +16,9 @@
 
 Each hit has a gain of 0 or more. A hit credited with a gold item has a gain of 2 (or the item's
 ``relevance``), the first other hit on a gold page has a gain of 1, and all other hits have a gain of 0. On a
-page that has only file-level gold, every hit is a strict hit, so a gain of 1 is not possible. Measures are
-computed from a :class:`~branchrank.measures.measures.Ranking`, which :meth:`Judged.ranking` returns for each
-mode.
+page that has only file-level gold, the first hit is credited with the gold, and all later hits on the page
+have a gain of 0. Measures are computed from a :class:`~branchrank.measures.measures.Ranking`, which
+:meth:`Judged.ranking` returns for each mode.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ class JudgedHit(Record, frozen=True, kw_only=True):
     """The judgement of one hit.
 
     ``gain`` is the hit's gain in ``graded`` mode. ``gold`` is the index (in ``Question.gold``) of the gold
-    item credited to the hit, or of the first such item if several are credited to it. ``page`` is the index
-    (in ``Judged.pages``) of the hit's gold page, whether or not the page is credited to the hit. ``half`` is
-    true for the first hit that contains at least half of a gold item's lines, and ``full`` is true for the
-    first hit that contains all of them.
+    item that is credited to the hit. If several gold items are credited to the hit, ``gold`` is the lowest of
+    their indices. ``page`` is the index (in ``Judged.pages``) of the hit's gold page, whether or not the page
+    is credited to the hit. ``half`` is true for the first hit that contains at least half of a gold item's
+    lines, and ``full`` is true for the first hit that contains all of them.
     """
 
     gain: int
@@ -189,9 +189,9 @@ def with_depths(
 def _first_to_hold(
     share: float, judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
 ) -> set[int]:
-    """Return the indices of the hits that are the first to contain at least ``share`` of a gold item's lines.
+    """Return, for each gold item, the index of the first hit with at least ``share`` of the item's lines.
 
-    If a gold item has no lines, the result includes the index of the hit to which the item is credited.
+    If a gold item has no lines, the result includes the index of the judged hit whose ``gold`` is that item.
     """
     held: set[int] = set()
     places = set()
@@ -216,7 +216,7 @@ def _holds(hit: Hit, item: GoldItem, question: Question, share: float) -> bool:
 
 
 def judge(hits: Sequence[Hit], question: Question) -> Judged:
-    """Judge the hits for one question (best first), leaving out hits in excluded spans.
+    """Judge one question's ``hits``, sorted best first, after removing the hits inside excluded spans.
 
     Pass an empty list of hits for a failed query. If a question has no gold (``answerable`` is false), its
     hits are not credited.
@@ -251,8 +251,8 @@ def source_cluster(question: Question) -> str:
 
     A question is a cluster by itself if it has no gold, or if its gold consists of documents judged for
     relevance (:attr:`~branchrank.records.GoldItem.relevance`), as in TREC and BEIR datasets. The queries in
-    these datasets are not made from a single document, so the source of the first gold item would be an
-    arbitrary cluster.
+    these datasets are not made from a single document, so it would be arbitrary to group the queries by the
+    source of the first gold item.
     """
     if question.gold and not is_judged(question):
         return question.gold[0].source_file

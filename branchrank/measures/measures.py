@@ -66,7 +66,7 @@ def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def average_precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return the mean of the precisions at the ranks of the relevant gold; gold not found counts as 0."""
+    """Return the sum of the precisions at relevant hits, divided by the number of relevant gold items."""
     gold = ranking.relevant_gold(rel)
     ranks = ranking.relevant_ranks(rel, cutoff)
     return fsum(found / rank for found, rank in enumerate(ranks, start=1)) / gold if gold else 0.0
@@ -117,7 +117,7 @@ PERSISTENCE = 0.8
 
 
 class Definition(Record, frozen=True, kw_only=True):
-    """The definition of a measure.
+    """The name, formula and function of a measure, and the parameters that the measure accepts.
 
     ``takes_rel`` is true if the measure has a relevance threshold. ``takes_p`` is true if the measure has a
     persistence p; if so, p is the last argument of ``compute``. ``cutoff`` says whether ``@k`` is required,

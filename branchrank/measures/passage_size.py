@@ -22,9 +22,9 @@ class PassageSize(Record, frozen=True, kw_only=True):
     lines``, or 0 without hits; a line in two hits counts once in ``gold_lines`` and twice in ``lines``.
     ``gold_coverage`` is the share of a gold item's lines that the hits contain. If a question has several
     gold items, ``gold_coverage`` is the largest of these shares, because one gold item is enough to answer
-    the question. ``span_precision`` and ``gold_coverage`` are ``None`` if no gold item has lines (file-level
-    gold, unanswerable questions). ``repeated_pages`` counts the hits that are on the same page as a
-    higher-ranked hit.
+    the question. ``span_precision`` and ``gold_coverage`` are ``None`` if no gold item specifies lines
+    (file-level gold, unanswerable questions). ``repeated_pages`` counts the hits that are on the same page as
+    a higher-ranked hit.
     """
 
     hits: int
@@ -76,7 +76,7 @@ class PassageSummary(Record, frozen=True, kw_only=True):
     """A predictor's mean passage sizes; a value is ``None`` if there are no hits or no gold lines.
 
     ``lines_per_hit`` and ``repeated_pages`` (a share of the hits) give every hit the same weight.
-    ``span_precision`` and ``gold_coverage`` are means over the questions whose gold has lines.
+    ``span_precision`` and ``gold_coverage`` are means over the questions whose gold specifies lines.
     """
 
     lines_per_hit: float | None

@@ -12,8 +12,8 @@ difference) / (2 * disagreement)). For graded measures, the smallest detectable 
 per-question differences. With alpha 5% and power 80%, the smallest detectable difference is about 2.8 * sd /
 sqrt(n).
 
-If several questions have their gold on the same page, the power of n questions is the power of a smaller,
-equivalent number of independent questions (:meth:`SharedPages.effective_questions`).
+If several questions have their gold on the same page, n questions have only the power of a smaller number of
+independent questions (:meth:`SharedPages.effective_questions`).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def detectable_mean_difference(n: float, sd: float, alpha: float = ALPHA, power:
 def questions_for_mean_difference(
     sd: float, difference: float, alpha: float = ALPHA, power: float = POWER
 ) -> int | None:
-    """Return how many questions are needed to detect a ``difference`` in a graded measure with this power.
+    """Return the number of questions needed to detect a ``difference`` in a mean score with power ``power``.
 
     Returns ``None`` if ``difference`` is 0, or if more than 20,000 questions are needed.
     """
@@ -130,19 +130,19 @@ class PageSize(Protocol):
     """A function that predicts how many questions share a page with a randomly drawn question."""
 
     def __call__(self, n: int) -> float:
-        """Return the expected number of questions on a random question's page, among ``n`` questions.
+        """Return how many of ``n`` questions are expected to be on the page of a randomly drawn question.
 
-        The random question itself is counted, so the result is at least 1.
+        The randomly drawn question is counted too, so the result is at least 1.
         """
 
 
 def pages_alone(pages: int) -> PageSize:
-    """Return the :class:`PageSize` function for a benchmark whose gold is on ``pages`` pages."""
+    """Return a :class:`PageSize` for a benchmark whose gold is spread over the given number of pages."""
     return lambda n: max(1.0, (1 + PAGE_VARIATION) * n / pages)
 
 
 def pages_as_in(sizes: Sequence[int]) -> PageSize:
-    """Return the :class:`PageSize` function for a benchmark whose pages are like those in a pilot.
+    """Return a :class:`PageSize` for a benchmark whose questions share pages as often as in a pilot.
 
     ``sizes`` contains the number of questions on each page of the pilot. The function assumes that two random
     questions share a page as often as in the pilot (Simpson 1949).
@@ -222,7 +222,7 @@ def plan(
     """Return the power analysis for a comparison of hit rates on ``n`` questions.
 
     ``family`` is the number of candidates that are compared with the baseline. The power is computed for the
-    strictest step of Holm's correction, which is a test at level alpha / family.
+    strictest step of Holm's correction, which is a test at the level ``alpha / family``.
 
     Raises :class:`UsageError` if a share is outside 0..1, ``n`` or ``family`` is below 1, or the difference
     is larger than the disagreement.
