@@ -30,12 +30,12 @@ puts the PageIndex-only retriever out of scope. BranchRank therefore gives `page
 still compares `pageindex` with the other two predictors.
 
 In document 000, the default distance threshold of vector search is 0.5. However, each model has its own scale
-of distances. With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search would find
-nothing. Therefore `branchrank index` tests the default threshold with queries made from the corpus's section
-titles. If the default threshold drops every chunk for most of these queries, the index stores a calibrated
-threshold, which is used instead of the default. Search results, `branchrank settings` and reports show the
-calibrated threshold. A threshold that a user sets is always used, even if the user sets the default value
-0.5. If the user's threshold drops every chunk, a warning is shown.
+of distances. With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search with this
+threshold would find almost nothing. Therefore `branchrank index` tests the default threshold with queries
+made from the corpus's section titles. If the default threshold drops every chunk for most of these queries,
+the index stores a calibrated threshold, which is used instead of the default. Search results, `branchrank
+settings` and reports show the calibrated threshold. A threshold that a user sets is always used, even if the
+user sets the default value 0.5. If the user's threshold drops every chunk, a warning is shown.
 
 The column "interface" lists the interfaces that a test uses: the commands, the Python library, the HTTP
 server, the MCP server or the terminal UI.

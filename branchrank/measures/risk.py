@@ -38,7 +38,7 @@ class RiskPoint(Record, frozen=True, kw_only=True):
 
 
 class RiskCoverage(Record, frozen=True, kw_only=True):
-    """The risk-coverage curve, the area under it, and the excess over the area for the best possible order.
+    """The risk-coverage curve, the area under it (AURC), and the excess over the best possible AURC.
 
     ``aurc`` and ``excess`` are in 0..1, or ``None`` if the predictor never answers. (The risk is not defined
     without answers, and a value of 0 would look perfect.)
@@ -52,9 +52,9 @@ class RiskCoverage(Record, frozen=True, kw_only=True):
 def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
     """Return the risk-coverage curve, which has no points if the predictor never answers.
 
-    The areas under the curve include only the answered questions, so a predictor that abstains lowers its
-    coverage but not its risk. Therefore, never compare areas without also comparing the coverage at the last
-    point.
+    The area under the curve covers only the answered questions. A predictor that abstains from a question
+    lowers its coverage, but the question does not count as a wrong answer. Therefore, never compare the areas
+    of two predictors without also comparing the coverage at the last point of each curve.
     """
     given = [(answer.confidence, answer.right) for answer in answers if answer.confidence is not None]
     given.sort(key=lambda each: -each[0])

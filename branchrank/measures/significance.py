@@ -80,7 +80,10 @@ def sign_flip(sums: Floats, *, seed: int = 0, draws: int = DRAWS) -> Significanc
 
 
 def _whole_number_p(moving: NDArray[np.int64]) -> float:
-    """Return the exact p for whole-number sums by convolving one two-point distribution per cluster."""
+    """Return the exact p-value for integer cluster sums.
+
+    The distribution of the total is the convolution of one two-point distribution per cluster.
+    """
     sizes = np.abs(moving)
     reach = int(sizes.sum())
     chance = np.zeros(2 * reach + 1)  # chance[reach + t] = P(total = t)
@@ -95,7 +98,7 @@ def _whole_number_p(moving: NDArray[np.int64]) -> float:
 
 
 def _all_totals(moving: Floats) -> Floats:
-    """Return the total of ``moving`` (n non-zero sums) for each of the 2**n sign patterns."""
+    """Return the total of the n non-zero cluster sums ``moving`` for each of the 2**n sign patterns."""
     totals = np.zeros(1)
     for value in moving:
         totals = np.concatenate([totals + value, totals - value])

@@ -82,7 +82,9 @@ class StratifiedComparison(Record, frozen=True, kw_only=True):
 def macro_interval(
     estimates: Sequence[float], intervals: Sequence[Interval | None], level: float = LEVEL
 ) -> Interval | None:
-    """Return the interval for the mean of independent ``estimates``, or ``None`` if one has no interval.
+    """Return the interval for the mean of independent ``estimates``.
+
+    The result is ``None`` if any of the estimates has no interval.
 
     >>> found = macro_interval([0.2, 0.4], [Interval(low=0.1, high=0.3), Interval(low=0.3, high=0.5)])
     >>> round(found.low, 4), round(found.high, 4)
@@ -186,7 +188,7 @@ def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floa
 def _weighted(gaps: Sequence[Floats], strata: Sequence[Stratum]) -> list[Floats]:
     """Return each dataset's page sums, multiplied by (size of the largest dataset) / (size of this dataset).
 
-    Multiplying by the size of the largest dataset keeps the sums much larger than rounding errors.
+    Multiplying the sums by the size of the largest dataset keeps them much larger than rounding errors.
     """
     largest = max(map(len, gaps))
     return [

@@ -340,7 +340,10 @@ def verdict_of(
 
 
 def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:
-    """Return the smallest detectable difference, and how many questions would confirm the observed one."""
+    """Return the smallest detectable difference and the number of questions needed for the observed one.
+
+    Both values are for a power of 80%. A value is ``None`` if it can't be computed.
+    """
     totals = page_totals(pair.differences, sources)
     if totals.shared and effective_pages(totals.sizes) < LEAST_PAGES:
         return None, None
@@ -385,8 +388,8 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
     The check passes if the interval's lower bound exceeds -delta, or if ``identical`` is true, which means
     that the candidate and the baseline returned the same hits. The check fails if the interval's upper bound
     is below -delta. The check is undecided in all other cases, including when there are too few pages for an
-    interval. If delta is 0 and a bound of the interval is exactly 0, the check passes if the verdict is
-    ``better``, and fails if the verdict is ``worse``.
+    interval. If delta is 0 and a bound of the interval is exactly 0, the verdict decides. In this case, the
+    check passes for the verdict ``better`` and fails for the verdict ``worse``.
 
     The check can be undecided if some answers changed but no scores did. Even if no score changes on n
     questions, a loss of about z**2 / n can't be excluded, where z is the normal quantile.

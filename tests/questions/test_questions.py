@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.commands import QUESTIONS, write_lines
+from support.commands import QUESTIONS, invoke, make_project, write_lines
 
 from branchrank.errors import QuestionError
 from branchrank.questions.question_files import (
@@ -99,10 +99,14 @@ def test_a_file_without_questions_is_an_error(tmp_path: Path, content: bytes) ->
         loaded(tmp_path, content)
 
 
-def test_a_missing_file_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
-    with pytest.raises(QuestionError, match="No such file") as caught:
-        load_questions(tmp_path / "none.jsonl")
-    assert "--questions" in caught.value.remedy
+def test_a_missing_file_is_an_error_that_names_only_flags_of_the_command(tmp_path: Path) -> None:
+    missing, data_dir = tmp_path / "none.jsonl", make_project(tmp_path) / "data"
+    searched = invoke("benchmark", "--questions", missing, "--predictor", "bm25", "--data-dir", data_dir)
+    assert (searched.exit_code, "No such file" in searched.stderr) == (3, True)
+    assert "--questions" in searched.stderr
+    checked = invoke("questions", "check", missing, "--data-dir", data_dir)
+    assert (checked.exit_code, "No such file" in checked.stderr) == (3, True)
+    assert "--questions" not in checked.stderr
 
 
 def test_files_of_other_systems_are_read(tmp_path: Path) -> None:
