@@ -281,8 +281,8 @@ def _profiles(result: Result) -> list[str]:
 
 _PROFILE_TEXT = """The profiles were recorded with the benchmark's smallest index. The profiler slows
 down calls to Python functions, but the call counts are exact. In the table, *before* is an earlier version
-of BranchRank that loaded the tree of headings as Python objects. The times in the rows *before* were measured
-while other programs were running, so compare only the numbers of calls.
+of BranchRank that loaded the tree of headings as Python objects. Other programs were running
+when the times of this earlier version were measured, so compare only the numbers of calls.
 """
 
 

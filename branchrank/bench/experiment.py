@@ -378,5 +378,5 @@ def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
 
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Apply :func:`laid_over` after replacing short names (``rrf_k``) with field paths (``fuse.k``)."""
-    # In a nested table, `file_roots` is a field name, so only top-level short names are replaced.
+    # Keys of nested tables are not replaced, because they are field names even if they look like short names.
     return laid_over(base, {ALIASES.get(key, key): value for key, value in changes.items()})

@@ -290,8 +290,8 @@ class Engine:
     ) -> dict[str, Sequence[Scored]]:
         """Add to each branch's list the candidates that only other branches found.
 
-        Each branch computes its own scores for the added candidates. A branch with the setting ``expand``
-        keeps its list, because it can't score a section that is not in the list.
+        Each branch computes its own scores for the added candidates. No candidates are added to the
+        list of a branch with the setting ``expand``, because such a branch can't score other sections.
         """
         union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
         completed = dict(lists)
