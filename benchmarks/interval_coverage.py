@@ -212,7 +212,7 @@ def samples(
 
 
 def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0.95) -> Bounds:
-    """Return the bounds of an earlier method, the BCa bootstrap over pages.
+    """Return the bounds of the interval that BranchRank used earlier, the BCa bootstrap over pages.
 
     If all pages of a sample have the same mean, all resamples have this mean too. In this case, the upper
     bound assumes that some unseen pages have the value 1, and the lower bound assumes that they have the

@@ -44,7 +44,7 @@ def rejected(totals: PageTotals) -> NDArray[np.bool_]:
 
 
 def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
-    """Return the bounds of an earlier method, which adds z**2 questions to each sample.
+    """Return the bounds of BranchRank's earlier interval, which adds z**2 questions to each sample.
 
     Half of the added questions have a difference of -1, and half have 1. In z**2, z is the normal quantile of
     the confidence level ``level``.

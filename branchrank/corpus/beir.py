@@ -132,7 +132,7 @@ def unpack_beir(folder: Path, target: Path) -> Path:
         target.is_dir() and all(path.suffix == ENTRY_SUFFIX for path in target.iterdir())
     ):
         raise CorpusError(
-            f"{target} contains files that are not entries of a BEIR corpus",
+            f"{target} contains files that do not belong to a BEIR corpus",
             remedy=f"move the folder {target} away, or choose another --data-dir",
         )
     kept = target.with_name(f"{target.name}.sha256")

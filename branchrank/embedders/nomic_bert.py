@@ -27,7 +27,7 @@ from branchrank.errors import ModelError
 from branchrank.records import Record
 
 _REMEDY = (
-    "choose another model, such as --embedder all-MiniLM-L6-v2, which is not downloaded from a model hub"
+    "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no download from a model hub"
 )
 _MLP_MULTIPLE = 256
 #: Maps the published name of an activation to the name of the gate function in transformers.

@@ -45,7 +45,7 @@ _STEP = 16
 _GPU_BATCH = 64
 #: The maximum number of tokens for a model without a limit in its configuration or its tokenizer.
 LEAST_TOKENS = 512
-REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which is not downloaded from a model hub"
+REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no download from a model hub"
 #: The class name of PyLate's projection layer. Loading this layer does not require PyLate.
 PYLATE_DENSE = "pylate.models.Dense.Dense"
 #: The GPU device files of NVIDIA's driver, AMD's driver and the Windows Subsystem for Linux.
