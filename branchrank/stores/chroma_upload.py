@@ -30,7 +30,7 @@ from branchrank.stores.vectors_chroma import MADE_FOR, ChromaVectors, Unreachabl
 
 #: With an ``ef_search`` of 1000, 2 of 20 builds missed a result (100 questions, 8,426 chunks).
 #: With an ``ef_search`` of 2000, none of 50 builds missed a result.
-#: Searches with 2000 took about a fifth longer than with 1000.
+#: Searches with 2000 took about 1.5 times as long as with 1000.
 EF_SEARCH = 2000
 #: With an ``ef_construction`` of 200 and 32 neighbours per vector, one build in eight missed a result.
 _EF_CONSTRUCTION = 400
