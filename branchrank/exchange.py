@@ -280,8 +280,9 @@ def latex(table: ResultsTable) -> str:
 
 
 def write_latex(path: str | Path, table: ResultsTable) -> None:
-    """Write a table of results as LaTeX to a file. Raises :class:`~branchrank.errors.StorageError` if the
-    file can't be written.
+    """Write a table of results as LaTeX to a file.
+
+    Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
     from branchrank.artifacts import write_text
 

@@ -83,9 +83,7 @@ def is_url(text: str) -> bool:
 
 
 def means_url(name: str) -> bool:
-    """Return whether the value of the setting or flag ``name`` (such as ``index.chroma_url``) should be a
-    URL.
-    """
+    """Return whether the setting or flag ``name`` (such as ``index.chroma_url``) takes a URL."""
     return _URL_NAME.fullmatch(name) is not None
 
 

@@ -73,8 +73,9 @@ def open_beneath(root: Path, relative: str) -> BufferedReader:
 
 
 def read_beneath(root: Path, relative: str) -> bytes:
-    """Return the content of the file ``relative`` below ``root``. Raises the same errors as
-    :func:`open_beneath`.
+    """Return the content of the file ``relative`` below ``root``.
+
+    Raises the same errors as :func:`open_beneath`.
     """
     with open_beneath(root, relative) as stream:
         return stream.read()

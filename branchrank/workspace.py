@@ -188,9 +188,7 @@ class Workspace(Searcher):
 
     @property
     def adoption(self) -> Adoption | None:
-        """A record of what :meth:`adopt` used and skipped, or ``None`` if the workspace was not created by
-        it.
-        """
+        """What :meth:`adopt` used and skipped, or ``None`` if it did not create the workspace."""
         from branchrank.index.adoption import read_adoption
 
         return read_adoption(self._folder.adoption_file)
@@ -325,9 +323,7 @@ def _corpus(corpus: AnyPath) -> str | Path:
 
 
 def _to_keep(settings: Mapping[str, object], notify: Notify | None) -> dict[str, object]:
-    """Remove credentials from the URLs in settings for ``branchrank.toml``, and notify the user of each
-    removal.
-    """
+    """Remove credentials from URLs in ``branchrank.toml`` settings, and notify the user of each removal."""
     from branchrank.redactor import is_url, means_url, url_to_keep
 
     kept = {

@@ -77,9 +77,7 @@ class SplitFiles(Record, frozen=True, kw_only=True):
 
 
 class Spent(Record, frozen=True, kw_only=True):
-    """The number and cost of LLM calls, and the price table from which the cost was computed, if there is
-    one.
-    """
+    """The number and cost of LLM calls, and the price table used for the cost (if any)."""
 
     totals: Totals
     prices: PriceTable | None

@@ -331,9 +331,7 @@ def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, in
 
 
 def _section(fields: Mapping[str, Any], tree: Tree, places: Places) -> Node | None:
-    """Return the section in ``tree`` that corresponds to a node in another tree, or ``None`` if there is
-    none.
-    """
+    """Return the section in ``tree`` that corresponds to another tree's node, or ``None``."""
     passage = passage_of(fields)
     place = places.place(passage)
     if isinstance(place, Place):
