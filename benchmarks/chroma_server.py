@@ -2,13 +2,13 @@
 
     python benchmarks/chroma_server.py --vectors 10000
 
-1. Vectors of 384 dimensions and length 1 are sampled with a seed around random centres, one centre per 100
-   vectors.
+1. Unit vectors of 384 dimensions are sampled with a fixed seed around random cluster centers, with one center
+   per 100 vectors.
 2. A server (`chroma run`) is started on this machine and stopped at the end.
 3. A collection is built in three ways: in this process, on the server with one upload at a time, and on the
-   server with four concurrent uploads. The table shows the build time in seconds (including the checks of
-   `branchrank index`), the p50 and p95 latency of 200 queries for the 40 nearest vectors in milliseconds, and
-   the recall@40.
+   server with four concurrent uploads. Each of 200 queries then searches for the 40 nearest vectors. The
+   table shows the build time in seconds (including the checks of `branchrank index`), the p50 and p95 query
+   latency in milliseconds, and the recall@40 of the first 50 queries.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Measure the CPU time per question of each predictor without an LLM, with and without the query's embedding.
+"""Measure each predictor's CPU time per question, with and without the time to embed the question.
 
     python benchmarks/cpu_per_question.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
-No question uses cached results from another question. The first answer of each predictor is not counted.
-Times are CPU milliseconds of this process. Each round measures the mean time per question, and the median of
-five rounds is printed.
+No predictor uses an LLM. No question uses cached results from another question. The first answer of each
+predictor is not counted. Times are CPU milliseconds of this process. Each round measures the mean time per
+question, and the median of five rounds is printed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import QueryMemo
 
-#: CPU milliseconds per question of an earlier prototype, without the embedding (done on a server).
+#: CPU milliseconds per question of an earlier prototype, which embedded questions on a server.
 EARLIER = {"local": 34.0, "hybrid": 41.0, "pageindex": 560.0}
 ROUNDS = 5
 

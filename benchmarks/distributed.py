@@ -1,12 +1,12 @@
-"""Measure the cost of using several processes for a small task (index and benchmark the bundled sample).
+"""Measure the cost of using several processes for a small task (indexing and benchmarking the sample).
 
     python benchmarks/distributed.py               # one process, --jobs 2, --engine ray: a few minutes
     python benchmarks/distributed.py --no-ray
 
-1. Every command runs in a new process. The three runs (in one process, with ``--jobs`` and with Ray) each use
-   a new workspace.
-2. Times are the commands' wall times in seconds. The quality pass has 161 questions for three predictors;
-   there is no latency pass.
+1. The bundled sample is indexed and benchmarked in three configurations: in one process, with ``--jobs`` and
+   with Ray. Each configuration uses a new workspace, and every command runs in a new process.
+2. Times are the commands' wall times in seconds. The benchmark asks three predictors 161 questions each, and
+   has no latency pass.
 3. The files that several processes write are compared with the files that one process writes.
 4. The machine's load before each command is printed, because the times depend on it.
 """
@@ -59,7 +59,7 @@ def measure(folder: Path, flags: tuple[str, ...], embedder: str) -> tuple[float,
 
 
 def main() -> None:
-    """Index and benchmark the sample in each way, and print the times as a table."""
+    """Index and benchmark the sample in each configuration, and print the times as a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--no-ray", action="store_true", help="leave Ray out")
     parser.add_argument("--embedder", default="all-MiniLM-L6-v2")

@@ -1,18 +1,18 @@
 """Measure `branchrank serve` with many concurrent clients (throughput, refusals, latency, memory, recovery).
 
 1. A small workspace is indexed, and the expected hits for each query are computed with the engine.
-2. For each load, `branchrank serve` runs in a separate process on a free port on the loopback interface.
-3. Each client reuses one connection and posts one query after another until the load ends. Every response
+2. For each load test, `branchrank serve` runs in a separate process on a free port on the loopback interface.
+3. Each client reuses one connection and posts one query after another until the test ends. Every response
    with status 200 is compared with the expected hits. A refused client (status 503 with `Retry-After`) waits
    only 20 ms instead of the time given in `Retry-After`, so that the overload continues. Any other response
    counts as an error.
 4. The first fifth of the time is a warm-up and is not measured.
-5. Before the load, 20 requests are sent one at a time. The recovery time is the time from the end of
-   the load until a single request takes at most twice the median time of those 20 requests.
+5. After the warm-up, 20 requests are sent one at a time. The recovery time is the time from the end of the
+   load until a single request takes at most twice as long as the median of these 20 requests.
 
     python -m benchmarks.http_load [--seconds 60] [--write]
 
-Three loads are measured: 8 clients with the default settings, 50 clients with the default settings, and 50
+There are three load tests: 8 clients with the default settings, 50 clients with the default settings, and 50
 clients with a queue of 10 queries.
 """
 
@@ -63,11 +63,12 @@ class Case(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The results of one load. Latencies are in ms, memory is in MiB, and the recovery time is in seconds.
+    """The results of one load test.
 
-    ``refused`` counts the responses with status 503, a ``Retry-After`` header and the code ``busy``. After
-    the load ends, ``LONE`` more requests are sent, one at a time; ``afterwards`` is the number of these
-    requests that were answered correctly.
+    Latencies are in ms, memory is in MiB, and the recovery time is in seconds. ``refused`` counts the
+    responses with status 503, a ``Retry-After`` header and the code ``busy``. After the load ends, ``LONE``
+    more requests are sent, one at a time; ``afterwards`` is the number of these requests that were answered
+    correctly.
     """
 
     clients: int
@@ -131,7 +132,7 @@ class Server:
             if line.startswith("serving"):
                 self.port = int(line.rpartition(":")[2])
                 return self
-        raise RuntimeError(f"the server ended with exit code {self._process.wait()}")
+        raise RuntimeError(f"the server exited with code {self._process.wait()}")
 
     def __exit__(self, *exception: object) -> None:
         self._process.send_signal(signal.SIGTERM)
@@ -276,7 +277,7 @@ async def drive(server: Server, cases: Sequence[Case], clients: int, queue: int,
 
 
 def run(loads: Sequence[tuple[int, int]], seconds: float) -> list[tuple[Load, int]]:
-    """Run each load (clients, queue length), and return its results and the exit code of its server."""
+    """Run the load tests (clients, queue length). Return each test's results and its server's exit code."""
     done = []
     with tempfile.TemporaryDirectory() as folder:
         workspace = make_workspace(Path(folder))
@@ -305,9 +306,9 @@ def table(loads: Sequence[Load]) -> str:
 
 
 def main() -> None:
-    """Measure every load, print the table, and exit with 1 if a request failed or a response was wrong."""
+    """Run every load test, print the table, and exit with 1 if a request failed or a response was wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=60.0, help="for each load")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of each load test")
     parser.add_argument("--write", action="store_true", help="write the table into docs/serving.md")
     flags = parser.parse_args()
     done = run(LOADS, min(flags.seconds, 120.0))

@@ -1,22 +1,26 @@
-"""Simulate the coverage of intervals, the type I error of tests, and the power of comparisons.
+"""Simulate the coverage of intervals, the type I error rate of tests, and the power of comparisons.
 
     python benchmarks/interval_coverage.py                  # every cell; about 5 minutes
     python benchmarks/interval_coverage.py --samples 300    # quicker, noisier
 
 1. Questions are distributed over pages as in the bundled sample (154 questions on 29 pages) or as in a
-   question set about Symfony's documentation (100 questions on 83 pages). The number of sampled questions is
-   n. If n is larger than the number of questions in the set, more questions are added to the same pages.
+   question set about Symfony's documentation (100 questions on 83 pages). Each simulated sample has n
+   questions. If n is larger than the number of questions in the set, more questions are added to the same
+   pages.
 2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages. There
    are two models of this correlation. With "own rates", the probabilities of the outcomes differ from page to
    page; they are sampled from a Dirichlet distribution (for hits, a beta distribution). With "shared", all
    questions of a page have the same outcome with a probability equal to the ICC; otherwise, their outcomes
-   are independent. Nominal coverage is harder to reach with "shared" than with "own rates". The probability p
-   of a hit at rank 1 is equal for both systems of a pair. On half of the questions, both systems of a pair
-   have the same outcome. A cell is one combination of page sizes, n, ICC and p.
-3. For each sample, BranchRank's intervals are compared with those of earlier methods. The earlier
-   methods are Wilson's interval with every question counted as independent, the BCa bootstrap interval over
-   resampled pages, and, for differences, an interval computed after adding z**2 questions, half of them with
-   a difference of -1 and half with 1 ("padded"; z is the normal quantile of the confidence level).
+   are independent. Nominal coverage is harder to reach with "shared" than with "own rates". The baseline has
+   a hit at rank 1 with probability p. The candidate has a hit at rank 1 with the same probability or, in the
+   simulations of a true difference, with a probability that is 5 points lower. For each question, the two
+   systems have the same outcome with a probability of .5 (as far as their hit rates allow); otherwise, their
+   outcomes are independent. A cell is one combination of page sizes, n, ICC, model and p.
+3. For each sample, BranchRank's intervals are compared with those of earlier methods. For hit rates, the
+   earlier method is Wilson's interval, which treats all questions as independent. For means and differences,
+   it is the BCa bootstrap interval over resampled pages. For differences, a third interval ("padded") is
+   computed after adding z**2 questions to the sample, half of them with a difference of -1 and half with a
+   difference of 1, where z is the normal quantile for the confidence level.
 4. The interval of a difference is adjusted as in a report, so that it contains 0 if and only if the test does
    not reject.
 5. The tables show four results. The coverage is how often the interval contains the true value (at least .93
@@ -64,7 +68,7 @@ STRUCTURES = {
 }
 NUMBERS = (50, 100, 160)
 RATES = (0.1, 0.5, 0.9, 0.98)
-#: Each entry consists of an ICC, a way to sample pages, and a name for the tables.
+#: Each entry consists of an ICC, a model of the correlation within pages, and a name for the tables.
 CLUSTERINGS = ((0.0, "rates", "0"), (0.5, "rates", ".5, own rates"), (0.5, "shared", ".5, shared"))
 #: Reciprocal ranks, and their probabilities for a question without a hit at rank 1.
 RANKS = np.array([1.0, 1 / 2, 1 / 3, 1 / 5, 0.0])
@@ -101,7 +105,7 @@ TABLES = (
         "(BCa, padded, BranchRank)",
         "equivalent",
     ),
-    ("Type I error of the tests (hits, reciprocal ranks)", "type_one"),
+    ("Type I error rate of the tests (hits, reciprocal ranks)", "type_one"),
 )
 
 
@@ -129,8 +133,9 @@ class Cell(NamedTuple):
 class Shares(NamedTuple):
     """The results of each method for one cell.
 
-    ``width`` and ``mean_width`` are mean widths of intervals in points. The other fields are shares of
-    samples, such as the share in which the interval contains the true value.
+    ``width`` and ``mean_width`` are the mean widths, in points, of the intervals for ``difference`` and
+    ``mean_difference``. The other fields are shares of samples, such as the share of samples whose interval
+    contains the true value.
     """
 
     rate: tuple[float, ...]
@@ -212,12 +217,12 @@ def samples(
 
 
 def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0.95) -> Bounds:
-    """Return the bounds of the interval that BranchRank used earlier, the BCa bootstrap over pages.
+    """Return the bounds of the BCa bootstrap interval over pages, which BranchRank used earlier.
 
     If all pages of a sample have the same mean, all resamples have this mean too. In this case, the upper
     bound assumes that some unseen pages have the value 1, and the lower bound assumes that they have the
-    value -1. The assumed share of unseen pages is the largest that a sample would miss with probability
-    ``(1 - level) / 2``.
+    value -1. The assumed share of unseen pages is chosen so that a sample contains none of these pages with a
+    probability of ``(1 - level) / 2``.
     """
     from scipy.special import ndtr, ndtri
 
@@ -293,7 +298,7 @@ def measure(cell: Cell, count: int, *, before: bool = True) -> Shares:
 
 
 def type_one_again(cell: Cell, which: int, count: int) -> float:
-    """Simulate ``count`` new samples of a cell, and return the type I error of the test.
+    """Simulate ``count`` new samples of a cell, and return the type I error rate of the test.
 
     The test compares hits if ``which`` is 0, and reciprocal ranks if it is 1.
     """
@@ -321,7 +326,10 @@ def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[st
 
 
 def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, ...]:
-    """Return the detectable differences, without and with shared pages, each with its simulated power."""
+    """Return the detectable difference and its simulated power for two plans, as table cells.
+
+    The first plan treats all questions as independent, and the second allows for questions that share a page.
+    """
     sizes = np.array(STRUCTURES[structure])
     n = int(sizes.sum())
     planned = SharedPages(page_size=pages_alone(len(sizes)), icc=icc)
@@ -341,7 +349,10 @@ def delivered(structure: str, icc: float, model: str, disagreement: float, count
 
 
 def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> None:
-    """Print the table for one field of :class:`Shares`, with a row for each way of sampling."""
+    """Print the table for one field of :class:`Shares`.
+
+    The table has a row for each combination of page sizes, n and ICC.
+    """
     join = ", " if name == "type_one" else " → "
     table(
         ("pages of", "n", "pages", "ICC", *(f"p = {p:g}".replace("0.", ".") for p in RATES)),
@@ -371,8 +382,8 @@ def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
         if shares.type_one[which] > ALPHA
     ]
     print(
-        f"\nThe worst values of BranchRank's intervals in the tables above are a coverage of "
-        f"{short(min(coverage))}, a type I error of "
+        f"\nThe worst values of BranchRank's intervals and tests in the tables above are a coverage of "
+        f"{short(min(coverage))}, a type I error rate of "
         f"{short(max(share for s in now for share in s.type_one))}, and a share of "
         f"false equivalence verdicts of {short(max(s.equivalent[-1] for s in now))}. "
         f"Samples without an interval: {np.mean(np.isnan(coverage)):.0%}."

@@ -7,8 +7,8 @@
    some queries, both systems have the same score. No two queries share a page. Every simulation is run for
    two equal systems, and for a candidate with a higher mean than the baseline.
 2. For each sample, BranchRank's interval is compared with the interval of an earlier method ("padded"). This
-   method adds z**2 questions to the sample, half of them with a difference of -1 and half with 1. Here, z is
-   the normal quantile of the confidence level.
+   method adds z**2 questions to the sample, half of them with a difference of -1 and half with a difference
+   of 1. Here, z is the normal quantile for the confidence level.
 3. The column "coverage" is measured after each interval is adjusted to agree with the test, and should be at
    least .93. The column "width" is the mean width of the unadjusted intervals.
 4. The column "interval against test" is the share of samples in which the unadjusted interval contains 0

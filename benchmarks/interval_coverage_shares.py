@@ -46,8 +46,8 @@ def rejected(totals: PageTotals) -> NDArray[np.bool_]:
 def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
     """Return the bounds of BranchRank's earlier interval, which adds z**2 questions to each sample.
 
-    Half of the added questions have a difference of -1, and half have 1. In z**2, z is the normal quantile of
-    the confidence level ``level``.
+    Half of the added questions have a difference of -1, and half have a difference of 1. Here, z is the
+    normal quantile for the confidence level ``level``.
     """
     questions = mean_padding(level).questions
     n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))

@@ -3,12 +3,13 @@
 1. ``record`` runs local, pageindex and hybrid without an LLM, and pageindex and hybrid with four scripted
    LLMs. The scripted LLMs read the gold in the question file:
 
-   - ``perfect`` names the entries that contain the gold, or the ancestors of such entries. If the prompt
-     shows no such entry, ``perfect`` names the entries in a random order.
-   - ``right-70`` does the same for about 70 of 100 questions (sampled with the question's text as seed). For
-     the other questions, ``right-70`` names entries that do not contain the gold.
-   - ``random`` names entries in a random order.
-   - ``first-shown`` names entries in the order in which the prompt shows them.
+   - ``perfect`` selects the entries that contain the gold or, if the prompt shows no such entry, the
+     ancestors of the gold. If the prompt shows neither, ``perfect`` selects entries in a random order.
+   - ``right-70`` selects the same entries as ``perfect`` for about 70 of 100 questions (sampled with the
+     question's text as the seed). For the other questions, ``right-70`` selects wrong entries, if the prompt
+     shows any.
+   - ``random`` selects entries in a random order.
+   - ``first-shown`` selects entries in the order in which the prompt shows them.
 
    With ``--base-url``, ``record`` also runs a real model on ``MODEL_QUESTIONS`` questions with short prompts.
 2. Calls are recorded with ``--llm-record``. ``calls.jsonl`` has the digest of each call (the key in a
@@ -83,7 +84,7 @@ MODEL_SETTINGS = {
 
 
 def named(arm: str, shown: dict[str, str], gold: Gold, query: str) -> list[str]:
-    """Return the labels that a scripted LLM names, best first."""
+    """Return the labels that a scripted LLM selects, best first."""
     if arm == "first-shown":
         return list(shown)
     drawn = chance(shown, gold)
@@ -96,7 +97,7 @@ def named(arm: str, shown: dict[str, str], gold: Gold, query: str) -> list[str]:
 
 
 def script(workspace: Workspace, questions: Path) -> Any:
-    """Return a function that answers a request to the scripted server as the requested LLM would."""
+    """Return a function that answers each request to the scripted server as the LLM named in it would."""
     golds = {each.question: known_gold(workspace.tree, each) for each in load_questions(questions)}
 
     def answer(chat: Chat, number: int) -> Action:
@@ -155,8 +156,7 @@ def kept_calls(cassette: Path) -> list[KeptCall]:
 def bare(call: KeptCall) -> Recorded:
     """Return a call's outcome, keeping only the labels from the text of the LLM's reply.
 
-    A replay needs only the labels, so it gives the same results as with the complete text.
-
+    A replay reads only the labels in a reply, so its results do not depend on the rest of the text.
     Only the times of the real model are stored, because the times of a scripted LLM are meaningless.
     """
     recorded, text = call.recorded, ""
@@ -201,7 +201,7 @@ def restored(folder: Path, *, model: bool) -> Path:
 
 
 def figures(made: Run) -> dict[str, Any]:
-    """Return the figures that the results page shows for a run, and the digest of the run's rows."""
+    """Return the numbers that the results page shows for a run, and the digests of its inputs and rows."""
     columns = ("strict_hit@1", "strict_hit@5", "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
     rows = [
         {
@@ -237,7 +237,10 @@ def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
 
 
 def recorded_model(data_dir: Path, questions: Path, folder: Path, base_url: str) -> list[KeptCall]:
-    """Run the real model on the questions, and return the calls. Calls in its cassette are not repeated."""
+    """Run the real model on the questions, and return the calls.
+
+    Calls that are already in the cassette ``model.sqlite`` are not repeated.
+    """
     cassette = folder / "model.sqlite"
     run(data_dir, questions, folder / "recorded", cassette, url=base_url, how="record", model=True)
     return kept_calls(cassette)
@@ -299,9 +302,10 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
     """Return the results page as Markdown.
 
-    ``found`` contains the figures of each run, and ``said`` contains the verdicts of each run.
+    ``found`` maps the name of each run to its results (from :func:`figures`), and ``said`` maps the name of
+    each run to its verdicts.
 
-    A replay does not check the verdicts' wording, because ``figures.json`` contains only the figures.
+    A replay does not check the wording of the verdicts, because ``figures.json`` does not contain them.
     """
     template = (Path(__file__).with_name("llm_abc_page.md")).read_text(encoding="utf-8")
     values = {}

@@ -59,8 +59,9 @@ MEASURES = (*STRICT, "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
 
 
 class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
-    """Questions about a corpus. ``sample`` of them (0 means all) are drawn with the random seed ``seed``.
+    """A set of questions about a corpus.
 
+    ``sample`` is the number of questions that are drawn (0 means all), and ``seed`` is the random seed.
     Sets with the same name in ``pool`` are pooled, and the systems are also compared on each pool.
     ``rest_of`` names another set, whose questions are excluded.
     """
@@ -202,7 +203,10 @@ def comparison_row(each: Comparison) -> list[str]:
 
 
 def interval(each: Comparison) -> str:
-    """Format the confidence interval of a step. The intervals in a table have a joint level of 95%."""
+    """Format the confidence interval of a step.
+
+    The intervals in a table have a joint confidence level of 95%.
+    """
     if each.ci_low is None or each.ci_high is None:
         return "(few pages)"
     return f"[{100 * each.ci_low:+.1f}, {100 * each.ci_high:+.1f}]"
@@ -250,7 +254,7 @@ def print_tables(work: Path, svg: Path | None) -> None:
                 print(f"Declared:\n\n{compare(scores, clusters, measure, DECLARED[name])}")
             print(compare(scores, clusters, measure))
         bound = lower_bound(scores, clusters)
-        print(f"{' - '.join(MARGIN)} at @5: one-sided 95% lower bound {bound}\n")
+        print(f"{' - '.join(MARGIN)}, strict hit@5: one-sided 95% lower bound {bound}\n")
     if svg is not None:
         svg.write_text(plot(list(runs.values())), encoding="utf-8")
 

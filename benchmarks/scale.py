@@ -209,7 +209,7 @@ def _best(work: Callable[[], object]) -> float:
 def _model() -> Result:
     """Measure how many synthetic chunks the bundled model embeds per second.
 
-    The results page projects the time to embed a corpus from this rate.
+    The results page uses this rate to project how long it takes to embed a corpus.
     """
     from branchrank.embedders.minilm import MiniLMEmbedder
 

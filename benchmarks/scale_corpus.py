@@ -1,12 +1,11 @@
 """Generate a seeded corpus of any size, with vectors that do not need a model.
 
-1. A document has a title, an introduction and 19 sections; each of these 20 parts becomes one chunk.
-   Documents are alternately Markdown and reStructuredText, 100 documents per folder. A chunk has about 550
-   characters, like a chunk of Symfony's documentation.
+1. A document has 20 parts (an introduction and 19 sections), and each part becomes one chunk. Documents are
+   alternately Markdown and reStructuredText, 100 documents per folder. A chunk has about 550 characters, like
+   a chunk of Symfony's documentation.
 2. Words are sampled from a vocabulary of 60,000 words with frequencies that follow the Zipf-Mandelbrot law.
-   The most frequent word is in about a third of the chunks, as is the most frequent word in real
-   documentation if stop words are not counted. A twelfth of the words in a document are taken from
-   the 60 words of its topic.
+   The most frequent word occurs in about a third of the chunks, as in real documentation without stop words.
+   About a twelfth of the words in a document are taken from the 60 words of its topic.
 3. A text's vector is the direction of its document's topic plus noise that depends on the text. Texts on
    the same topic are therefore near neighbours, as real texts would be.
 """
@@ -35,7 +34,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def _vocabulary() -> list[str]:
-    """Return pronounceable words of two to four syllables, the short words first."""
+    """Return pronounceable words of two to four syllables, shortest first."""
     draw = np.random.default_rng(SEED)
     onsets = np.array(list("bcdfghklmnprstvz"))
     vowels = np.array(list("aeiou"))
@@ -127,7 +126,7 @@ class SyntheticEmbedder:
         self._topics = {topic_name(topic): topic for topic in range(_TOPICS)}
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """Return one unit vector per text, as float32 ``(len(texts), 384)``."""
+        """Return one unit vector per text, as a float32 array of shape ``(len(texts), 384)``."""
         rows = np.empty((len(texts), DIMENSION), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
             seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())

@@ -1,6 +1,6 @@
 """Compare the time to score 1,000 questions x 1,000 results in BranchRank, ir-measures and ranx.
 
-    pip install ranx      # the table has ranx only if it is installed
+    pip install ranx      # optional; the table includes ranx only if ranx is installed
     python benchmarks/scoring.py
 
 1. Ten measures are computed. Runs and judgements are sampled with a fixed seed, with 1,000 documents per

@@ -1,4 +1,4 @@
-"""Measure imports, `--help` and a first query, in multiples of the time an empty Python process takes.
+"""Measure imports, `--help` and a first query, as multiples of the time that `python -c pass` takes.
 
     python benchmarks/startup.py
 
@@ -27,7 +27,7 @@ import branchrank
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "data" / "sample" / "corpus"
 QUERY = "how do I compare two runs"
-#: Environment variables that enable Python's cache of compiled modules, as in an installed program.
+#: Environment variables that enable Python's bytecode cache, as in an installed program.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

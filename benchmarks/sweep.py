@@ -2,12 +2,12 @@
 
     python benchmarks/sweep.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
-The sweep varies the RRF constant of `local` and the expansion of `hybrid`. Each setting is a separate system
-that reuses the branch searches of the unchanged system. The time includes the work of the quality pass
-(running the stages, matching the hits with the gold and building the rows), but not the statistics. Times are
-CPU milliseconds of this process. The minimum of five rounds is used, because other programs can only make a
-round slower. The name of a setting states its RRF constant (`k60`), or its expansion depth and its number of
-sibling sections (`2-4`).
+The sweep varies the RRF constant of `local` and the expansion of `hybrid`. Each setting is run as a separate
+system, which reuses the branch searches of the unchanged system. The time includes the work of the quality
+pass (running the stages, matching the hits with the gold and building the rows), but not the statistics.
+Times are CPU milliseconds of this process. The minimum of five rounds is used, because other programs can
+only make a round slower. The name of a setting consists of `k` and the RRF constant (`k20`), or of the
+expansion depth and the number of sibling sections (`2-4`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measure quality, calls, tokens and CPU time of the tree search on corpora of several sizes.
 
-1. At most ``--count`` questions are sampled with a seed. A question is skipped if its gold files no longer
-   fit into the smallest subset of the corpus. Every subset contains the gold files, and other files sampled
-   with the seed. A larger subset contains all smaller subsets.
+1. At most ``--count`` questions are sampled with a fixed seed. A question is skipped if its gold files no
+   longer fit into the smallest subset of the corpus. Every subset contains the gold files, and other files
+   that are sampled with the same seed. A larger subset contains all smaller subsets.
 2. Each subset is indexed (with the hash embedder, since the tree search needs no vectors) and searched with
    the same questions. At each step of the tree search, a chooser selects the sections to follow. The choosers
    are the lexical score, two oracles and a random chooser. One oracle selects only the gold or the ancestors
@@ -10,8 +10,9 @@
    LLM on a server selects the sections.
 3. A hit is a section's own span, so that the benchmark measures the tree search, not the choice of a passage.
 4. For a scripted chooser, the number of tokens is estimated as one token per three bytes, as it is for prompt
-   sizes. For an LLM, the number of tokens is the one that the server reports. The reported CPU time of this
-   process is the median of three rounds (with an LLM, one round), without the scripted chooser's time.
+   sizes. For an LLM, the number of tokens is the one that the server reports.
+5. The reported CPU time is that of this process, excluding the scripted chooser. With an LLM, the CPU time is
+   measured in one round; otherwise, it is the median of three rounds.
 
     python benchmarks/tree_search.py CORPUS QUESTIONS.jsonl [--sizes 25 50 100 200 400 0] [--count 20]
         [--base-url URL --model NAME --model-sizes 25 50 --model-count 2]
@@ -114,7 +115,7 @@ def full_oracle(shown: dict[str, str], gold: Gold) -> list[str]:
 
 
 def chance(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Select entries in a random order. The seed is the text of the entries."""
+    """Select all entries in a random order. The random generator is seeded with the entries' headings."""
     names = list(shown)
     random.Random("\n".join(shown.values())).shuffle(names)
     return names
@@ -160,7 +161,7 @@ def sources(question: Question) -> set[str]:
 
 
 def draw(questions: Sequence[Question], count: int, files: int) -> list[Question]:
-    """Return at most ``count`` questions, sampled with a seed, whose gold is in at most ``files`` files."""
+    """Sample at most ``count`` questions whose gold is in at most ``files`` files, using a fixed seed."""
     order = sorted((question for question in questions if question.answerable), key=lambda q: q.id)
     random.Random(SEED).shuffle(order)
     drawn: list[Question] = []
