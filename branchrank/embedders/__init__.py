@@ -48,7 +48,7 @@ __all__ = [
     "unit_rows",
 ]
 
-#: The names of built-in embedders that accept the name of a model (or a dimension) after a colon.
+#: The names of built-in embedders that accept a model name (or a number of dimensions) after a colon.
 ROUTES = ("fake", "openai", "ollama")
 #: The maximum lengths of a path and of one part of a path, in characters.
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255
@@ -102,7 +102,9 @@ def check_name(embedder: str) -> None:
         return  # Skip the search for embedders in installed packages, which takes time.
     route, _, model = embedder.partition(":")
     if route == "fake" and model and not model.isdecimal():
-        raise UsageError(f"embedder {embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64")
+        raise UsageError(
+            f"embedder {embedder!r}: {model!r} is not a number of dimensions", remedy="use fake or fake:64"
+        )
     if len(embedder) > _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in embedder.split("/")):
         raise UsageError(
             f"embedder {embedder[:40] + '...'!r}: a name of {len(embedder):,} characters is neither a path "

@@ -55,8 +55,8 @@ def check_agreement(
     model = f"{identity.name} {identity.model}".strip()
     if vectors.shape[1] != identity.dimension:
         raise ArtifactError(
-            f"{place} has vectors with {vectors.shape[1]} dimensions, but the embedder {model} makes vectors "
-            f"with {identity.dimension} dimensions",
+            f"{place} has vectors with {vectors.shape[1]} dimensions, but the embedder {model} produces "
+            f"vectors with {identity.dimension} dimensions",
             remedy=remedy,
         )
     rows = sampled(len(vectors))

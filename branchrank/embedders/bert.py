@@ -70,7 +70,7 @@ class BertShape(Record, frozen=True, kw_only=True):
 
 
 def read_shape(config: Path) -> BertShape:
-    """Read the file ``config``. Raises ``msgspec.ValidationError`` if it does not describe a BERT model."""
+    """Read ``config``. Raises ``msgspec.ValidationError`` if the file does not describe a BERT model."""
     return msgspec.json.decode(config.read_bytes(), type=BertShape)
 
 

@@ -75,9 +75,9 @@ def cached_documents(
     """Return the unit vectors of documents as a float32 array of shape ``(len(texts), dimension)``.
 
     Only texts that are not in the cache are embedded. ``embed_batches`` is a function that takes batches of
-    texts and returns the vectors of each batch, in order. The default calls ``embedder`` for each batch.
-    ``progress("embed", done, total)`` is called with the number of texts that have a vector so far (including
-    texts that are in the cache) and the total number.
+    texts and returns the vectors of each batch, in order. If ``embed_batches`` is ``None``, ``embedder``
+    embeds one batch after another. ``progress("embed", done, total)`` is called with the number of texts that
+    have a vector so far (including texts that are in the cache) and the total number.
     """
     if cache is None:
         return embedder.embed_documents(texts, progress)

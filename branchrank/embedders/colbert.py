@@ -10,9 +10,9 @@
    that extend a query, and the punctuation that is removed from documents. The token vectors of a text are
    all the vectors that ColBERT compares, including those of special tokens and markers.
 3. A ColBERT model is not trained to compute one vector per text. The vector of a text is therefore the mean
-   of its token vectors, scaled to unit length. The dot product of two unscaled means is the mean cosine over
-   all pairs of tokens, whereas MaxSim uses only the best match of each query token. The mean vectors are
-   therefore used only for the first stage of a search.
+   of its token vectors, scaled to unit length. The dot product of two mean vectors before scaling is the mean
+   cosine over all pairs of tokens, whereas MaxSim uses only the best match of each query token. The mean
+   vectors are therefore used only for the first stage of a search.
 4. Texts are encoded one at a time, as in :mod:`branchrank.embedders.sentence_transformers`.
 """
 
@@ -70,8 +70,8 @@ def is_colbert(folder: Path) -> bool:
 class ColbertEmbedder:
     """The ColBERT checkpoint ``model`` at ``revision``, run by sentence-transformers 6.2 or later.
 
-    Raises :class:`ModelError` if the model is not available, if its weights are pickled, or if it contains
-    code that would have to run.
+    Raises :class:`ModelError` if the model is not available, if its weights are pickled, or if loading it
+    would require running code from its repository.
     """
 
     def __init__(self, model: str, revision: str = "", *, notify: Notify | None = None) -> None:
@@ -149,7 +149,7 @@ def _is_stanford(folder: Path) -> bool:
 
 
 def _check_format(folder: Path) -> None:
-    """Raise :class:`ModelError` if the checkpoint lacks the file with the markers or with the projection.
+    """Raise :class:`ModelError` if the file that describes the markers or the projection is missing.
 
     For such a checkpoint, sentence-transformers would use default markers or a random projection.
     """

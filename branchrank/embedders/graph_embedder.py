@@ -109,8 +109,7 @@ class GraphEmbedder:
 def read_tokenizer(folder: Path, max_tokens: int, *, model: str, remedy: str) -> Tokenizer:
     """Load the tokenizer in ``folder``, and make it truncate texts to ``max_tokens`` tokens.
 
-    ``model`` is the name of the model in error messages. Raises :class:`ModelError` if the tokenizer can't be
-    read.
+    Error messages refer to the model as ``model``. Raises :class:`ModelError` if the tokenizer can't be read.
     """
     from tokenizers import Tokenizer
 

@@ -6,10 +6,10 @@
 3. A response must contain one vector per text. All vectors must have the same dimension, and must be finite
    and not zero. Any other response is an error, and the error message contains the URL of the server.
 
-The API key in ``BRANCHRANK_EMBEDDING_KEY`` is sent only to the host in ``BRANCHRANK_EMBEDDING_KEY_HOST`` or
-``BRANCHRANK_INDEX_EMBEDDING_URL``. The key in ``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS. A
-URL in a workspace's configuration file therefore can't send an API key to another host. No message contains
-an API key.
+The API key in ``BRANCHRANK_EMBEDDING_KEY`` is sent only to the host in ``BRANCHRANK_EMBEDDING_KEY_HOST`` or,
+if that variable is not set, to the host of the URL in ``BRANCHRANK_INDEX_EMBEDDING_URL``. The key in
+``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS. A URL in a workspace's configuration file
+therefore can't cause an API key to be sent to another host. No message contains an API key.
 """
 
 from __future__ import annotations

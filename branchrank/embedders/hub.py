@@ -1,7 +1,8 @@
 """Find the files of a model in a folder or in the hub's local cache, or download them from the hub.
 
-1. If the name of the model is an existing folder, this folder is used.
-2. If the name is not a folder, the model is looked up in the hub's local cache, without a network connection.
+1. If the model's name is the path of an existing folder, that folder is used.
+2. If the model's name is not the path of a folder, the hub's local cache is searched for the model, without a
+   network connection.
 3. If the model is not in the cache, it is downloaded. The hub is contacted once with a short timeout, so the
    command fails within seconds if the model does not exist. Only configuration, vocabulary and safetensors
    files are downloaded, never code or pickles.
@@ -50,7 +51,7 @@ def _cached(model: str, revision: str) -> Path | None:
         )
     except HFValidationError as error:
         raise ModelError(
-            f"{model!r} is not a valid name of a model: {error}", remedy="correct --embedder"
+            f"{model!r} is not a valid model name: {error}", remedy="correct --embedder"
         ) from None
     except OSError:
         return None

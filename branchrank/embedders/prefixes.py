@@ -1,8 +1,8 @@
 """The query prefixes and document prefixes with which embedding models were trained.
 
 If a model's configuration contains prompts, the prompts are used as prefixes. For models without prompts,
-this module contains prefixes that the models' authors published. These prefixes are also used for models on a
-server, because a server does not report the prompts in the model's configuration.
+this module contains prefixes that the models' authors published. The published prefixes are also used for
+models on a server, because a server does not report the prompts that a model's configuration defines.
 """
 
 from __future__ import annotations

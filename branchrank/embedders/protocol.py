@@ -5,10 +5,11 @@ Two vectors can be compared only if the identities of their embedders are equal.
 1. A document is embedded as ``document_prefix + text``, and a query as ``query_prefix + text``.
 2. If the model's tokenizer splits a text into more than ``max_tokens`` tokens, the text's end is cut off.
 3. Every vector is float32 and has unit length, so the dot product of two vectors is their cosine similarity.
-4. A model that runs in this process can also compute a vector for each token of a text. The token vectors are
-   the output of the model's last layer before pooling. The token vectors of a document include those of
-   special tokens and the prefix, and the token vectors of a query exclude them. Computing token vectors does
-   not change the vector of a document.
+4. A model that runs in this process can also compute a vector for each token of a text. Computing token
+   vectors does not change the vector of a document.
+5. The token vectors are the output of the model's last layer before pooling. A document's token vectors
+   include those of special tokens and the prefix, but a query's token vectors do not. ColBERT checkpoints are
+   an exception, because each checkpoint defines its own token vectors (:mod:`branchrank.embedders.colbert`).
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ Vectors = NDArray[np.float32]
 class EmbedderIdentity(Record, frozen=True, kw_only=True):
     """The properties of an embedder that determine the vector of a text.
 
-    Embedders with the same identity return the same vector for the same text.
-    ``name`` is the kind of embedder (such as ``minilm``, ``sentence-transformers`` or ``openai``), and
-    ``model`` is the requested model. ``revision`` and ``weights_digest`` are empty if they are unknown.
+    Embedders with the same identity return the same vector for the same text. ``name`` is the kind of
+    embedder (such as ``minilm``, ``sentence-transformers`` or ``openai``), and ``model`` is the requested
+    model. ``revision`` and ``weights_digest`` are empty if they are unknown.
     """
 
     name: str

@@ -41,7 +41,7 @@ from branchrank.records import Record
 
 #: The number of texts between two calls to ``progress``.
 _STEP = 16
-#: The number of texts that a GPU encodes together.
+#: The default batch size on a GPU.
 _GPU_BATCH = 64
 #: The maximum number of tokens for a model without a limit in its configuration or its tokenizer.
 LEAST_TOKENS = 512
@@ -230,7 +230,7 @@ def folder_revision(folder: Path, asked: str) -> str:
 
 
 def read_json(path: Path, record_type: type[Any], *, default: Any) -> Any:
-    """Decode a JSON file of a model as ``record_type``. Return ``default`` if the file does not exist.
+    """Decode a model's JSON file into a ``record_type``, or return ``default`` if the file does not exist.
 
     Raises :class:`ModelError` if the file can't be read or decoded.
     """

@@ -1,4 +1,4 @@
-"""Tasks in which workers embed texts. Each shard of a task is one batch of texts."""
+"""The tasks that workers run to embed texts. Each shard of a task is one batch of texts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ Texts = Sequence[str]
 
 
 class EmbeddingTask:
-    """Embeds batches of texts. Each result is a float32 array of shape ``(len(texts), dimension)``.
+    """A task that embeds batches of texts.
 
-    The rows of the array have unit length.
-
-    The process that creates the task uses ``embedder``. A worker in another process opens its own embedder
-    from ``settings``, and raises :class:`WorkerError` if that embedder's identity differs from the identity
-    of ``embedder``.
+    The result for a batch is a float32 array of shape ``(len(texts), dimension)``, whose rows have unit
+    length. The process that creates the task uses ``embedder``. A worker in another process opens its own
+    embedder from ``settings``, and raises :class:`WorkerError` if that embedder's identity differs from the
+    identity of ``embedder``.
     """
 
     #: No files are sent to workers, because every machine has its own copy of the model.
@@ -50,7 +49,7 @@ class EmbeddingTask:
 
 
 class TokenTask(EmbeddingTask):
-    """Embeds batches of texts and their tokens. Each result is a :class:`DocumentVectors`."""
+    """A task that computes one :class:`DocumentVectors` per batch, with a vector for each text and token."""
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Texts], Iterator[DocumentVectors]]]:  # type: ignore[override]
@@ -66,7 +65,7 @@ class TokenTask(EmbeddingTask):
 def _same(embedder: Embedder, wanted: EmbedderIdentity) -> Embedder:
     if embedder.identity != wanted:
         raise WorkerError(
-            f"a worker has a different model than the command: {embedder.identity}, not {wanted}",
+            f"a worker loaded a different model: {embedder.identity}, but the command uses {wanted}",
             remedy="install the same model on every node",
         )
     return embedder

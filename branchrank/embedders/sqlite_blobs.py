@@ -159,7 +159,7 @@ class SqliteBlobs:
 
 
 class _ForeignFileError(sqlite3.DatabaseError):
-    """The file is another program's database, or has another version of the schema."""
+    """The error for a file that is another program's database or has a different schema version."""
 
 
 def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:

@@ -100,7 +100,7 @@ def lost_in(row: Row) -> str:
 
 
 class Reach(Record, frozen=True, kw_only=True):
-    """The share of questions whose gold is in the ranked list of one stage.
+    """The share of a predictor's rows whose gold is in the ranked list of one stage.
 
     ``present`` counts gold anywhere in the list, and ``in_first`` only gold among the first k entries.
     """
@@ -111,7 +111,7 @@ class Reach(Record, frozen=True, kw_only=True):
 
 
 def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
-    """Return, for each stage, the share of one predictor's rows with gold in the stage's list."""
+    """For each stage, return the share of one predictor's rows whose gold is in the stage's ranked list."""
     count = len(rows) or 1
     return [
         Reach(

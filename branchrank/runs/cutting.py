@@ -27,8 +27,9 @@ def cut_run(run: R, conditions: Sequence[str]) -> R:
     """Restrict the run to the questions that meet every condition ``SLICE=VALUE`` (slices are in ``LABELS``).
 
     If several conditions name the same slice, a question needs to meet only one of them. In a condition on
-    depth, the number is enough: ``depth=1`` has the same meaning as ``depth=depth 1``. Raises
-    :class:`UsageError` if a condition names an unknown slice, or a value that no question of the run has.
+    depth, the word ``depth`` can be omitted from the value: ``depth=1`` selects the questions with the value
+    ``depth 1``. Raises :class:`UsageError` if a condition names an unknown slice, or a value that no question
+    of the run has.
     """
     if not conditions:
         return run

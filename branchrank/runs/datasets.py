@@ -38,8 +38,8 @@ class DatasetComparison(Record, frozen=True, kw_only=True):
     """The comparison of systems over several datasets on one measure.
 
     For each dataset, ``questions`` is the number of answerable questions, and ``pages`` is the number of
-    pages that contain their gold. ``notes`` list the systems that were left out, and the systems whose
-    settings differ between runs.
+    pages that contain their gold. ``notes`` contains sentences about systems that were left out, datasets
+    with the same corpus, and systems whose settings differ between runs.
     """
 
     measure: str

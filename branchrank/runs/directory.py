@@ -140,8 +140,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     prices: PriceTable | None = None
     seal: SealRecord | None = None
-    #: The number of rows written before an interruption. ``computed`` and ``reused`` do not count their
-    #: results.
+    #: The number of rows written before an interruption. ``computed`` and ``reused`` do not include the
+    #: results of these rows.
     resumed_rows: Count = 0
     digests: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -216,7 +216,7 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
 
 
 def sealed(directory: Path, run: RunRecord) -> RunRecord:
-    """Return the record with added digests of its other values and of the run's files in ``directory``."""
+    """Return a copy of the record that contains digests of the record and of the files in ``directory``."""
     digests = {name: digest_file(directory / name) for name in run.truth if (directory / name).exists()}
     with_files = msgspec.structs.replace(run, digests=digests)
     own = own_digest(msgspec.json.encode(with_files))

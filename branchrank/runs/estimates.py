@@ -107,9 +107,10 @@ def standings(run: RunData) -> list[Standing]:
 
 
 def choice(run: RunData, found: Sequence[Standing]) -> tuple[tuple[Standing, ...], Choice]:
-    """Return the Pareto frontier, and the cheapest predictor that is not clearly worse than the best.
+    """Return the Pareto frontier, and the cheapest predictor that is non-inferior to the best predictor.
 
-    A predictor qualifies if its confidence interval rules out a loss of ``delta`` or more against the best.
+    A predictor is non-inferior if the confidence interval for its difference from the best predictor excludes
+    a loss of ``delta`` or more.
     """
     cheapest = cheapest_not_inferior(
         found,

@@ -50,7 +50,10 @@ def _tokens(text: str) -> int:
 
 
 def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
-    """Return a row's judgements. If ``depths`` is true, ``half`` and ``full`` of each hit are also judged."""
+    """Return a row's judgements.
+
+    If ``depths`` is true, each hit is also judged under the half and full criteria.
+    """
     pages, weak_pages = gold_pages(question)
     hits = [JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits]
     return Judged(

@@ -160,7 +160,7 @@ class Labelling:
 
 
 def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:
-    """Return a dict for each question id that maps the passages found to the ids of their nodes.
+    """Map each question id to its pool, a dict from the passages found to the ids of their nodes.
 
     Leading and trailing blank lines are removed from the passages.
     """

@@ -11,7 +11,7 @@ from branchrank.runs.directory import RUN_JSON, read_run
 
 
 class ListedRun(Record, frozen=True, kw_only=True):
-    """A run's directory, status, number of questions and predictors.
+    """A run's directory, status, predictors and number of questions.
 
     If the run can't be read, ``problem`` is the reason and the other fields are empty. ``str()`` returns one
     line of text.

@@ -34,9 +34,8 @@ class Pilot(Record, frozen=True, kw_only=True):
 def pilot(run: RunData, measure: str = "") -> Pilot:
     """Estimate the inputs of a power analysis from ``run``.
 
-    ``measure`` is by default the run's primary measure.
-
-    Raises :class:`UsageError` if the run has nothing to compare, or the measure is not a hit rate.
+    ``measure`` defaults to the run's primary measure. Raises :class:`UsageError` if the run has nothing to
+    compare, or the measure is not a hit rate.
     """
     chosen = run.measure(measure)
     baseline = run.judgement.baseline

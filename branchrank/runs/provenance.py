@@ -48,7 +48,7 @@ class Provenance(Record, frozen=True, kw_only=True):
 
 
 def gather() -> Provenance:
-    """Record this process's versions and hardware."""
+    """Return the code version, the package versions and the hardware that this process uses."""
     commit = _git("rev-parse", "HEAD")
     status = _git("status", "--porcelain") if commit else ""
     return Provenance(

@@ -6,9 +6,9 @@ results   ``qid``, ``query``, ``docno``, ``rank``, ``score``
 qrels     ``qid``, ``docno``, ``label``
 ========  =====================================================
 
-Ids are text. Ranks start at 0, as in PyTerrier, and scores strictly decrease. To read a results frame, only
-its columns ``qid``, ``docno`` and ``score`` are needed. The documents in a results frame are ranked by score,
-and ties are ordered as in trec_eval.
+Ids are text. Ranks start at 0, as in PyTerrier, and scores strictly decrease. Only the columns ``qid``,
+``docno`` and ``score`` of a results frame are read. The documents in a results frame are ranked by score, and
+ties are ordered as in trec_eval.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
 def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
     """Return a run's judgements, with one row per judged document.
 
-    With ``ids="gold"``, every gold item counts as a document. A page also counts as a document if any gold
-    item on the page has lines or a quote.
+    With ``ids="gold"``, the judged documents are the gold items, and the pages on which at least one gold
+    item has lines or a quote.
     """
     rows = [
         (query, document, label)
@@ -106,7 +106,7 @@ def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
             raise RunError(f"{name}, row {row}: {str(docno)!r} is judged twice for the query {str(qid)!r}")
         judged[str(docno)] = int(value)
     if not found:
-        raise RunError(f"{name} has no judgements", remedy="give a frame with rows")
+        raise RunError(f"{name} has no judgements", remedy="pass a frame with at least one row")
     return found
 
 
@@ -141,7 +141,7 @@ def _columns(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> list[tup
         near = suggestion(missing[0], held)
         raise RunError(
             f"{name} has no column {missing[0]!r}: it has {', '.join(held) or 'none'}",
-            remedy=near or f"give a frame with {', '.join(columns)}",
+            remedy=near or f"pass a frame with the columns {', '.join(columns)}",
         )
     return list(frame[list(columns)].itertuples(index=False, name=None))
 

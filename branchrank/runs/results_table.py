@@ -1,4 +1,4 @@
-"""A table of results as in a paper, with systems, measures and marks for significant differences.
+"""A results table for publication, with systems, measures and marks for significant differences.
 
 1. The table shows each system's mean for each measure. All means are over the same questions (queries).
 2. On each measure, all systems are compared either with one baseline or with each other. P-values (with
@@ -98,7 +98,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         return ",".join(letter for name, letter in letters.items() if name in others)
 
     def is_best(self, system: SystemResult, measure: str) -> bool:
-        """Return whether ``system`` has the highest mean in the table, possibly together with others."""
+        """Return whether ``system`` has the highest mean in the table, alone or tied with others."""
         return system.means[measure].value >= max(each.means[measure].value for each in self.systems)
 
     @property

@@ -26,7 +26,8 @@ _WINDOW = 23
 _LARGEST_WINDOW = 1 << 27
 _ROW_LEVEL = 3
 _FILE_LEVEL = 9
-#: The compressed bytes to decompress (into at most 32 MiB) before the decompressed size is checked again.
+#: The number of compressed bytes between two checks of the decompressed size. These bytes decompress to at
+#: most 32 MiB.
 _BLOCK = 1024
 _REMEDY = "restore the file or run the benchmark again"
 

@@ -1,6 +1,7 @@
-"""A finished run in memory, with its measurements and everything computed from them.
+"""A finished run in memory, with its stored data and everything computed from the data.
 
-1. The measurements are the record (``run.json``), rows, questions, timings and facts about the gold.
+1. A run's stored data are the record (``run.json``), the rows, the questions, the timings and facts about the
+   gold.
 2. Scores, summary, settings, measures and verdicts are properties that are computed on first use.
 3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or made from
    another run by restricting its questions (:mod:`branchrank.runs.cutting`).
@@ -68,7 +69,7 @@ class RunData:
 
     @cached_property
     def settings(self) -> BenchmarkSettings:
-        """The settings under which the run was made."""
+        """The benchmark settings that the run used."""
         return msgspec.convert(self.record.settings.get(BenchmarkSettings.section, {}), BenchmarkSettings)
 
     @cached_property
@@ -98,7 +99,7 @@ class RunData:
 
     @cached_property
     def shown(self) -> tuple[NamedMeasure, ...]:
-        """The measures that printed tables show.
+        """The measures shown in printed tables.
 
         The standard measures come first, followed by the requested measures. If the primary measure uses
         grades from qrels, only the requested measures are shown.
@@ -169,14 +170,14 @@ class RunData:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """A table with one row per predictor and the columns of ``summary.csv``."""
+        """A table with the columns of ``summary.csv``, and one row per predictor."""
         from branchrank.runs.frames import summary_frame
 
         return summary_frame(self)
 
     @cached_property
     def comparisons(self) -> pd.DataFrame:
-        """A table with one row per declared comparison and the columns of ``comparisons.csv``."""
+        """A table with the columns of ``comparisons.csv``, and one row per declared comparison."""
         from branchrank.runs.frames import comparisons_frame
 
         return comparisons_frame(self.judgement.comparisons)
@@ -190,9 +191,9 @@ class RunData:
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        """A table with the columns of ``llm_calls.csv`` and one row per LLM call.
+        """A table with the columns of ``llm_calls.csv``, and one row per LLM call.
 
-        The retries of a call are part of its row.
+        A call and its retries share one row.
         """
         from branchrank.runs.frames import calls_frame
 
@@ -200,7 +201,7 @@ class RunData:
 
     @cached_property
     def timings(self) -> pd.DataFrame:
-        """A table with one row per timed query and stage and the columns of ``timings.csv``."""
+        """A table with the columns of ``timings.csv``, and one row per timed query and stage."""
         from branchrank.runs.frames import timings_frame
 
         return timings_frame(self)

@@ -149,7 +149,7 @@ class RunGate(Record, frozen=True, kw_only=True):
 
 
 def _text(lines: Iterable[str]) -> str:
-    """Join lines into text without control characters."""
+    """Join the lines into one string, and replace characters that are not printable with U+FFFD."""
     return "\n".join(map(safe, lines))
 
 
@@ -317,7 +317,7 @@ def check_same_questions(candidate: RunData, baseline: RunData) -> None:
         questions = baseline.scores.questions
         changed = [each.id for each in candidate.asked if questions[each.id] != each]
         raise RunError(
-            f"these questions have a different text or gold in the two runs: {', '.join(changed[:5])}",
+            f"the text or gold of these questions differs between the two runs: {', '.join(changed[:5])}",
             remedy="run both with the same question file",
         )
 

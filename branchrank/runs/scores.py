@@ -34,7 +34,8 @@ STANDARD = (
     "half_hit@5",
     "full_hit@5",
 )
-#: The measures of ``--mode strict``. A hit covers at least one gold line, at least half, or all.
+#: The criteria of ``--mode strict``. A correct hit contains at least one line (``strict``), at least half of
+#: the lines (``half``) or all lines (``full``) of a gold item.
 _STRICT = ("strict", *SHARES)
 
 
@@ -96,7 +97,7 @@ class Scores:
         ]
 
     def shown_hits(self, predictor: str) -> list[RowHit]:
-        """Return the first five hits of each of a predictor's rows, for the answerable questions only."""
+        """Return the first five hits in each row of a predictor, for answerable questions only."""
         return [hit for row in self._answerable_rows(predictor) for hit in row.hits[:PASSAGE_DEPTH]]
 
     def _answerable_rows(self, predictor: str) -> list[Row]:

@@ -24,8 +24,8 @@ class GoldFacts(Record, frozen=True, kw_only=True):
     """Facts about the document and section that contain a question's first gold item.
 
     ``content`` is the kind of block that contains the most gold lines (``prose``, ``code`` or ``table``).
-    ``depth`` is the level of the gold's section, from 0 for the document itself. Unknown text is empty, and
-    unknown numbers are ``None``.
+    ``depth`` is the level of the gold's section, from 0 for the document itself. An unknown ``content`` is an
+    empty string, and an unknown ``document_lines`` or ``depth`` is ``None``.
     """
 
     question_id: str
@@ -35,9 +35,9 @@ class GoldFacts(Record, frozen=True, kw_only=True):
 
 
 def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
-    """Describe the gold of each question that has gold, for example by the length of the gold's document.
+    """Return facts about the gold of each question that has gold.
 
-    The documents are read from the corpus in the folder ``root``.
+    The gold's documents are read from the corpus in the folder ``root``.
     """
 
     @cache

@@ -54,7 +54,7 @@ def _commonest(reasons: Iterable[str]) -> str:
 
 
 def examples(questions: Sequence[Question]) -> list[str]:
-    """Find the example questions from ``branchrank init``. They are not evidence about a system."""
+    """Find the example questions from ``branchrank init``, which say nothing about a system's quality."""
     count = sum(EXAMPLE in question.extra for question in questions)
     if not count:
         return []
@@ -119,7 +119,7 @@ def lost_branches(
 
 
 def lost_llms(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
-    """Find predictors that used an LLM fallback in most of their answers, and the most common reason."""
+    """Find predictors for which a fallback replaced the LLM in most answers, and the most common reason."""
     found = []
     for predictor in predictors:
         answered = [row for row in rows if row.predictor == predictor.name and row.status == "ok"]

@@ -1,7 +1,7 @@
 """Settings from defaults, TOML, the environment and flags, with one frozen record per section.
 
-1. The type, default, range and meaning of a setting are defined in the record of the setting's section. If a
-   setting is an alias for a field of a built-in system, they are defined with that field instead.
+1. The record of a section defines the type, default, range and meaning of each setting in the section. An
+   alias for a field of a built-in system has the type, default, range and meaning of that field.
 2. :func:`resolve` merges the four layers: flags override environment variables, environment variables
    override TOML, and TOML overrides the defaults. The function checks every value, and reports all problems
    together.

@@ -56,7 +56,7 @@ class Setting(Record, frozen=True, kw_only=True):
 
     @property
     def allowed(self) -> str:
-        """Return the allowed values in words, or an empty string if every value of the type is allowed."""
+        """The allowed values in words, or an empty string if every value of the type is allowed."""
         if self.choices:
             return ", ".join(self.choices)
         if self.low is not None and self.high is not None:
@@ -74,7 +74,7 @@ def _number(value: float) -> str:
 
 @cache
 def _hints(part: type[Settings]) -> dict[str, Any]:
-    """Return the annotations of a settings record's fields. They are cached, since evaluation is slow."""
+    """Return the annotations of a settings record's fields (cached, because evaluating them is slow)."""
     return get_type_hints(part, include_extras=True)
 
 

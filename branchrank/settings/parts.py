@@ -11,7 +11,7 @@ from branchrank.records import Returns
 from branchrank.settings.base import SEVERAL, Settings, reaches
 from branchrank.settings.systems import LOCAL, SYSTEM_PARTS
 
-#: The number format in which a model computes.
+#: The number format that a model uses for computation.
 Precision = Literal["float32", "bfloat16", "int8"]
 
 
@@ -42,8 +42,9 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     embedder_precision: Annotated[
         Precision,
         Meta(
-            description="number format in which all-MiniLM-L6-v2 and CodeRankEmbed compute; bfloat16 needs "
-            "the extra openvino and a CPU with bfloat16 instructions; int8 is fastest, but less exact"
+            description="number format that all-MiniLM-L6-v2 and CodeRankEmbed use for computation; bfloat16 "
+            "needs the extra openvino and a CPU with bfloat16 instructions; int8 is the fastest and the "
+            "least exact"
         ),
     ] = "float32"
     embedding_url: Annotated[
@@ -145,23 +146,27 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
         ),
     ] = "refuse"
     deadline_s: Annotated[
-        float, Meta(gt=0, le=3600, description="maximum seconds for one call, including retries and waits")
+        float,
+        Meta(gt=0, le=3600, description="time limit for one call in seconds, including retries and waits"),
     ] = 60.0
-    retries: Annotated[int, Meta(ge=0, le=10, description="maximum retries of one call")] = 2
+    retries: Annotated[int, Meta(ge=0, le=10, description="maximum number of retries per call")] = 2
     retry_budget: Annotated[
         int,
-        Meta(ge=0, le=1_000_000, description="maximum retries in a run, counted over all calls"),
+        Meta(ge=0, le=1_000_000, description="maximum number of retries in a run, over all calls"),
     ] = 100
-    concurrency: Annotated[int, Meta(ge=1, le=64, description="maximum concurrent calls")] = 4
+    concurrency: Annotated[int, Meta(ge=1, le=64, description="maximum number of concurrent calls")] = 4
     repeats: Annotated[
         int, Meta(ge=1, le=50, description="number of times that each LLM predictor answers each question")
     ] = 1
-    max_calls: Annotated[int, Meta(ge=0, description="maximum LLM calls sent to a server; 0: no limit")] = 0
+    max_calls: Annotated[
+        int,
+        Meta(ge=0, description="maximum number of calls to LLM servers, including retries; 0: no limit"),
+    ] = 0
     max_tokens: Annotated[
-        int, Meta(ge=0, description="maximum LLM tokens processed by servers; 0: no limit")
+        int, Meta(ge=0, description="maximum number of tokens in calls to LLM servers; 0: no limit")
     ] = 0
     completion_tokens: Annotated[
-        int, Meta(ge=16, le=100_000, description="maximum completion tokens per call")
+        int, Meta(ge=16, le=100_000, description="maximum number of completion tokens per call")
     ] = 512
     record: Annotated[
         str, reaches("cassette"), Meta(description="record every LLM call in this cassette file")
@@ -263,7 +268,12 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         ),
     ] = ""
     delta: Annotated[
-        float, Meta(gt=0, lt=1, description="largest difference between equivalent predictors")
+        float,
+        Meta(
+            gt=0,
+            lt=1,
+            description="equivalence margin: the smallest difference between two predictors that matters",
+        ),
     ] = 0.05
     alpha: Annotated[
         float, Meta(gt=0, lt=1, description="family-wise error rate of all significance tests of a run")
@@ -311,7 +321,8 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1024,
-            description="number of embedding threads per process; 0: as many as without worker processes",
+            description="number of embedding threads per process; 0: the main process's default, also in "
+            "worker processes",
         ),
     ] = 0
     ray_address: Annotated[

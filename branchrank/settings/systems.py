@@ -1,9 +1,9 @@
 """The built-in systems with their defaults, and the settings that change them.
 
 1. A built-in system is a record that contains the default values of the system's settings.
-2. Most settings are aliases, each for one field of a system. For example, ``[local] rrf_k`` sets the field
-   with the address (path) ``fuse.k`` in the system ``local``. An alias has the type, range and description of
-   its field.
+2. Most settings are aliases, each for one field of a system. For example, ``[local] rrf_k`` sets the field at
+   the path ``fuse.k`` in the system ``local``. An alias has the type, default, range and description of its
+   field.
 3. Settings that do not correspond to a single field of a system are declared in this module's classes.
 """
 
@@ -219,7 +219,7 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     collection: Annotated[
         str,
         reaches("Qdrant collection"),
-        Meta(description="name of an existing collection to search; it is not changed"),
+        Meta(description="name of an existing collection, which is searched but not changed"),
     ] = ""
     path: Annotated[
         str,

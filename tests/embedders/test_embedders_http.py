@@ -264,7 +264,7 @@ def test_a_proxy_is_not_asked_for_this_machine(
 
 
 def test_openai_itself_needs_a_key(server: EmbeddingServer) -> None:
-    with pytest.raises(ModelError, match="needs the URL of a server or a key"):
+    with pytest.raises(ModelError, match="needs a server URL or an OpenAI API key"):
         client("openai", "", "text-embedding-3-small")
 
 

@@ -381,7 +381,7 @@ def test_a_hub_that_is_silent_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_what_is_no_name_at_all_is_a_model_error() -> None:
     pytest.importorskip("torch")
-    with pytest.raises(ModelError, match="not a valid name of a model"):
+    with pytest.raises(ModelError, match="not a valid model name"):
         open_embedder(IndexSettings(embedder="two words"))
 
 

@@ -136,7 +136,7 @@ def test_other_gold_is_refused(tmp_path: Path) -> None:
     b = make_run(tmp_path / "b", questions=make_questions(10, per_page=2), latency_sample=0).directory
     result = invoke("compare", a, b)
     assert result.exit_code == 3
-    assert "a different text or gold in the two runs: q0001" in result.output
+    assert "the text or gold of these questions differs between the two runs: q0001" in result.output
 
 
 def test_explain_follows_the_gold(runs: dict[str, Path]) -> None:
