@@ -2,8 +2,8 @@
 
 1. A file is written under a temporary name in its directory, flushed to the disk (fsync), and then renamed.
 2. After the rename, the directory is flushed too, so that the new name survives a power loss.
-3. Beside each artefact, such as an index, a manifest records what the artefact was made from. Before code
-   uses an artefact, it compares the artefact with the manifest.
+3. A manifest beside each artifact, such as an index, records what the artifact was made from. Before an
+   artifact is used, it is compared with its manifest.
 
 Digests detect damage. They do not detect an attack that changes both a file and its digest in the manifest.
 """

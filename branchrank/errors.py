@@ -8,7 +8,7 @@
     |   +-- CorpusError                 a corpus is missing, empty or unreadable
     |   +-- QuestionError               a question file is wrong (names the line)
     |   +-- RunError                    a run directory is missing, damaged or edited
-    +-- ArtifactError               4   an index or other artefact is missing, stale or foreign
+    +-- ArtifactError               4   an index or other artifact is missing, stale or damaged
     |   +-- BusyError                   another process is building the index
     |   +-- LostCollectionError         the Chroma collection of an index was moved or deleted
     +-- MissingDependencyError      5   an optional package is not installed
@@ -17,7 +17,7 @@
     |   +-- ReplayError                 a cassette does not contain a call
     +-- StorageError                8   the disk is full, read-only or failing
     +-- FailedRunError              9   a run was written, but a predictor or its LLM failed every time
-    +-- WorkerError                11   a Ray cluster can't be reached, or workers keep ending
+    +-- WorkerError                11   a Ray cluster can't be reached, or workers exit repeatedly
 
 Exit code 130 means that the process was interrupted (Ctrl-C), and 143 that it was terminated. ``branchrank
 gate`` exits with 0 (pass), 1 (fail) or 10 (undecided).
@@ -78,13 +78,13 @@ class RunError(InputError):
 
 
 class ArtifactError(BranchRankError):
-    """Error for an index or other artefact that is missing, stale, damaged or made from other data."""
+    """Error for an index or other artifact that is missing, stale, damaged or built from different data."""
 
     exit_code = 4
 
 
 class BusyError(ArtifactError):
-    """Error for an artefact that another process has locked."""
+    """Error for an artifact that another process has locked."""
 
 
 class LostCollectionError(ArtifactError):

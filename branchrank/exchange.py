@@ -269,7 +269,7 @@ def beir_from_frames(
 
 
 def latex(table: ResultsTable) -> str:
-    """Return the table of results as LaTeX for ``\\\\input`` in a paper that loads the package booktabs.
+    """Return the table of results as LaTeX, for ``\\\\input`` in a paper that loads the booktabs package.
 
     The highest mean of each column is bold. Symbols mark the results of significance tests, and the caption
     explains the symbols.

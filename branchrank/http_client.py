@@ -100,7 +100,7 @@ def get(url: str, *, headers: Mapping[str, str], deadline_s: float, limit_bytes:
 class Answer(NamedTuple):
     """The status, headers and body of an HTTP response.
 
-    The body of an error response contains at most :data:`ERROR_BODY_BYTES` bytes.
+    The body of an error response is truncated to :data:`ERROR_BODY_BYTES` bytes.
     """
 
     status: int
@@ -249,7 +249,7 @@ def _read(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
 
 
 def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
-    """Return a connection pool for one server. It uses the proxy that environment variables set, if any."""
+    """Return a connection pool for one server, with the proxy from the environment variables, if any."""
     proxy = _proxy_for(url)
     if not proxy:
         return httpcore.ConnectionPool(
@@ -271,7 +271,7 @@ def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
 
 
 def _proxy_for(url: str) -> str:
-    """Return the proxy that environment variables set for a URL, or an empty string if they set none."""
+    """Return the proxy for a URL from the environment variables, or an empty string if there is none."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_loopback(host):
@@ -286,7 +286,10 @@ def _proxy_for(url: str) -> str:
 
 @functools.cache
 def _trusted() -> ssl.SSLContext:
-    """Return a TLS context with the certificates that the system trusts. Reading them takes a few ms."""
+    """Return a TLS context with the certificates that the system trusts.
+
+    The context is cached, because reading the certificates takes a few milliseconds.
+    """
     return ssl.create_default_context()
 
 

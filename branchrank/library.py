@@ -219,7 +219,7 @@ def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
 
 
 def spent_line(calls: Iterable[LLMCall]) -> str:
-    """Return a line of text that counts the LLM calls, the cached or replayed calls, and the tokens."""
+    """Return one line of text with the numbers of LLM calls, cached or replayed calls, and tokens."""
     from branchrank.systems.llm_opening import LLMMeter
 
     meter = LLMMeter()
@@ -391,8 +391,9 @@ def write_gate(
 def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
     """Download the corpus with the given name, check its digest, and return the folder with its documents.
 
-    The name ``ir:ID`` fetches a dataset from the package ir-datasets as a BEIR folder. Downloaded code is not
-    executed. Raises :class:`~branchrank.errors.CorpusError` if the name is unknown or the download fails.
+    If the name is ``ir:ID``, the dataset ``ID`` is fetched with the ir-datasets package and saved as a BEIR
+    folder. Downloaded code is not executed. Raises :class:`~branchrank.errors.CorpusError` if the name is
+    unknown or the download fails.
     """
     from branchrank.corpus import named
 
@@ -439,14 +440,14 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
 def agreement(
     first: str | Path, second: str | Path, annotators: Sequence[str] = ()
 ) -> tuple[Agreement, Agreement]:
-    """Return Cohen's kappa between two annotators on the passages that both of them labelled.
+    """Return Cohen's kappa between two annotators on the passages that both of them labeled.
 
     ``first`` and ``second`` are question files that ``branchrank questions label`` wrote (they may be the
     same file). If a file contains labels from several annotators, ``annotators`` selects one annotator for
     each file. The first result is the agreement on the labels ``yes``, ``partly`` and ``no``. The second
     result is the agreement if ``partly`` and ``no`` are treated as one label.
 
-    Raises :class:`~branchrank.errors.QuestionError` if no passage was labelled by both annotators.
+    Raises :class:`~branchrank.errors.QuestionError` if no passage was labeled by both annotators.
     """
     from branchrank.questions.agreement import agreement_of
 

@@ -11,9 +11,9 @@ from branchrank.records import Hit
 class Predictor(Protocol):
     """A retriever of your own, which can be benchmarked together with the built-in systems.
 
-    Any class with a method ``retrieve`` can be used. It needs no base class. The class can also have two
-    attributes. ``name`` is the predictor's name in tables (by default the name of the class), and ``llm`` is
-    the name of the LLM that the predictor uses (by default ``none``).
+    Any class with a method ``retrieve`` can be used. A predictor needs no base class. The class can also
+    define two optional attributes. ``name`` is the predictor's name in tables (by default the name of the
+    class), and ``llm`` is the name of the LLM that the predictor uses (by default ``none``).
     """
 
     def retrieve(self, query: str, k: int) -> Sequence[Hit]:

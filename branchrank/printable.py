@@ -1,4 +1,4 @@
-"""Make text from documents, file names and command lines safe to print and possible to encode."""
+"""Make text from documents, file names and command lines safe to print and to encode."""
 
 from __future__ import annotations
 

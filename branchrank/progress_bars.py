@@ -18,7 +18,7 @@ class ProgressReporter(Protocol):
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Show that ``done`` of the ``total`` units in ``stage`` are finished.
 
-        A ``total`` of 0 means that the number is unknown.
+        A ``total`` of 0 means that the total is unknown.
         """
 
     def status(self, text: str) -> None:

@@ -21,8 +21,8 @@ ServedBy = Literal["server", "cache", "cassette"]
 BREADCRUMB_SEPARATOR = " > "
 
 
-#: Allowed ranges of numbers that are read from files. They are checked because other programs can write these
-#: files.
+#: Allowed ranges of numbers that are read from files. The numbers are checked, because other programs can
+#: write such files.
 LineNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Rank = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
@@ -46,7 +46,7 @@ class Span(Record, frozen=True, kw_only=True, order=True):
         return self.line_end - self.line_start + 1
 
     def overlap(self, other: Span) -> int:
-        """Return the number of lines that the two spans share. It is 0 for spans in different files."""
+        """Return the number of lines that the two spans share, which is 0 for spans in different files."""
         if self.source != other.source:
             return 0
         first = max(self.line_start, other.line_start)
@@ -55,7 +55,7 @@ class Span(Record, frozen=True, kw_only=True, order=True):
 
 
 class Node(Record, frozen=True, kw_only=True):
-    """A node in the PageIndex tree. It stands for a section, a file, a folder or the root.
+    """A node in the PageIndex tree: a section, a file, a folder or the root.
 
     A node's own span, without its subsections, is ``line_start..own_line_end``. The span of its whole subtree
     is ``line_start..line_end``. Folder and root nodes have an empty ``source`` and no lines (all three line
@@ -175,15 +175,15 @@ class Hit(Record, frozen=True, kw_only=True):
     """A passage that a system returned.
 
     ``text`` contains exactly the lines ``line_start`` to ``line_end`` of ``source``. ``branches`` maps the
-    name of a branch to the hit's rank and score in the branch's list. If the branch adds neighbouring
-    sections from the tree, the rank and score are those of the best chunk that the branch found in the hit's
-    section. ``notes`` maps the name of a branch to the branch's explanation of its score for the hit.
-    If a section was added from the tree, the note says whether the section was reached from a chunk in the
-    same file or from a neighbouring page. If a dense branch found the passage, ``distance`` is the squared L2
-    distance (0 to 4) between the vectors of the query and the passage. ``matched`` contains the numbers of
-    the lines in which a branch found words from the query. If the system groups by document, ``members``
-    contains the best passages in the hit's document. ``fallback`` is the reason why a fallback ranked this
-    hit, or ``None`` if no fallback did.
+    name of a branch to the hit's rank and score in the branch's list. If the branch adds neighboring sections
+    from the tree, the rank and score are those of the best chunk that the branch found in the hit's section.
+    ``notes`` maps the name of a branch to the branch's explanation of its score for the hit. If a section was
+    added from the tree, the note says whether the section was reached from a chunk in the same file or from a
+    neighboring page. If a dense branch found the passage, ``distance`` is the squared L2 distance (0 to 4)
+    between the vectors of the query and the passage. ``matched`` contains the numbers of the lines in which a
+    branch found words from the query. If the system groups by document, ``members`` contains the best
+    passages in the hit's document. ``fallback`` is the reason why a fallback ranked this hit, or ``None`` if
+    no fallback did.
     """
 
     id: str
@@ -231,12 +231,12 @@ class StageTrace(Record, frozen=True, kw_only=True):
 
 
 class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One LLM call, as stored in a run's list of calls. Its latency is in milliseconds.
+    """One LLM call, as stored in a run's list of calls.
 
     ``reported`` is true if the server returned the token counts, and false if BranchRank estimated them.
     ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...). ``replayed``
-    is true if a cassette answered this call. This field is not written to a run's rows, so that a replay
-    writes the same rows as the recorded run.
+    is true if a cassette answered this call. The field ``replayed`` is not written to a run's rows, so that a
+    replay writes the same rows as the recorded run.
     """
 
     predictor: str
@@ -256,12 +256,13 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Retrieval(Record, frozen=True, kw_only=True):
-    """The result of one query. It contains the hits, best first, and the trace and time in ms of each stage.
+    """The result of one query: the hits (best first), and the trace and the time of each stage.
 
-    ``fallbacks`` contains the stage of each fallback and the reason for it, and ``calls`` contains the LLM
-    calls. ``found`` maps each branch to the number of entries that it found before its list was cut.
-    ``notices`` are messages for the user about the hits. ``incomplete`` is the reason why a part of the
-    corpus was not searched. It is empty if the whole corpus was searched.
+    ``stage_ms`` maps each stage to its time in milliseconds. ``fallbacks`` contains the stage of each
+    fallback and the reason for it, and ``calls`` contains the LLM calls. ``found`` maps each branch to the
+    number of entries that it found before its list was cut. ``notices`` are messages for the user about the
+    hits. ``incomplete`` is the reason why a part of the corpus was not searched, or an empty string if the
+    whole corpus was searched.
     """
 
     hits: tuple[Hit, ...]

@@ -1,6 +1,6 @@
 """Remove keys and passwords from text that is printed or stored.
 
-For example, a server's error message can contain the key that the server received. Each secret is recognised
+For example, a server's error message can contain the key that the server received. Each secret is recognized
 unchanged, in upper case, in lower case, with swapped case, URL-encoded, JSON-escaped, in hexadecimal, and in
 base64 at each of the three possible byte offsets.
 """
@@ -102,7 +102,7 @@ def url_to_show(text: str) -> str:
 
 
 def hide_parameters(text: str) -> str:
-    """Replace the value of each URL parameter whose name suggests a secret (``api_key``) with ``[key]``."""
+    """Replace values of URL parameters whose names suggest secrets (such as ``api_key``) with ``[key]``."""
     return _PARAMETER.sub(rf"\1{HIDDEN}", text)
 
 

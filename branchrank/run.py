@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Run(RunData):
     """A finished run of a benchmark.
 
-    The tables of results are attributes. They are pandas DataFrames, computed from the run's rows. Notebooks
-    display a run as a table and a plot.
+    The result tables are available as attributes, such as ``summary``. Each table is a pandas DataFrame that
+    is computed from the run's rows. Notebooks display a run as a table and a plot.
 
     >>> from branchrank import Run, library
     >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -89,10 +89,10 @@ class Run(RunData):
     ) -> PredictorComparisons:
         """Compare every predictor with one or more baselines, or with all others (``"all-pairs"``).
 
-        All comparisons form one family. Its p-values are adjusted with Holm's method, and its intervals with
-        Bonferroni's. The arguments default to the values that the run declared. The result contains the
-        comparisons as records (``comparisons``) and as a DataFrame (``frame``). Printing the result shows one
-        sentence per comparison.
+        All comparisons form one family. The p-values of a family are adjusted with Holm's method, and the
+        intervals with the Bonferroni correction. The arguments default to the values that the run declared.
+        The result contains the comparisons as records (``comparisons``) and as a DataFrame (``frame``).
+        Printing the result shows one sentence per comparison.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
 
@@ -119,9 +119,9 @@ class Run(RunData):
 
         Each predictor is compared with the predictor of the same name in the baseline run. To compare only
         two predictors, give ``predictor`` and ``baseline_predictor``. A positive difference means that this
-        run is better. ``primary`` is the measure that is tested (by default this run's primary measure). For
-        ``measures`` and this run's declared measures, only confidence intervals are computed. Printing the
-        result shows the same text as ``branchrank compare``.
+        run is better. ``primary`` is the measure that is tested (by default this run's primary measure).
+        ``measures`` and the other measures that this run declared are reported with confidence intervals, but
+        are not tested. Printing the result shows the same text as ``branchrank compare``.
 
         Raises :class:`~branchrank.errors.RunError` if the two runs have different questions, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
@@ -178,8 +178,9 @@ class Run(RunData):
         The files are written to the directory ``into``, which is by default the run's directory. In the run's
         directory, the CSV files are also rewritten, with the columns of the current version. For a run that
         was reduced to some of its questions (:meth:`where`), ``into`` is required. ``with_text=False`` omits
-        the text of the documents. ``corpus`` is the folder that currently contains the corpus. If its
-        documents differ from those that were searched, ``notice`` is called with a line of text.
+        the text of the documents. ``corpus`` is the folder that currently contains the corpus. If the
+        documents in ``corpus`` differ from those that the run searched, ``notice`` is called with a one-line
+        message.
 
         Raises :class:`~branchrank.errors.UsageError` if the report of another run would be overwritten.
         """

@@ -1,7 +1,7 @@
 """Open, write and remove files below a folder, with protection against malicious paths and symbolic links.
 
-1. A path is split into names at ``/``. Absolute paths and paths with an empty name, ``.`` or ``..`` are
-   refused.
+1. A path is split into components at ``/``. Absolute paths and paths with an empty, ``.`` or ``..`` component
+   are refused.
 2. Each folder is opened relative to the file descriptor of its parent folder, and never through a symbolic
    link. If another process replaces a folder with a link, opening the path fails. Therefore no other process
    can redirect a path after it was checked.
@@ -149,9 +149,9 @@ def create_beneath(root: Path, relative: str) -> None:
 def check_opened(root: Path, relative: str) -> None:
     """Raise :class:`PermissionError` if the file ``relative`` below ``root`` is not open in this process.
 
-    Call this after a library such as SQLite has opened the path. If another process replaced the path with a
-    link before the library opened it, the library opened a different file. This function detects such a
-    replacement. Raises :class:`FileNotFoundError` if the file does not exist.
+    Call this function after a library such as SQLite has opened the path. If another process replaces the
+    path with a link before the library opens it, the library opens a different file. This function detects
+    such a replacement. Raises :class:`FileNotFoundError` if the file does not exist.
     """
     with _folder_of(root, relative) as (folder, name):
         wanted = _identity(name, folder, relative)
@@ -194,7 +194,8 @@ def remove_beneath(root: Path, relative: str) -> None:
 def remove_temporary(root: Path, relative: str) -> None:
     """Remove the temporary files of killed processes from the folder ``relative`` below ``root``.
 
-    Call this only while no process is writing to the folder. Files that can't be removed are ignored.
+    Call this function only while no process is writing to the folder. Files that can't be removed are
+    ignored.
     """
     with contextlib.suppress(OSError), _folder_of(root, f"{relative}/-") as (folder, _):
         _remove_temporary(folder)

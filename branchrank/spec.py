@@ -1,8 +1,8 @@
 """Retrieval systems as records, which can be read from TOML files.
 
 A system has the stages branches, expand, fuse, cap, rescore, group, rerank, passages and top k. Every part of
-a system is an immutable record, so it can be compared and hashed. Systems that are equal up to and including
-a stage share the results of this stage.
+a system is an immutable record, so it can be compared and hashed. Systems that are identical up to and
+including a stage share the results of that stage.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Unit = Literal["chunk", "node", "span"]
 FusionMethod = Literal["rrf", "convex", "dbsf", "score", "none"]
 RerankMethod = Literal["none", "llm", "pointwise", "cross-encoder"]
 
-#: The key in ``Meta(extra=...)`` under which a field's recommended range is stored. Values outside it cause a
-#: warning.
+#: The key in ``Meta(extra=...)`` under which a field's recommended range is stored. Values outside the
+#: recommended range cause a warning.
 RECOMMENDED = "recommended"
 
 
 class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings for adding neighbouring tree nodes to the results of a branch.
+    """Settings for adding neighboring tree nodes to the results of a branch.
 
-    The chunks that the branch found are replaced by their nodes before the neighbours are added.
+    The chunks that the branch found are replaced by their nodes before the neighbors are added.
     """
 
     depth: Annotated[
@@ -34,8 +34,8 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=4,
-            description="maximum number of steps in the tree from a section that the branch found to an "
-            "added neighbour",
+            description="neighbors up to this many steps away in the tree are added to the sections that the "
+            "branch found",
         ),
     ] = 1
     siblings: Annotated[int, Meta(ge=0, le=50, description="siblings added per section")] = 2
@@ -114,7 +114,7 @@ class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         FusionMethod,
         Meta(
             description="how the branches are fused; rrf: by ranks; score: cosine + 0.5 * BM25 score / "
-            "the query's best BM25 score; convex, dbsf: by normalised scores; none: for one branch"
+            "the query's best BM25 score; convex, dbsf: by normalized scores; none: for one branch"
         ),
     ] = "rrf"
     k: Annotated[int, Meta(ge=1, le=100_000, description="constant k of RRF")] = 60

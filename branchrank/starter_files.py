@@ -45,7 +45,7 @@ corpus = {corpus}
 questions = {questions}
 {exclude}
 [index]
-# This small model runs on a CPU. A better model, for a machine with a GPU (550 MB, downloaded on first use):
+# This small model runs on a CPU. For a machine with a GPU, this larger model is better (a 550 MB download):
 # embedder = "nomic-ai/CodeRankEmbed"
 embedder = "{embedder}"
 """
@@ -63,7 +63,7 @@ baseline = "local"         # the system that the others are compared with
 # Vectors and BM25 over passages, fused by rank.
 [systems.local]
 
-# Vectors and BM25 over sections, plus neighbouring sections in the heading tree; no LLM.
+# Vectors and BM25 over sections, plus neighboring sections in the heading tree; no LLM.
 [systems.hybrid]
 rerank.method = "none"
 

@@ -61,8 +61,8 @@ class Workspace(Searcher):
 
         ``settings`` maps names such as ``"local.rrf_k"`` to values, which override ``branchrank.toml`` and
         environment variables. If ``rebuild`` is true, a missing or stale index is built when it is first
-        needed. Otherwise, :class:`~branchrank.errors.ArtifactError` is raised. ``notify`` is called with one
-        line of text when something is downloaded or built. If ``progress`` is ``True``, progress bars are
+        needed. Otherwise, :class:`~branchrank.errors.ArtifactError` is raised. ``notify`` is called with a
+        one-line message when something is downloaded or built. If ``progress`` is ``True``, progress bars are
         shown. If ``progress`` is a function, it is called with stage, done and total.
 
         Raises :class:`~branchrank.errors.UsageError` for an invalid setting.
@@ -232,9 +232,10 @@ class Workspace(Searcher):
         is the measure that is tested (such as ``Success@1`` or ``strict_hit@5``), and ``measures`` are
         additional measures in the report. ``baseline`` is the predictor with which the others are compared
         (by default the first), a list of several such predictors, or ``"all-pairs"``. ``sample_size`` is the
-        number of questions to use. They are drawn with ``seed``. With ``filters``, such as
-        ``"file_path=guide/*"``, only matching documents are searched. ``settings`` contains all other
-        settings, such as ``"benchmark.delta"``.
+        number of questions to draw at random (by default, all questions are used), and ``seed`` is the random
+        seed of the sample and of the statistical tests. With ``filters``, such as ``"file_path=guide/*"``,
+        only matching documents are searched. ``settings`` contains all other settings, such as
+        ``"benchmark.delta"``.
 
         If there are problems with the arguments, one error that lists all of them is raised before any work
         starts. A query that fails counts as a miss, and the report lists it as a failure.
@@ -279,10 +280,11 @@ class Workspace(Searcher):
         return Run.of(run_and_report(plan, fresh=fresh, notify=folder.notify, progress=progress))
 
     def check(self) -> CheckedIndex:
-        """Check every file of the index against its digest in the manifest.
+        """Compare each file of the index with the digest that the build recorded for the file.
 
-        Opening an index, in contrast, compares only those files that have changed since the last check.
-        Raises :class:`~branchrank.errors.ArtifactError` with the name of the first damaged file.
+        Opening an index is faster than this check, because a file is compared with its digest only if its
+        size, inode or timestamps have changed since the last comparison. Raises
+        :class:`~branchrank.errors.ArtifactError` with the name of the first damaged file.
 
         >>> from branchrank import Workspace
         >>> Workspace.open("data").check().files > 5

@@ -67,8 +67,9 @@ class SplitFile(Record, frozen=True, kw_only=True):
 class SplitFiles(Record, frozen=True, kw_only=True):
     """The two parts of a split question file, one for tuning and one for testing.
 
-    ``share`` is the share of questions in the tuning part. Questions that share documents are in the same
-    part. ``largest_group`` is the number of questions in the largest group of questions that share documents.
+    ``share`` is the fraction of the questions that are in the tuning part. Questions that share documents are
+    in the same part. ``largest_group`` is the number of questions in the largest group of questions that
+    share documents.
     """
 
     parts: tuple[SplitFile, ...]
@@ -230,10 +231,10 @@ class WorkspaceQuestions:
         return MovedGold(path=target, moved=tuple(result.moved), problems=problems)
 
     def mine(self, output: AnyPath, corpus: AnyPath | None = None) -> Mined:
-        """Make questions from the cross references in the corpus, and write them to ``output``.
+        """Make questions from the cross-references in the corpus, and write them to ``output``.
 
         To use a corpus other than the workspace's, set ``corpus`` to the folder or name of that corpus. If no
-        cross reference can become a question, no file is written.
+        cross-reference can be turned into a question, no file is written.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.corpus.named import locate_corpus
@@ -252,8 +253,8 @@ class WorkspaceQuestions:
     def split(self, path: AnyPath | None = None, *, share: float = 0.3, seed: int = 42) -> SplitFiles:
         """Split a question file by document into ``NAME-tuning.jsonl`` and ``NAME-test.jsonl`` in its folder.
 
-        ``share`` (0 to 1) is the share of questions in the tuning part. Questions about the same document are
-        in the same part.
+        ``share`` (above 0, below 1) is the requested fraction of the questions in the tuning part. Questions
+        about the same document are in the same part.
         """
         from branchrank.questions.splits import largest_group, sources_of, split_questions
 

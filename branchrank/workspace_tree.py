@@ -28,7 +28,7 @@ class BuiltTree(Record, frozen=True, kw_only=True):
 
 
 class WorkspaceTree:
-    """Methods for the tree of one workspace. They do not need an index."""
+    """Methods for the tree of one workspace, which work without an index."""
 
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder

@@ -1,6 +1,7 @@
 """Find the lines that contain a query's terms, and return them as passages with context, ranked by BM25.
 
-1. The query is split into terms (:mod:`branchrank.files.terms`). It is never used as a regular expression.
+1. The query is split into terms (:mod:`branchrank.files.terms`). The query itself is never used as a regular
+   expression.
 2. ripgrep finds every line that contains any of the terms.
 3. Two consecutive matched lines belong to the same passage if they are at most ``2 * context_lines`` apart.
    This limit applies to the matched lines and not to their context windows. Otherwise, a series of matches
@@ -13,7 +14,7 @@ BM25's document frequencies are computed over all searched files, not over the p
 frequency ``n`` of a term is the number of files that contain the term, and ``N`` is the number of searched
 files. The IDF ``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. The classic IDF ``ln((N - n + 0.5) /
 (n + 0.5))``, computed over passages, would be negative for a term that every passage contains. For BM25's
-length normalisation, a passage's length is its number of lines.
+length normalization, a passage's length is its number of lines.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class GrepResult(Record, frozen=True, kw_only=True):
     def relevance(self, text: str) -> float:
         """Return a text's BM25 score for the query, or 0 if the text contains no query term.
 
-        The score is not normalised by the length of the text.
+        The score is not normalized by the length of the text.
         """
         counts = counts_of(self.terms, text)
         return sum(

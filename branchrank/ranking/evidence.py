@@ -1,9 +1,9 @@
 """Score nodes by the best chunks from a vector search (the shortlist).
 
 1. A node's own span is its lines, excluding those of its subsections. A chunk counts towards every node whose
-   own span overlaps the chunk. In a BranchRank index, each chunk overlaps the own span of exactly one node.
-2. A chunk that does not overlap the own span of any node counts towards the node of the chunk's file.
-3. A node's score is called its evidence, which is in 0..1. The evidence is ``0.6 * proximity + 0.3 * rank +
+   own span overlaps the chunk. In a BranchRank index, each chunk overlaps exactly one node's own span.
+2. A chunk that does not overlap any node's own span counts towards the node of the chunk's file.
+3. A node's score, called its evidence, is between 0 and 1. The evidence is ``0.6 * proximity + 0.3 * rank +
    0.1 * count``.
 4. ``proximity`` is the largest cosine similarity between the query and the node's chunks, or 0 if all
    similarities are negative. ``rank`` is ``(1 + c) / (r + c)``, where ``r`` is the best rank of the node's
@@ -25,7 +25,7 @@ RANK_OFFSET = 10
 
 
 def evidence(shortlist: Sequence[Scored], nodes_of: Callable[[str], Sequence[str]]) -> RankedList:
-    """Rank nodes by their evidence, which is in 0..1.
+    """Rank nodes by their evidence, which is between 0 and 1.
 
     ``shortlist`` contains chunk ids with their cosine similarities, best first. ``nodes_of`` returns the ids
     of the nodes for which a chunk is evidence.

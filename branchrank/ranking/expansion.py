@@ -1,7 +1,7 @@
-"""Tree expansion, which gives the neighbours of a found node a share of the node's score.
+"""Tree expansion, which gives the neighbors of a found node a share of the node's score.
 
 1. Expansion starts from the seeds, which are the nodes found by a search, with their scores.
-2. In each of ``depth`` steps, every node with a new score passes shares of the score to its neighbours. The
+2. In each of ``depth`` steps, every node with a new score passes shares of the score to its neighbors. The
    parent gets 0.75 of the score, each child gets 0.7, and each of the nearest siblings (at most ``siblings``)
    gets 0.6.
 3. The files that contain seeds are sorted by the score of their best seed. For each of the best files (at
@@ -31,9 +31,9 @@ FILE_ROOT_SHARE = 0.5
 def expand(
     seeds: Sequence[Scored], tree: Tree, *, depth: int = 1, siblings: int = 2, file_roots: int = 5
 ) -> RankedList:
-    """Rank the seeds and their neighbours in the tree.
+    """Rank the seeds and their neighbors in the tree.
 
-    A seed keeps its score unless it gets a larger score from a neighbour. No score in the result is larger
+    A seed keeps its score unless it gets a larger score from a neighbor. No score in the result is larger
     than the best seed's score.
     """
     around = Neighbourhood(tree, siblings)

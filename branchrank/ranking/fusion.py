@@ -3,9 +3,9 @@
 - :func:`rrf` sums ``weight / (k + rank)`` over the branches (Cormack, Clarke & Büttcher, SIGIR 2009).
 - :func:`score` sums ``weight * score`` over the branches, after dividing each BM25 score by twice the best
   BM25 score for the query.
-- :func:`convex` sums ``weight * score`` over the branches, after min-max normalising the scores (Bruch, Gai &
+- :func:`convex` sums ``weight * score`` over the branches, after min-max normalizing the scores (Bruch, Gai &
   Ingber, TOIS 2023).
-- :func:`dbsf` sums ``weight * score`` over the branches, after normalising the scores by their mean and
+- :func:`dbsf` sums ``weight * score`` over the branches, after normalizing the scores by their mean and
   standard deviation.
 
 The function ``score`` computes the convex combination with theoretical minima from Bruch, Gai & Ingber (TOIS
@@ -36,7 +36,8 @@ Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]
 
 RRF_K = 60
-#: What the best entry of a branch contributes at weight 1 if scores have no upper bound (as in BM25).
+#: The contribution, at weight 1, of the best entry of a branch whose scores have no upper bound (such as
+#: BM25).
 SHARE = 0.5
 
 
@@ -70,7 +71,7 @@ def score(branches: Branches, weights: Weights | None = None, *, shares: Collect
 
 
 def convex(branches: Branches, weights: Weights | None = None) -> RankedList:
-    """Fuse ranked lists by the weighted sum of their scores, min-max normalised to 0..1 in each branch.
+    """Fuse ranked lists by the weighted sum of their scores, min-max normalized to 0..1 in each branch.
 
     If all scores in a branch are equal, they become 1.
     """
@@ -78,7 +79,7 @@ def convex(branches: Branches, weights: Weights | None = None) -> RankedList:
 
 
 def dbsf(branches: Branches, weights: Weights | None = None) -> RankedList:
-    """Fuse ranked lists by the weighted sum of their scores, normalised separately in each branch.
+    """Fuse ranked lists by the weighted sum of their scores, normalized separately in each branch.
 
     A score ``s`` becomes ``(s - (mean - 3 sd)) / (6 sd)``, clipped to 0..1, where ``mean`` and ``sd`` are the
     mean and the standard deviation of the branch's scores.

@@ -88,8 +88,8 @@ def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
 def rescore(ranking: Sequence[Scored], order: Sequence[str]) -> RankedList:
     """Move the keys in ``order`` to the top of a ranked list, and set the scores to 1, 1/2, 1/3, and so on.
 
-    The other keys follow in their old order. Raises ``ValueError`` if ``order`` contains a key that is not in
-    the list.
+    The other keys follow in their original order. Raises ``ValueError`` if ``order`` contains a key that is
+    not in the list.
     """
     known = {entry.key for entry in ranking}
     foreign = [key for key in order if key not in known]

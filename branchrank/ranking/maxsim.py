@@ -11,8 +11,9 @@ is in -1..1 for queries of any length.
 3. The matrix product is exact, so the result does not depend on the order of summation, on the number of
    threads or on the other candidates. For int8 vectors with d dimensions, each entry of the product is a sum
    of d terms of at most 127 * 127. If d is at most 1,040, the sum is below 2**24 and therefore exact in
-   float32. In float64, the sum is always exact. For float16, values are multiples of 2**-24 and their
-   products are multiples of 2**-48, so sums below 16 are exact in float64.
+   float32. In float64, the sum is exact for any realistic d, because integers up to 2**53 are exact. For
+   float16, values are multiples of 2**-24 and their products are multiples of 2**-48, so sums below 16 are
+   exact in float64.
 """
 
 from __future__ import annotations
@@ -102,8 +103,9 @@ def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float6
 def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: float) -> RankedList:
     """Add ``weight`` times another score to each score in a ranked list, and sort the list again.
 
-    ``scores`` maps the key of each entry at the top of the list to the score to add. For all other entries,
-    the lowest value in ``scores`` is added, so that they can't overtake any entry at the top.
+    ``scores`` maps the key of each rescored entry to the score to add. The rescored entries are at the top of
+    the list. Each of the other entries gets the lowest value in ``scores``, so that it can't overtake a
+    rescored entry.
 
     >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], dict(a=0.1, b=0.4), 1.0).ids
     ('b', 'a', 'c')

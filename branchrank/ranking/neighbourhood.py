@@ -1,4 +1,4 @@
-"""The neighbours of the nodes in a tree, and the share of a node's score that each neighbour gets."""
+"""The neighbors of the nodes in a tree, and the share of a node's score that each neighbor gets."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Scores = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class Neighbourhood:
-    """Finds a node's neighbours: its parent, its children and the nearest ``siblings`` in the same file.
+    """Finds a node's neighbors: its parent, its children and the nearest ``siblings`` in the same file.
 
-    Only nodes with a source (files and sections) have neighbours. If two siblings have the same distance in
-    lines, the later sibling is preferred. Neighbours are computed only for the requested nodes, so the time
+    Only nodes with a source (files and sections) have neighbors. If two siblings have the same distance in
+    lines, the later sibling is preferred. Neighbors are computed only for the requested nodes, so the time
     needed does not depend on the size of the tree.
     """
 
@@ -43,10 +43,10 @@ class Neighbourhood:
             found[below_file] = above[below_file]
 
     def passed(self, frontier: Places, scores: Scores) -> tuple[Places, Scores]:
-        """Return the neighbours of the rows in ``frontier``, and the score that each neighbour gets.
+        """Return the neighbors of the rows in ``frontier``, and the score that each neighbor gets.
 
         ``scores`` contains the score of each row in ``frontier``. A row occurs several times in the result if
-        it is a neighbour of several rows.
+        it is a neighbor of several rows.
         """
         parents = self._rows.parents[frontier]
         known = (parents >= 0) & (self._sources[parents] >= 0) & (self._sources[frontier] >= 0)
@@ -66,10 +66,10 @@ class Neighbourhood:
         return self._rows.families[places], counts
 
     def _nearest(self, rows: Places, parents: Rows) -> tuple[Rows, Places]:
-        """Return the rows of the nearest siblings of the nodes in ``rows``.
+        """Return the rows of the nearest siblings of the nodes in ``rows``, and the node of each sibling.
 
-        The second array that is returned contains, for each sibling, the index in ``rows`` of the node whose
-        sibling it is.
+        The second returned array contains, for each sibling, the index in ``rows`` of the node that the
+        sibling was found for.
         """
         if not len(rows) or not self._siblings:
             return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.intp)

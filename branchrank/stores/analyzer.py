@@ -1,6 +1,6 @@
 """Split a text into the tokens that BM25 counts.
 
-1. The text is normalised to the Unicode form NFC and split into words. A word is a run of letters, digits and
+1. The text is normalized to the Unicode form NFC and split into words. A word is a run of letters, digits and
    ``_``, which can contain single dots and apostrophes (``foo.bar``, ``don't``). Each CJK ideograph or kana
    character is a separate word.
 2. A possessive ``'s`` is removed from the end of a word, and the word is converted to lower case.

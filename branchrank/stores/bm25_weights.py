@@ -7,8 +7,8 @@
 
 By default, bm25s creates a Python object for every token in the corpus, and computes the weights one text at
 a time. To save time and memory, this module overrides the method ``build_index_from_ids`` of bm25s. The
-override applies the same formulas to whole arrays of token counts. The resulting weights are bit-for-bit the
-same as those that bm25s computes by default.
+overriding method applies the formulas of bm25s to whole arrays of token counts. The resulting weights are
+bit-for-bit the same as those that bm25s computes by default.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _BLOCK = 1 << 22
 class TokenCounts:
     """The number of occurrences of each token in each text, as a sparse matrix with one row per text.
 
-    Text ``i`` contains token ``tokens[j]`` exactly ``counts[j]`` times, for every ``j`` from ``starts[i]`` to
-    ``starts[i + 1] - 1``. ``vocabulary`` maps the number of a token to the token. Tokens are numbered in the
-    order of their first occurrence.
+    Text ``i`` contains the token with the ID ``tokens[j]`` exactly ``counts[j]`` times, for every ``j`` from
+    ``starts[i]`` to ``starts[i + 1] - 1``. ``vocabulary`` maps each token ID to its token. Token IDs are
+    assigned from 0, in the order in which the tokens first occur.
     """
 
     vocabulary: list[str]
@@ -53,10 +53,10 @@ class TokenCounts:
 
 
 def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int]) -> TokenCounts:
-    """Return the same token counts, with the groups of texts rearranged.
+    """Return the token counts of the same texts, with whole groups of texts in a different order.
 
-    A group is a run of consecutive texts. ``sizes`` contains the number of texts in each group. The group
-    ``order[i]`` of ``counted`` becomes group ``i`` of the result.
+    A group consists of consecutive texts, whose order is kept. ``sizes`` contains the number of texts in each
+    group of ``counted``. Group ``order[i]`` of ``counted`` becomes group ``i`` of the result.
     """
     ends = np.cumsum(sizes)
     chosen = np.array(order, dtype=np.intp)
@@ -86,7 +86,7 @@ def _ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 class _Corpus(NamedTuple):
-    """Token counts in a form that bm25s accepts. ``vocab`` maps every token number to itself."""
+    """Token counts in a form that bm25s accepts. ``vocab`` maps every token ID to itself."""
 
     ids: TokenCounts
     vocab: dict[int, int]

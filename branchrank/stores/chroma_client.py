@@ -54,7 +54,7 @@ def chroma_errors(location: Location) -> Iterator[None]:
 def _is_panic(error: BaseException) -> bool:
     """Return whether an exception is a panic in Chroma's compiled Rust code.
 
-    A panic is recognised by the module name of its class, because the class can't be imported.
+    A panic is recognized by the module name of its class, because the class can't be imported.
     """
     return type(error).__module__ == "pyo3_runtime"
 

@@ -28,17 +28,18 @@ from branchrank.errors import ArtifactError
 from branchrank.stores.chroma_client import Location, connected, refuse_foreign
 from branchrank.stores.vectors_chroma import MADE_FOR, ChromaVectors, UnreachableError
 
-#: With an ``ef_search`` of 1000, 2 of 20 builds missed a result (100 questions, 8,426 chunks).
-#: With an ``ef_search`` of 2000, none of 50 builds missed a result.
-#: Searches with 2000 took about 1.5 times as long as with 1000.
+#: With an ``ef_search`` of 1000, 2 of 20 builds missed a result (100 questions, 8,426 chunks). With an
+#: ``ef_search`` of 2000, none of 50 builds missed a result. Searches took about 1.5 times as long with an
+#: ``ef_search`` of 2000 as with an ``ef_search`` of 1000.
 EF_SEARCH = 2000
-#: With an ``ef_construction`` of 200 and 32 neighbours per vector, one build in eight missed a result.
+#: With an ``ef_construction`` of 200 and 32 neighbors per vector, one build in eight missed a result.
 _EF_CONSTRUCTION = 400
-#: With 16 neighbours (Chroma's default), vectors with many near-duplicates can be unreachable.
+#: With 16 neighbors (Chroma's default), vectors with many near-duplicates can be unreachable.
 _MAX_NEIGHBORS = 64
-#: The largest number of attempts to build a graph in which all vectors are reachable.
+#: The maximum number of attempts to build a graph in which all vectors are reachable.
 _BUILDS = 3
-#: With a low sync threshold, Chroma writes vectors to files (with digests in the manifest), not to a log.
+#: With a low sync threshold, Chroma writes vectors to files, whose digests the build records, instead of to
+#: the log in its database file, which has no digest.
 _SYNC_THRESHOLD = 2
 #: On a server, a low sync threshold would make Chroma write the whole graph after every batch.
 _SERVER_SYNC_THRESHOLD = 10_000

@@ -1,9 +1,9 @@
 """Read ``.npy`` files that contain arrays of numbers. Any other content is rejected with an error.
 
-``numpy.load`` is not used, because it evaluates the header of a file as a Python literal. A damaged header
-can therefore cause any error in Python's parser, and a header with a wrong shape can make NumPy allocate a
-lot of memory. This module matches the header against a regular expression instead, and checks that the file
-has exactly the size that the header describes.
+``numpy.load`` is not used, because it evaluates the header of a file as a Python literal. Parsing a damaged
+header can therefore raise any of the exceptions of Python's parser, and a header with a wrong shape can make
+NumPy allocate a lot of memory. This module matches the header against a regular expression instead, and
+checks that the file has exactly the size that the header describes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def map_npys(stream: BinaryIO, count: int) -> list[NDArray[Any]]:
         dtype, shape = _header(stream)
         offset = stream.tell()
         end = offset + dtype.itemsize * math.prod(shape)
-        # The last array must end at the end of the file. No array may end after it.
+        # The last array must end at the end of the file, and no array may extend beyond the end of the file.
         _check_size(size - offset if number == count - 1 else min(end, size) - offset, dtype, shape)
         if math.prod(shape):
             arrays.append(np.memmap(stream, dtype=dtype, mode="r", offset=offset, shape=shape))

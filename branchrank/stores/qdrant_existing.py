@@ -2,11 +2,11 @@
 
 1. If the collection is on a server, the server searches it. BranchRank sends only requests that read the
    layout, the points or search results.
-2. A collection in a folder was written by Qdrant's embedded engine, as a shard, or by qdrant-client in its
+2. A collection in a folder was written either by Qdrant's embedded engine (as a shard) or by qdrant-client in
    local mode. The folder is first copied to a temporary folder, because opening a shard changes its files.
-   Copying does not follow symbolic links, and fails if the folder is too large. The local mode stores points
-   as pickles, which are read as plain data (:mod:`branchrank.stores.pickled_data`) and added to a new shard
-   in the temporary folder.
+   Copying does not follow symbolic links, and fails if the folder is too large. In local mode, points are
+   stored as pickles, which are read as plain data (:mod:`branchrank.stores.pickled_data`) and added to a new
+   shard in the temporary folder.
 3. :mod:`branchrank.stores.qdrant_layout` determines which of the collection's vectors are searched.
 4. The key of a point is its id as a string. Scores are Qdrant's scores, except that distances (Euclid,
    Manhattan) are negated, so that larger values are better.

@@ -71,7 +71,7 @@ class StoredLayout(msgspec.Struct):
     sparse_vectors: dict[str, Any] | None = None
 
     def described(self) -> tuple[dict[str, DenseVector], Mapping[str, Any]]:
-        """Return the properties of the dense and the sparse vectors, as two mappings from vector names.
+        """Return two mappings from vector names to properties, one for dense and one for sparse vectors.
 
         The name of an unnamed dense vector is an empty string.
         """
@@ -106,8 +106,8 @@ def chosen_layout(
     size, distance, _ = dense[chosen[0]]
     if size != dimension:
         raise ArtifactError(
-            f"{place} has vectors with {size} dimensions, but the embedder of the index makes vectors with "
-            f"{dimension} dimensions",
+            f"{place} has vectors with {size} dimensions, but the embedder of the index produces vectors "
+            f"with {dimension} dimensions",
             remedy="index with the model of the collection: branchrank index --embedder NAME --data-dir DIR",
         )
     names = [SPARSE] if SPARSE in sparse else list(sparse)

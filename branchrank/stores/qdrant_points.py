@@ -89,7 +89,7 @@ class QdrantCollection(Protocol):
 
     @property
     def dimension(self) -> int:
-        """The number of components of a dense vector."""
+        """The dimension of the dense vectors."""
 
     @property
     def has_sparse(self) -> bool:
@@ -97,7 +97,7 @@ class QdrantCollection(Protocol):
 
     @property
     def token_dimension(self) -> int:
-        """The number of components of a token vector, or 0 if the collection has no multivector."""
+        """The dimension of the token vectors, or 0 if the collection has no multivector."""
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Add points, or replace points with the same key."""
@@ -147,7 +147,7 @@ class Bm25Encoder:
         return _weights(self._model.embed_document(encodable(text)))
 
     def query(self, text: str) -> SparseWeights:
-        """Return a sparse vector in which every distinct query term has weight 1, except stop words."""
+        """Return a sparse vector in which every distinct query term, except stop words, has weight 1."""
         return _weights(self._model.embed_query(encodable(text)))
 
 

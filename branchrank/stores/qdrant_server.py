@@ -262,8 +262,6 @@ def connect(url: str, timeout_s: int) -> Any:
 
     If :func:`key_for` returns an API key, the client sends the key with every request.
 
-
-
     Raises :class:`UsageError` if ``url`` is not an HTTP URL.
     """
     parts = split_url(url)
@@ -280,7 +278,8 @@ def connect(url: str, timeout_s: int) -> Any:
     except ImportError as error:
         raise MissingDependencyError("qdrant-client", extra="qdrant", purpose="a Qdrant server") from error
     with warnings.catch_warnings():
-        # ``key_for`` has already refused to send a key to another machine without encryption.
+        # The warning is not needed, because ``key_for`` raises an error if a key would be sent unencrypted to
+        # another machine.
         warnings.filterwarnings("ignore", message="Api key is used with an insecure connection")
         port = parts.port or (443 if parts.scheme == "https" else 6333)
         return qdrant_client.QdrantClient(

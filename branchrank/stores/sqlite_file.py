@@ -2,8 +2,8 @@
 
 Such a search file contains chunks and their FTS5 index.
 
-1. The file is built in a temporary folder, then copied next to its final path and renamed. The file does not
-   change after it has been renamed.
+1. The file is built in a temporary folder, copied to a temporary name in its final folder, and then renamed.
+   The file is not modified after it has been renamed to its final name.
 2. The file is opened with SQLite's options ``mode=ro`` and ``immutable=1``, and with ``trusted_schema`` off.
    The file is rejected if its application id is wrong, if its schema is wrong (for example, because a view or
    a trigger was added), or if SQLite's ``quick_check`` fails.

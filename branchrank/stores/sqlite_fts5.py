@@ -78,7 +78,7 @@ def fts_expression(terms: Iterable[str], *, prefix: bool = False) -> str:
 def _literal(terms: Iterable[str]) -> re.Pattern[str]:
     """Return a regular expression that matches any of the terms as whole words.
 
-    The searched text must contain single spaces instead of runs of white space.
+    The text to search must be in lower case, and each run of whitespace in the text must be a single space.
     """
     # A word boundary is required only where a term starts or ends with a word character, not punctuation.
     return re.compile(

@@ -17,7 +17,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-#: The largest number of cached look-ups. When the cache is full, it is cleared.
+#: The maximum number of look-ups in a cache. When a cache is full, it is cleared.
 _KEPT = 1 << 16
 
 
@@ -34,7 +34,7 @@ class StringArrays(NamedTuple):
 
 
 class Strings(Sequence[str]):
-    """A read-only sequence of distinct strings, which is equal to a tuple of the same strings."""
+    """A read-only sequence of distinct strings that compares equal to a tuple of the same strings."""
 
     def __init__(self, arrays: StringArrays) -> None:
         """Raise ``ValueError`` if ``arrays`` have the wrong types or inconsistent sizes."""

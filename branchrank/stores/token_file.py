@@ -80,7 +80,7 @@ class TokenFile:
 
     @property
     def dimension(self) -> int:
-        """The number of components of a token vector."""
+        """The dimension of the token vectors."""
         return int(self._values.shape[1])
 
     def vectors(self, key: str) -> TokenVectors:

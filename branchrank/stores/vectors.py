@@ -20,8 +20,8 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Scored
 
-#: ``auto`` uses exact search up to this number of vectors, at which exact search was faster than Chroma in
-#: ``benchmarks/scale.py``.
+#: ``auto`` uses exact search for up to this number of vectors. With this number of vectors, exact search was
+#: still faster than Chroma in ``benchmarks/scale.py``.
 EXACT_UP_TO = 100_000
 LARGEST_DISTANCE = 4.0
 
@@ -49,7 +49,10 @@ class VectorStore(Protocol):
         """
 
     def vector(self, key: str) -> Vectors:
-        """Return the vector with the id ``key``, float32 ``(d,)``. Raises ``KeyError`` for an unknown id."""
+        """Return the vector with the id ``key``, as a float32 array of shape ``(d,)``.
+
+        Raises ``KeyError`` for an unknown id.
+        """
 
     def close(self) -> None:
         """Close files and connections. The store can't be used afterwards."""

@@ -103,7 +103,7 @@ class ChromaVectors:
         sample = [self.ids[row] for row in rows]
         stored = self._collection.get(ids=sample, include=["embeddings"])
         if sorted(stored["ids"]) != sorted(sample):
-            raise self._damaged("some ids of the index are missing")
+            raise self._damaged("some of the index's ids are missing from the collection")
         for key, vector in zip(stored["ids"], stored["embeddings"], strict=True):
             if not np.allclose(vector, self.vector(key), atol=1e-5):
                 raise self._damaged(f"the vector of {key!r} differs from the vector in the index")

@@ -71,7 +71,7 @@ class ExactVectors:
 
     @property
     def dimension(self) -> int:
-        """The number of components of a vector."""
+        """The dimension of the vectors."""
         return int(self.matrix.shape[1])
 
     @property
@@ -87,8 +87,8 @@ class ExactVectors:
             return []
         rough = np.vecdot(self.matrix, vector.astype(np.float32))
         threshold = np.partition(rough, len(rough) - count)[len(rough) - count]
-        # The rounding error is at most ``d * eps / 2`` times the product of the vectors' lengths.
-        # Allow twice this error.
+        # The rounding error of a score is at most ``d * eps / 2`` times the product of the vectors' norms.
+        # The tolerance is twice that error, because both the threshold and the compared score are rounded.
         length = max(1.0, float(np.linalg.norm(vector)))
         error = np.float32(self.dimension * float(np.finfo(np.float32).eps) * length)
         pool = np.flatnonzero(rough >= threshold - error)
