@@ -5,8 +5,9 @@
     python .ci/audit_dependencies.py --advisories all.zip
 
 The file of vulnerability records comes from OSV. The file can be a zip archive of JSON records, a single JSON
-record, or a JSON list of records. The exit code is 1 if a record is about a pinned version and the record's
-id is not passed with ``--ignore``. The exit code is 2 if the file of vulnerability records can't be read.
+record, or a JSON list of records. The exit code is 1 if a vulnerability in the file affects a pinned version
+and the id of the vulnerability is not passed with ``--ignore``. The exit code is 2 if the file of
+vulnerability records can't be read.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ ROOT = Path(__file__).parents[1]
 
 
 def pinned(path: Path) -> dict[str, str]:
-    """Return the version of each package, by its normalised name, from lines such as ``name==version``."""
+    """Return the version of each package, by its normalized name, from lines such as ``name==version``."""
     lines = path.read_text(encoding="utf-8").splitlines()
     pairs = (re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line) for line in lines)
     return {normalised(pair[1]): pair[2] for pair in pairs if pair}
 
 
 def normalised(name: str) -> str:
-    """Return a package's name in PyPI's normalised form."""
+    """Return a package's name in PyPI's normalized form."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -61,7 +62,10 @@ def affects(affected: dict[str, Any], version: str) -> bool:
 
 
 def _within(events: list[dict[str, str]], version: Version) -> bool:
-    """Return whether a version is affected by an OSV range, whose events must be in ascending order."""
+    """Return whether a version is in the affected range of an OSV record.
+
+    ``events`` are the range's events, which must be in ascending order of version.
+    """
     inside = False
     for event in events:
         try:
@@ -76,7 +80,7 @@ def _within(events: list[dict[str, str]], version: Version) -> bool:
 
 
 def findings(path: Path, pins: dict[str, str]) -> list[tuple[str, str, str, str]]:
-    """Return the package, version, record id and summary for each OSV record about a pinned version."""
+    """Return the package, version, record id and summary for each record that affects a pinned version."""
     found = []
     for record in records(path):
         if record.get("withdrawn"):

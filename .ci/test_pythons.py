@@ -4,9 +4,9 @@
 
 1. Find the interpreter ``pythonX.Y`` on ``PATH``, or else in pyenv.
 2. Create an environment in ``build/pythons/X.Y`` with the package versions in ``constraints.txt``.
-3. Install PyTorch only if pip's find-links have a build without CUDA, because CUDA takes several gigabytes.
-   Without such a build, the environment has neither PyTorch nor sentence-transformers, and the tests that
-   run a model with PyTorch are skipped.
+3. Install PyTorch only if pip's find-links locations offer a CPU-only build, because a CUDA build takes
+   several gigabytes. (On macOS, PyTorch is always installed.) Without a CPU-only build, the environment has
+   neither PyTorch nor sentence-transformers, and the tests that run a model with PyTorch are skipped.
 4. Download axe-core, an accessibility checker, from npm. Without axe-core, the tests that check the
    accessibility of reports fail.
 5. Run the tests. ``build/pythons/X.Y.txt`` contains the output, with the name of each skipped test and why

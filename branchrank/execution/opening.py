@@ -17,7 +17,7 @@ _REACHES_OUT = ("flag", "environment")
 
 
 def is_distributed(settings: Resolved) -> bool:
-    """Whether the settings ask for several processes or for a Ray cluster."""
+    """Return whether the settings select several processes or a Ray cluster."""
     engine = settings.part(EngineSettings)
     return engine.kind == "ray" or engine.jobs > 1
 
@@ -74,7 +74,7 @@ def _check_llm(llm: LLMSettings) -> None:
         if value:
             raise UsageError(
                 f"{flag} works within one process only, but --jobs or --engine divides the LLM calls among "
-                "several",
+                "several processes",
                 remedy=f"remove {flag}, or remove --jobs and --engine",
             )
 

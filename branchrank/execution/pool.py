@@ -75,7 +75,7 @@ class Backend(Protocol[W]):
         """Return the workers' events, or an empty list if nothing happens within ``timeout`` seconds."""
 
     def stop(self, workers: Collection[W], *, at_once: bool) -> None:
-        """Stop workers. If ``at_once`` is false, each worker releases its task's resources before it ends."""
+        """Stop workers. If ``at_once`` is false, each worker first releases its task's resources."""
 
     def close(self) -> None:
         """Close the backend's own connections."""
@@ -236,19 +236,19 @@ class _Round(Generic[W]):
         if number is None:
             if self.crew.failed_starts >= MOST_DEATHS:
                 raise WorkerError(
-                    f"{MOST_DEATHS} workers in a row ended before they were ready: {reason}",
+                    f"{MOST_DEATHS} workers in a row died before they were ready: {reason}",
                     remedy="run the command without --jobs and --engine to see the error itself",
                 )
             return
         self.deaths[number] += 1
         if self.deaths[number] >= MOST_DEATHS:
             raise WorkerError(
-                f"{MOST_DEATHS} workers ended while they processed shard {number + 1} of "
+                f"{MOST_DEATHS} workers died while processing shard {number + 1} of "
                 f"{len(self.shards)}: {reason}",
                 remedy="check the free memory, or use one process with --jobs 1",
             )
         self.again.append(number)
-        self.notify(f"a worker ended ({reason}); another worker repeats its work")
+        self.notify(f"a worker died ({reason}); its shard goes to another worker")
 
 
 def _setup(task: Task[Any, Any], threads: int) -> Setup:

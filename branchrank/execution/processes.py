@@ -2,8 +2,8 @@
 
 1. A worker is a new Python interpreter that is connected to the command by a socket. The module
    ``multiprocessing`` is not used, because it would import the caller's script again.
-2. Each worker has its own process group, so Ctrl-C reaches only the command, which then ends its workers.
-3. A worker ends when the command closes its end of the socket, or when the command itself ends.
+2. Each worker has its own process group, so Ctrl-C reaches only the command, which then stops its workers.
+3. A worker exits when the command closes its end of the socket, or when the command itself exits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _START = "from branchrank.execution.processes import serve; serve({})"
 
 
 class ProcessWorker(NamedTuple):
-    """A worker process, and the command's end of the socket between the command and this process."""
+    """A worker process, and the command's end of the socket that connects the command to the worker."""
 
     process: subprocess.Popen[bytes]
     connection: Connection
@@ -77,7 +77,11 @@ class Processes:
         return found
 
     def stop(self, workers: Collection[ProcessWorker], *, at_once: bool) -> None:
-        """Close the sockets, which makes idle processes end, and wait until the processes have ended."""
+        """Close the sockets, so that idle processes exit, and wait for all of the processes to exit.
+
+        If ``at_once`` is true, the processes are killed. Otherwise, a process is killed if it does not exit
+        within 10 seconds.
+        """
         for worker in workers:
             worker.connection.close()
             if at_once:
@@ -102,14 +106,14 @@ def serve(descriptor: int) -> None:
             connection.send_bytes(_READY)
             while True:
                 connection.send_bytes(handler.handle(connection.recv_bytes()))
-        except (EOFError, OSError):  # the command has closed its end, or has ended
+        except (EOFError, OSError):  # the command has closed its end, or has exited
             handler.close()
 
 
 def _send(worker: ProcessWorker, message: Setup | bytes) -> None:
     """Send a message.
 
-    If the process has ended, do nothing; :meth:`Processes.wait` notices the closed socket.
+    If the process has exited, do nothing; :meth:`Processes.wait` notices the closed socket.
     """
     try:
         if isinstance(message, bytes):

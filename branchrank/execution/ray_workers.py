@@ -113,7 +113,7 @@ class RayWorkers:
         return found
 
     def stop(self, workers: Collection[RayActor], *, at_once: bool) -> None:
-        """End actors. Unless ``at_once`` is true, the actors first release their task's resources."""
+        """Stop the actors. Unless ``at_once`` is true, each actor first releases its task's resources."""
         if not at_once and workers:
             closing = [worker.handle.close.remote() for worker in workers]
             self._ray.wait(closing, num_returns=len(closing), timeout=_ANSWERS_WITHIN_S)
@@ -122,7 +122,10 @@ class RayWorkers:
                 self._ray.kill(worker.handle)
 
     def close(self) -> None:
-        """Leave the cluster, and end it if it was started for this command."""
+        """Disconnect from the cluster, and shut it down if it was started for this command.
+
+        If the calling program was already connected to a cluster, it stays connected.
+        """
         self._opened.close()
 
     def _archive(self, setup: Setup) -> Any:
@@ -174,7 +177,7 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Raise :class:`WorkerError` if nothing listens at ``address``. Ray itself would retry for a minute."""
+    """Raise :class:`WorkerError` if nothing is listening on ``address``. Ray would retry for a minute."""
     host, _, port = address.rpartition(":")
     if address == "auto":
         return

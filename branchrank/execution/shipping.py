@@ -35,6 +35,6 @@ def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def unpack(content: bytes, root: Path) -> None:
-    """Unpack an archive below ``root``. It is an error if the archive contains a path outside ``root``."""
+    """Unpack an archive into ``root``. It is an error if the archive contains a path outside ``root``."""
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         archive.extractall(root, filter="data")

@@ -40,7 +40,7 @@ def default_threads() -> int:
 
 
 def use_threads(count: int) -> None:
-    """Set the number of threads that this worker process uses until it ends."""
+    """Set the number of threads that this worker process uses until it exits."""
     global _chosen
     _chosen = count
     set_up_worker(dict.fromkeys(VARIABLES, str(count)))
@@ -67,6 +67,6 @@ def limited_threads(count: int) -> Iterator[None]:
 def limit_torch() -> None:
     """Set PyTorch's number of threads, if PyTorch is loaded.
 
-    Call this function after importing a model.
+    Call this function after importing a library that loads PyTorch.
     """
     set_torch_threads(_chosen)

@@ -30,13 +30,13 @@ class Budget:
         with self._lock:
             if self.max_calls and self.calls >= self.max_calls:
                 raise BudgetError(
-                    f"all {self.max_calls} LLM calls are spent",
+                    f"all {self.max_calls} LLM calls have been used",
                     remedy="raise --max-calls and run the command again; finished calls are kept",
                 )
             if self.max_tokens and self.tokens + tokens > self.max_tokens:
                 raise BudgetError(
-                    f"{self.tokens} of {self.max_tokens} LLM tokens are spent, and the next call needs about "
-                    f"{tokens} tokens",
+                    f"{self.tokens} of {self.max_tokens} LLM tokens have been used, and the next call needs "
+                    f"about {tokens} tokens",
                     remedy="raise --max-tokens and run the command again; finished calls are kept",
                 )
             self.calls += 1

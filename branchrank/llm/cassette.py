@@ -89,7 +89,7 @@ class DecisionCache(Protocol):
 
 
 class Cassette:
-    """An open cassette. Thread-safe. Close the cassette to remove SQLite's write-ahead log.
+    """An open cassette. Thread-safe. :meth:`close` merges SQLite's write-ahead log into the file.
 
     Raises :class:`ArtifactError` if the file is damaged or not a cassette, or if it does not exist and
     ``readonly`` is set. Raises :class:`StorageError` if the file can't be opened or written.

@@ -10,7 +10,7 @@
    such header, twice as long as before the previous retry. The number of retries is limited per call and per
    run, and by the deadline.
 4. Only the headers in ``_HEADERS_SENT`` and the ``Authorization`` header are sent, and redirects are not
-   followed. Keys are removed from every text that the server returns.
+   followed. API keys are removed from all text that the server returns.
 5. A call fails if the body of a completion or a model list is larger than 8 MiB. The body of an error
    response is cut off after 64 KiB. Both limits apply to the decompressed body and are checked during the
    download.
@@ -53,7 +53,7 @@ _PROBE_S = 5.0
 
 
 class UnreachableError(LLMError):
-    """The endpoint does not answer."""
+    """Error for an LLM endpoint that does not answer."""
 
 
 class LLM(Protocol):
@@ -338,7 +338,7 @@ class ChatClient:
 
 
 class _OversizedError(Exception):
-    """The body of a response is larger than the limit."""
+    """Error for a response whose body is larger than the limit."""
 
 
 def _of_http_library(error: Exception) -> bool:

@@ -159,7 +159,7 @@ class Gateway:
         return found
 
     def _asked(self, request: LLMRequest) -> tuple[Recorded, str]:
-        """Call the server. Return the outcome to store, and an error message (empty after a success)."""
+        """Call the server. Return the outcome to store, and an error message (empty on success)."""
         assert self._llm is not None
         try:
             return Recorded(reply=self._llm.complete(request)), ""

@@ -1,7 +1,8 @@
 """The ledger of LLM calls, with totals over its rows and costs computed from a dated price table.
 
-The ledger has one row per logical call. A logical call is one request to the model, including its retries,
-answered by a server, by the decision cache or by a cassette. The budget counts only attempts sent to servers.
+The ledger has one row per logical call. A logical call is one request to the model together with its retries,
+whether a server, the decision cache or a cassette answers the request. The budget counts only attempts that
+are sent to servers.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def read_prices(path: Path) -> PriceTable:
     Raises :class:`UsageError` if the file can't be read or is not a valid price table.
     """
     remedy = (
-        f"correct {path}: it needs a date, a currency and a table [models.NAME] with the prices prompt, "
-        "completion and cached"
+        f"correct {path}: it needs a date and, for each model, a [models.NAME] table with the keys prompt "
+        "and completion (prices per million tokens); the keys currency and cached are optional"
     )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -69,7 +70,7 @@ def read_prices(path: Path) -> PriceTable:
 
 
 class Totals(Record, frozen=True, kw_only=True):
-    """The total number of calls and tokens, latency and cost of a set of ledger rows.
+    """The total calls, tokens, latency and cost of a set of ledger rows.
 
     ``cached_calls`` is the number of calls answered by the decision cache or a cassette. Cached calls are
     free, but ``cost`` and the token counts include them as if a server had answered them. ``cost`` is

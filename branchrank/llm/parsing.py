@@ -36,7 +36,7 @@ def read_json(text: str) -> Any:
 
 
 def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = False) -> list[str]:
-    """Return the labels from the prompt that a reply contains, in the reply's order and without duplicates.
+    """Return the prompt's labels that occur in a reply, in the order of the reply and without duplicates.
 
     Labels are read from the JSON in the reply or, if there is no JSON, from the words of the reply. Raises
     :class:`ReplyError` with the reason ``"malformed reply"`` if the reply contains neither JSON nor one of

@@ -1,6 +1,6 @@
 """The LLM prompts, which are deterministic and share one version number.
 
-In a prompt, document text is quoted as data between labelled lines. A label such as ``s01`` is valid in one
+In a prompt, document text is quoted as data between labeled lines. A label such as ``s01`` is valid in one
 prompt only. Since the reply to a search prompt may contain only labels, a prompt injection in a document can
 at worst change a ranking. Increase :data:`PROMPT_VERSION` when you change a prompt; calls recorded with older
 prompts are then not reused.

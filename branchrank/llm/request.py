@@ -12,8 +12,8 @@ from branchrank.errors import LLMError
 from branchrank.records import Record, ServedBy
 
 #: Assumed number of UTF-8 bytes per token. The number is low, so that estimates are too high rather than too
-#: low and prompts fit the model's context. SmolLM2's tokenizer has 3.8 to 4.3 bytes per token for English
-#: documentation in RST.
+#: low and prompts fit the model's context. SmolLM2's tokenizer averages 3.8 to 4.3 bytes per token for
+#: English documentation in RST.
 BYTES_PER_TOKEN = 3.0
 
 #: The failure reason of a call that was interrupted by Ctrl-C. Interrupted calls are not cached.
@@ -113,10 +113,11 @@ class LLMReply(Record, frozen=True, kw_only=True):
 
 
 class CallFailedError(LLMError):
-    """The LLM call returned no usable reply; the caller uses its fallback.
+    """Error for an LLM call without a usable reply. The caller then uses its fallback.
 
     ``reason`` is a short fixed text such as ``"timeout"``, ``"http 500"`` or ``"malformed reply"``, and is
-    stored in the ledger. The error's message may also contain the server's message, with all keys removed.
+    stored in the ledger. The error's message may also contain the server's message, with all API keys
+    removed.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class CallFailedError(LLMError):
 
 
 class ReplyError(LLMError):
-    """The LLM's reply is not usable. ``reason`` is stored in the ledger."""
+    """Error for an LLM reply that is not usable. ``reason`` is stored in the ledger."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the LLM's reply is unusable: {reason}")
@@ -144,4 +145,4 @@ class ReplyError(LLMError):
 
 
 class BudgetError(LLMError):
-    """The limit ``--max-calls`` or ``--max-tokens`` is reached."""
+    """Error for an LLM call that would exceed the limit ``--max-calls`` or ``--max-tokens``."""

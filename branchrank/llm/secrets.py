@@ -6,10 +6,11 @@
    host ``BRANCHRANK_LLM_KEY_HOST``. If ``BRANCHRANK_LLM_KEY_HOST`` is not set, ``BRANCHRANK_LLM_KEY`` is sent
    to an endpoint that is given by a command-line flag or an environment variable, but never to an endpoint
    from a file in the workspace.
-3. A :class:`~branchrank.redactor.Redactor` removes keys from every text that the LLM client returns or logs.
+3. A :class:`~branchrank.redactor.Redactor` removes API keys from all text that the LLM client returns or
+   logs.
 4. If a text is a single URL, everything between ``://`` and the last ``@`` counts as credentials. In a longer
-   text, a URL ends at a space, a quote, ``<``, ``>`` or a backslash, although a password may contain all of
-   these characters except the space.
+   text, a URL ends at a space, a quote, ``<``, ``>`` or a backslash, even though a password may contain any
+   of these characters except the space.
 """
 
 from __future__ import annotations
@@ -147,9 +148,10 @@ class _RedactingFilter(logging.Filter):
 
 
 def guard_logs(redact: Callable[[str], str]) -> Callable[[], None]:
-    """Remove API keys from the log messages of the HTTP libraries, since httpx logs whole URLs at level INFO.
+    """Install log filters that remove API keys from the log messages of the HTTP libraries.
 
-    The keys are removed by log filters. Returns a function that uninstalls these filters.
+    The filters are needed because httpx logs whole URLs at level INFO. Returns a function that uninstalls the
+    filters.
     """
     guard = _RedactingFilter(redact)
     names = [name for name in logging.root.manager.loggerDict if name.startswith(_CHATTY_LOGGERS)]

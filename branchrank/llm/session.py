@@ -185,8 +185,8 @@ class LLMSession:
     def _reached(self, client: ChatClient, model: str) -> str:
         """Return the name of the model to call.
 
-        If the endpoint does not answer, notify the user when the session may fall back; otherwise raise an
-        error.
+        If the endpoint does not answer and the session may fall back, notify the user. If the endpoint does
+        not answer and the session may not fall back, raise an error.
         """
         try:
             listed = client.probe()

@@ -14,10 +14,10 @@ give only as much information as a smaller number of independent questions.
    smaller of these two estimates of the degrees of freedom. Intervals for differences use the degrees of
    freedom that Bell and McCaffrey's method estimates.
 3. The effective number of questions is n / design effect * (z / t)**2, where z and t are the quantiles of the
-   normal and of Student's t distribution at the confidence level. A normal interval computed with the
-   effective number of questions is as wide as Student's interval with the clustered variance (Korn and
-   Graubard 1998). The effective number of questions is never set below the value that it would have if the
-   intraclass correlation were 1.
+   standard normal distribution and of Student's t distribution for a two-sided interval at the confidence
+   level. A normal interval computed with the effective number of questions is as wide as Student's interval
+   with the clustered variance (Korn and Graubard 1998). The effective number of questions is never set below
+   the value that it would have if the intraclass correlation were 1.
 4. A design effect can't be estimated from a sample in which almost all values are the same. Therefore a few
    artificial questions with an assumed intraclass correlation (:class:`Padding`) are added to the sample in
    steps 1 and 2. The more the values in a sample vary, the less the artificial questions change the design
@@ -56,7 +56,11 @@ class Padding(NamedTuple):
         return self.questions * self.effect(sizes) * self.variance
 
     def effect(self, sizes: Floats) -> float:
-        """Return the artificial questions' design effect. Page c of the sample has ``sizes[c]`` questions."""
+        """Return the design effect of the artificial questions.
+
+        The artificial questions are assumed to share pages as often as the questions in the sample, in which
+        page c has ``sizes[c]`` questions.
+        """
         return kish_effect(typical_size(sizes), self.icc)
 
 
@@ -148,7 +152,7 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
     """Return the design effect of the sample, or 1 if it is below 1.
 
     The design effect is the clustered variance of the mean divided by the variance for independent questions.
-    The artificial questions of ``padding`` increase both the clustered variance and the variance for
+    The artificial questions that ``padding`` adds increase both the clustered variance and the variance for
     independent questions. In the clustered variance, but not in the variance for independent questions, the
     contribution of the artificial questions is multiplied by their assumed design effect. If all values in
     the sample are the same, the function returns the design effect of the artificial questions

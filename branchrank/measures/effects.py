@@ -1,7 +1,7 @@
 """Effect sizes for paired comparisons. Unlike p-values, they do not depend on the number of questions.
 
-1. The effect size for hits is the matched odds ratio, wins / losses (Agresti 2013, section 11.1). Let p be
-   the share of wins among the questions on which the systems differ. The confidence interval for the odds
+1. The effect size for hit rates is the matched odds ratio, wins / losses (Agresti 2013, section 11.1). Let p
+   be the share of wins among the questions on which the systems differ. The confidence interval for the odds
    ratio is the interval for the share p (clustered by page), with each bound converted to odds, p / (1 - p).
 2. The effect size for other measures is Cohen's d_z, the mean difference divided by the standard deviation of
    the differences (Cohen 1988, section 2.3.5; Lakens 2013, equation 7).
@@ -22,7 +22,7 @@ from branchrank.records import Record
 class Odds(Record, frozen=True, kw_only=True):
     """A matched odds ratio (from 0 to infinity; infinity means no losses) with its confidence interval.
 
-    The bounds are ``None`` if the questions on which the systems differ are on too few pages.
+    The bounds are ``None`` if the gold of the questions on which the systems differ is on too few pages.
     """
 
     ratio: float

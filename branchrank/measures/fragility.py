@@ -1,12 +1,12 @@
 """The fragility of a result, which is the number of wrong gold labels that would be enough to change it.
 
 Suppose that a question's gold is wrong, and that the predictor with the lower score had in fact found the
-correct answer. Correcting the label then reverses the sign of the difference in score on that question.
-Correcting the label of a question reduces the total difference by twice the difference on that question, so
-the labels of the questions that favour the leader most are corrected first. If every question is its own
-cluster, correcting labels does not change the null distribution of the sign-flip test. If clusters have
-several questions, the computed number of labels is an upper bound, and correcting fewer labels may be enough
-to change the result.
+correct answer. Correcting the label of that question then reverses the sign of the question's difference in
+score, so the total difference falls by twice the question's difference. The labels of the questions that
+favor the leader most are corrected first, because these corrections reduce the total difference most. If
+every question is its own cluster, correcting labels does not change the null distribution of the sign-flip
+test. If clusters have several questions, the computed number of labels is an upper bound, and correcting
+fewer labels may be enough to change the result.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from branchrank.records import Record
 
 
 class Fragility(Record, frozen=True, kw_only=True):
-    """The smallest sets of questions that must be relabelled to make a lead insignificant or to remove it.
+    """The smallest sets of questions that must be relabeled to make a lead insignificant or to remove it.
 
     ``leader`` is the predictor with the higher mean, or ``None`` if the means are equal. If the questions in
-    ``unsettle`` are relabelled, the difference is no longer significant (``unsettle`` is empty if the
-    difference is not significant to begin with). If the questions in ``overturn`` are relabelled, the
-    leader's mean is no longer higher than the other predictor's mean. Questions with equal differences are
-    sorted by id. ``candidates`` counts the questions that favour the leader.
+    ``unsettle`` are relabeled, the difference is no longer significant (``unsettle`` is empty if the
+    difference is not significant to begin with). If the questions in ``overturn`` are relabeled, the leader's
+    mean is no longer higher than the other predictor's mean. Questions with equal differences are sorted by
+    id. ``candidates`` counts the questions that favor the leader.
     """
 
     leader: str | None

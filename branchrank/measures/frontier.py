@@ -4,10 +4,10 @@
    if it is at least as good in quality, p95 latency and cost, and better in at least one of the three.
 2. The pipeline with the highest quality, called the best pipeline, is compared with every other pipeline. A
    pipeline is non-inferior if the confidence interval for its difference in quality from the best pipeline
-   excludes a loss of delta or more. The cheapest non-inferior pipeline is the one with the lowest cost; ties
-   are broken by the lowest p95 latency, then by the highest quality. The best pipeline is selected by its
-   observed quality, which on average is therefore higher than its true quality. As a result, a cheaper
-   pipeline is less likely to count as non-inferior.
+   excludes a loss of delta or more. Among the non-inferior pipelines, the one with the lowest cost is chosen;
+   ties are broken by the lowest p95 latency, then by the highest quality, then by name. The best pipeline is
+   selected by its observed quality, which on average is therefore higher than its true quality. As a result,
+   a cheaper pipeline is less likely to count as non-inferior.
 3. If several pipelines share the highest quality, and one of them is passed as ``preferred``, that one counts
    as the best. Reports pass the baseline as ``preferred``, since there is no reason to replace the baseline
    with an equally good pipeline. If ``preferred`` is not one of the pipelines with the highest quality, the
@@ -25,7 +25,8 @@ from branchrank.records import Record
 class Standing(Record, frozen=True, kw_only=True):
     """One pipeline's mean quality, p95 latency in ms and cost per query.
 
-    The cost is in LLM tokens, LLM calls or money. All pipelines in a comparison must use the same unit.
+    The cost is in LLM tokens, LLM calls or money. All pipelines in a comparison must state their cost in the
+    same unit.
     """
 
     name: str

@@ -16,9 +16,10 @@ number of questions is n.
 4. The interval for any other difference is Student's t interval, computed with an increased sample variance.
    The sample variance is increased by z**2 * s * q / n. Here s is the share of questions with a difference of
    0, computed after adding one question with a difference of 0. The factor q is the mean square of the
-   differences that are not 0, computed after adding one question with a difference of 1. If no difference is
-   0, s is about 1 / n, so the variance hardly increases. If all differences are 0, Student's interval is
-   about as wide as Tango's score interval for n questions with a difference of 0.
+   differences that are not 0, computed after adding one question with a difference of 1. If all differences
+   are nonzero, s is 1 / (n + 1), so the variance hardly increases. If all differences are 0, the sample
+   variance is 0, and the increase alone makes Student's interval about as wide as Tango's score interval for
+   the same n questions.
 
 If almost all questions have the same value, a sample can't show how strongly questions on the same page are
 correlated. To estimate the design effect, artificial questions with an assumed intraclass correlation are
@@ -69,7 +70,7 @@ def mean_interval(
     """Return the confidence interval for the mean of ``values`` (n,) in 0..1.
 
     If every value is 0 or 1, the interval is Wilson's. ``pages[i]`` is the source of the gold for question i.
-    Returns ``None`` if there are no questions, or if the questions are on too few pages
+    Returns ``None`` if there are no questions, or if the gold of the questions is on too few pages
     (:func:`~branchrank.measures.clustering.effective_questions`).
 
     >>> found = mean_interval([1.0] * 14 + [0.0] * 6, [str(n) for n in range(20)])
@@ -105,13 +106,15 @@ def difference_interval(
 def compatible(
     interval: Interval | None, found: float, *, rejected: bool, null: float = 0.0
 ) -> Interval | None:
-    """Adjust the interval for the estimate ``found`` to match the result of a test of the value ``null``.
+    """Adjust the interval for the estimate ``found`` to agree with a test of the null hypothesis.
 
-    If ``rejected`` is true, the interval is cut off at the null value, so that it lies on the same side of
-    the null value as ``found``. If ``rejected`` is false, the interval is extended to include the null value.
-    Therefore, if the true value is the null value, the adjusted interval excludes the true value exactly as
-    often as the test rejects the null value. Strassburger and Bretz (2008) describe simultaneous confidence
-    bounds that agree with Holm's test.
+    The null hypothesis is that the true value is ``null``, the null value. If ``rejected`` is true, the
+    interval is cut off at the null value, so that the interval lies on the same side of the null value as
+    ``found``. If ``rejected`` is false, the interval is extended to include the null value. Therefore, if the
+    null hypothesis is true, the adjusted interval excludes the true value exactly as often as the test
+    rejects the null hypothesis. (If ``rejected`` is true, a bound that equals the null value is not part of
+    the interval.) Strassburger and Bretz (2008) describe simultaneous confidence bounds that agree with
+    Holm's test.
 
     >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
     0.0
@@ -184,7 +187,10 @@ def wilson_bounds(rate: Floats | float, n: Floats | float, level: float = LEVEL)
 
 
 def padded_bounds(totals: PageTotals, n: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return the normal interval after adding z**2 / 2 zeros and z**2 / 2 ones to ``n`` questions."""
+    """Return the normal-approximation interval with z**2 / 2 zeros and z**2 / 2 ones added to the scores.
+
+    ``n`` is the effective number of questions.
+    """
     z2 = _z(level) ** 2
     mean = totals.mean
     centre = (n * mean + z2 / 2) / (n + z2)
@@ -209,7 +215,10 @@ def score_bounds(
     difference, lost = np.asarray(difference), np.asarray((differing - difference) / 2)
 
     def held(true: Floats) -> Floats:
-        """For each value in ``true``, return whether the score test does not reject it as the difference."""
+        """For each difference in ``true``, return whether it is compatible with the data.
+
+        A difference is compatible with the data if the score test does not reject it as the true difference.
+        """
         b = (2 - difference) * true - differing
         likeliest = (np.sqrt(np.maximum(b**2 + 8 * lost * true * (1 - true), 0.0)) - b) / 4
         variance = np.maximum(2 * likeliest + true * (1 - true), 0.0)

@@ -1,13 +1,13 @@
 """Latency percentiles, and their confidence intervals and upper bounds if there are enough measurements.
 
-The q-percentile of n times is the ceil(q * n)-th smallest time. The upper bound of the q-percentile is the
-r-th smallest time, for the smallest r with P(Bin(n, q) <= r - 1) >= confidence. The upper bound is valid for
-any distribution of the times. A 95% bound on p95 can be computed if n is at least 59, since 1 - 0.95**59 is
-above 0.95. If n is too small for a bound, the report prints the rank of the percentile (such as
-"second-slowest") instead of the bound. The two-sided 95% interval goes from one of the n times to another
-one. Each bound is chosen so that the true percentile is beyond the bound with a probability of at most 2.5%
-(Hahn and Meeker 1991, section 5.2). A 95% interval can be computed for p50 if n is at least 6, and for p95 if
-n is at least 72.
+The q-quantile of n times is the ceil(q * n)-th smallest time. (For q = 0.95, the q-quantile is the percentile
+p95.) The upper confidence bound for the q-quantile is the r-th smallest time, for the smallest r with
+P(Bin(n, q) <= r - 1) >= confidence. The upper bound is valid for any distribution of the times. A 95% upper
+bound for p95 can be computed if n is at least 59, since 1 - 0.95**59 is above 0.95. If n is too small for a
+bound, the report prints the rank of the percentile (such as "second-slowest") instead of the bound. The
+endpoints of the two-sided 95% interval are two of the n measured times. Each endpoint is chosen so that the
+true percentile is beyond the endpoint with a probability of at most 2.5% (Hahn and Meeker 1991, section 5.2).
+A 95% interval can be computed for p50 if n is at least 6, and for p95 if n is at least 72.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Percentile(Record, frozen=True, kw_only=True):
 
 
 def percentile(times_ms: Sequence[float], quantile: float, confidence: float = 0.95) -> Percentile:
-    """Return the percentile of the times with its interval and its upper bound.
+    """Return a percentile of the times, with a two-sided confidence interval and a one-sided upper bound.
+
+    ``quantile`` selects the percentile, such as 0.95 for p95. ``confidence`` is the confidence level of the
+    interval and of the upper bound.
 
     Raises :class:`UsageError` if there are no times.
 

@@ -4,15 +4,15 @@
 2. A hit's source is compared with the gold's source. A hit in a source from ``source_aliases`` is matched as
    if it were at the same lines in the source of the question's first gold item.
 3. Under the strict criterion, a hit is correct if its source matches and its lines overlap the gold lines, or
-   if its source matches and its text contains the normalised ``answer_quote``. File-level gold
+   if its source matches and its text contains the normalized ``answer_quote``. File-level gold
    (``gold_level`` is ``file``, or the item has neither lines nor a quote) does not specify lines, so any hit
    from the file is a strict hit.
 4. Under the half (or full) criterion, a hit is correct if its source matches and the hit alone contains at
    least half (or all) of the gold item's lines. If an item has no lines, a strict hit is also a half hit and
    a full hit.
 5. Under the relaxed criterion, a hit is correct if its source is the source of a gold item.
-6. Each gold item is credited once, to the first hit that covers it. Each gold page (source) is also credited
-   only once, so that no measure counts the same gold twice.
+6. Only the first hit that matches a gold item is credited with the item, and only one hit is credited with
+   each gold page (source). No measure therefore counts the same gold twice.
 
 Each hit has a gain of 0 or more. A hit credited with a gold item has a gain of 2 (or the item's
 ``relevance``), the first other hit on a gold page has a gain of 1, and all other hits have a gain of 0. On a
@@ -100,10 +100,10 @@ class JudgedHit(Record, frozen=True, kw_only=True):
     """The judgement of one hit.
 
     ``gain`` is the hit's gain in ``graded`` mode. ``gold`` is the index (in ``Question.gold``) of the gold
-    item that is credited to the hit. If several gold items are credited to the hit, ``gold`` is the lowest of
-    their indices. ``page`` is the index (in ``Judged.pages``) of the hit's gold page, whether or not the page
-    is credited to the hit. ``half`` is true for the first hit that contains at least half of a gold item's
-    lines, and ``full`` is true for the first hit that contains all of them.
+    item that the hit is credited with. If the hit is credited with several gold items, ``gold`` is the lowest
+    of their indices. ``page`` is the index (in ``Judged.pages``) of the hit's gold page, whether or not the
+    hit is credited with the page. ``half`` is true for the first hit that contains at least half of a gold
+    item's lines, and ``full`` is true for the first hit that contains all of them.
     """
 
     gain: int
@@ -133,12 +133,13 @@ class Judged(Record, frozen=True, kw_only=True):
     def ranking(self, mode: Mode) -> Ranking:
         """Return the ranking from which measures with the scoring ``mode`` are computed.
 
-        In the modes ``strict``, ``half`` and ``full``, each gold item has a gain of 2. A gold item is
-        credited to the first hit that overlaps its lines (``strict``), contains at least half of them
-        (``half``) or contains all of them (``full``). In the mode ``relaxed``, each gold page has a gain of
-        1, which is credited to the first hit on the page. In the mode ``graded``, both gold items and gold
-        pages have gains, as in exported TREC files. In this mode, ``Success(rel=2)@1`` is strict hit@1 and
-        ``Success@1`` is relaxed hit@1.
+        In the modes ``strict``, ``half`` and ``full``, each gold item has a gain of 2. The first hit that
+        matches a gold item (``strict``), contains at least half of the item's lines (``half``) or contains
+        all of the item's lines (``full``) is credited with the item. In ``relaxed`` mode, each gold page has
+        a gain of 1, and the first hit on a gold page is credited with the page. In ``graded`` mode, gold
+        items and gold pages both have gains, as they do in exported TREC files. If no gold item states a
+        ``relevance``, ``Success(rel=2)@1`` in ``graded`` mode is the same as strict hit@1, and ``Success@1``
+        in ``graded`` mode is the same as relaxed hit@1.
         """
         ranked = enumerate(self.hits, start=1)
         if mode in ("strict", "half", "full"):

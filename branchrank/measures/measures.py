@@ -193,7 +193,7 @@ DEFINITIONS = (
     Definition(
         name="Judged",
         takes_rel=False,
-        description="Share of the first k hits that were judged, as relevant or not.",
+        description="Share of the first k hits that were judged, whether as relevant or as non-relevant.",
         formula="number of judged hits among the first k, divided by min(k, number of hits returned)",
         source="ir-measures Judged",
         compute=judged,
@@ -202,7 +202,7 @@ DEFINITIONS = (
         name="Bpref",
         aliases=("bpref", "BPref"),
         cutoff="none",
-        description="Whether relevant hits rank above hits judged wrong; unjudged hits are ignored.",
+        description="How often relevant hits rank above hits judged non-relevant; unjudged hits are ignored.",
         formula="sum over relevant hits of (1 - min(n, R) / min(N, R)), divided by R; n: judged non-relevant "
         "hits above the relevant hit, N: all items judged non-relevant, R: number of relevant gold items",
         source="Buckley and Voorhees, SIGIR 2004; trec_eval bpref",
@@ -292,7 +292,7 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
 
 
 def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], float | None]:
-    """Return a dict of the integer arguments, and the persistence ``p`` if it was given."""
+    """Return a dict of the integer arguments, and the persistence ``p`` (``None`` if ``p`` was not given)."""
     parameters: dict[str, int] = {}
     p: float | None = None
     for argument in (arguments or "").split(",") if arguments else ():

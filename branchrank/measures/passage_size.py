@@ -86,7 +86,7 @@ class PassageSummary(Record, frozen=True, kw_only=True):
 
 
 def summarise_passages(sizes: Sequence[PassageSize]) -> PassageSummary:
-    """Summarise one predictor's passage sizes over all questions."""
+    """Summarize one predictor's passage sizes over all questions."""
     hits = sum(size.hits for size in sizes)
     return PassageSummary(
         lines_per_hit=sum(size.lines for size in sizes) / hits if hits else None,

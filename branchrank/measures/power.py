@@ -63,7 +63,7 @@ def detectable_hit_difference(
 ) -> float | None:
     """Return the smallest true difference in hit rate that ``n`` questions can detect with power ``power``.
 
-    Returns ``None`` if the power is too low even when all questions on which the systems differ favour the
+    Returns ``None`` if the power is too low even when all questions on which the systems differ favor the
     same system.
     """
     if hit_power(n, disagreement, disagreement, alpha) < power:
@@ -130,9 +130,9 @@ class PageSize(Protocol):
     """A function that predicts how many questions share a page with a randomly drawn question."""
 
     def __call__(self, n: int) -> float:
-        """Return how many of ``n`` questions are expected to be on the page of a randomly drawn question.
+        """Return how many of ``n`` questions are expected on the same page as a randomly drawn question.
 
-        The randomly drawn question is counted too, so the result is at least 1.
+        The count includes the randomly drawn question itself, so the result is at least 1.
         """
 
 
@@ -155,9 +155,9 @@ def pages_as_in(sizes: Sequence[int]) -> PageSize:
 class SharedPages(Record, frozen=True, kw_only=True):
     """How many questions have their gold on the same page, and how strongly these questions are correlated.
 
-    ``page_size`` returns the expected number of questions on the page of a random question. ``icc`` is the
-    intraclass correlation of the per-question score differences on a page, from 0 (independent) to 1 (all
-    equal).
+    ``page_size`` returns the expected number of questions on the same page as a randomly drawn question.
+    ``icc`` is the intraclass correlation of the per-question score differences on a page, from 0
+    (independent) to 1 (all equal).
     """
 
     page_size: PageSize
@@ -166,8 +166,8 @@ class SharedPages(Record, frozen=True, kw_only=True):
     def effective_questions(self, n: int, level: float, least_icc: float = 0.0) -> float:
         """Return how many independent questions give an interval as wide as ``n`` questions on shared pages.
 
-        ``level`` is the confidence level of the intervals. If ``icc`` is below ``least_icc``, the latter is
-        used instead.
+        ``level`` is the confidence level of the intervals. If ``icc`` is below ``least_icc``, ``least_icc``
+        is used instead.
         """
         size = self.page_size(n)
         if size <= 1:
@@ -188,7 +188,7 @@ class Plan(Record, frozen=True, kw_only=True):
     difference in hit rate that can be detected with 80% power. ``differing`` is the expected number of
     questions, out of ``effective``, on which the systems differ. ``p_floor`` is the smallest p-value that is
     possible if the systems differ on ``differing`` questions. ``unanimous`` is the smallest number of
-    questions that gives a significant result if all of them favour the same system. ``power`` is the
+    questions that gives a significant result if all of them favor the same system. ``power`` is the
     probability of detecting ``difference``, and ``questions_needed`` is the number of questions needed to
     detect it with 80% power. ``power`` and ``questions_needed`` are ``None`` if no difference was given.
     """
@@ -286,8 +286,10 @@ def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | Non
 
 
 def unanimous_needed(family: int = 1, alpha: float = ALPHA) -> int:
-    """Return the smallest number of questions that gives an adjusted p-value below ``alpha`` if all of them
-    favour the same system.
+    """Return on how many questions two systems must differ for a significant result to be possible.
+
+    A result is significant if the adjusted p-value is below ``alpha``. The p-value is smallest if all
+    questions on which the systems differ favor the same system.
     """
     differing = 1
     while p_floor(differing) * family >= alpha:

@@ -52,9 +52,9 @@ class RiskCoverage(Record, frozen=True, kw_only=True):
 def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
     """Return the risk-coverage curve, which has no points if the predictor never answers.
 
-    The area under the curve covers only the answered questions. A predictor that abstains from a question
-    lowers its coverage, but the question does not count as a wrong answer. Therefore, never compare the areas
-    of two predictors without also comparing the coverage at the last point of each curve.
+    The area under the curve covers only the answered questions. A predictor that abstains on a question
+    lowers its coverage, but the abstention does not count as a wrong answer. Therefore, never compare the
+    areas under two predictors' curves without also comparing the coverage at the last point of each curve.
     """
     given = [(answer.confidence, answer.right) for answer in answers if answer.confidence is not None]
     given.sort(key=lambda each: -each[0])

@@ -4,15 +4,15 @@ The unit of analysis is the question. Questions whose gold is in the same source
 tend to succeed or fail together. Every test is two-sided and uses the differences in score, ``candidate -
 baseline``.
 
-1. Hits are tested with the exact McNemar test if every cluster has one question.
-2. If any cluster has several questions, or if the scores are not hits, the scores are tested with sign-flip
-   randomisation. Under the null hypothesis, the sum of a cluster's differences is equally likely to be
-   positive or negative. If all cluster sums are whole numbers (as they are for hits), the null distribution
-   of their total is computed exactly by convolution. If some cluster sums are fractions and at most 20 of the
-   sums are not zero, the null distribution is computed from all sign patterns. If more than 20 of the sums
-   are not zero, seeded random sign patterns are drawn, and p is (r + 1) / (draws + 1), where r is the number
-   of drawn totals whose absolute value is at least that of the observed total. A sum within 1e-9 of 0 counts
-   as 0.
+1. Binary scores (hit or miss) are tested with the exact McNemar test if every cluster has one question.
+2. If any cluster has several questions, or if the scores are not binary, the scores are tested with sign-flip
+   randomization. Under the null hypothesis, the sum of a cluster's differences is equally likely to be
+   positive or negative. If all cluster sums are integers (as they are for binary scores), the null
+   distribution of their total is computed exactly by convolution. If any cluster sum is not an integer and at
+   most 20 of the sums are nonzero, the null distribution is computed from all sign patterns. If any cluster
+   sum is not an integer and more than 20 of the sums are nonzero, seeded random sign patterns are drawn, and
+   p is (r + 1) / (draws + 1), where r is the number of drawn totals whose absolute value is at least that of
+   the observed total. A sum within 1e-9 of 0 counts as 0.
 3. Holm's correction covers the comparisons that share a baseline and a measure.
 
 Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smyth 2010; Holm 1979.
@@ -64,7 +64,7 @@ def non_zero(sums: Floats) -> Floats:
 
 
 def sign_flip(sums: Floats, *, seed: int = 0, draws: int = DRAWS) -> Significance:
-    """Use sign-flip randomisation to test whether the total of ``sums`` (one per cluster) differs from 0."""
+    """Use sign-flip randomization to test whether the total of ``sums`` (one per cluster) differs from 0."""
     moving = non_zero(sums)
     if not len(moving):
         return Significance(p=1.0, test="sign-flip, exact")
@@ -98,7 +98,7 @@ def _whole_number_p(moving: NDArray[np.int64]) -> float:
 
 
 def _all_totals(moving: Floats) -> Floats:
-    """Return the total of the n non-zero cluster sums ``moving`` for each of the 2**n sign patterns."""
+    """Return the total for each of the 2**n sign patterns; ``moving`` contains the n nonzero cluster sums."""
     totals = np.zeros(1)
     for value in moving:
         totals = np.concatenate([totals + value, totals - value])

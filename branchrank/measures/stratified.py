@@ -174,7 +174,7 @@ def compare_strata(
 def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floats]:
     """Return the differences per question (candidate - baseline) for each dataset.
 
-    Differences of less than 1e-9 become 0.
+    Differences whose absolute value is below 1e-9 become 0.
     """
     found = []
     for stratum in strata:

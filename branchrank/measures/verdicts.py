@@ -15,7 +15,7 @@
    delta`` (two one-sided tests at alpha / 2 each, which is stricter than the customary alpha). A comparison
    that is neither significant nor equivalent has the verdict ``too few questions to tell`` if a unanimous
    result would not be significant either, and ``inconclusive`` otherwise. A result is unanimous if every
-   cluster in which the two predictors' scores differ favours the same predictor. A cluster counts as
+   cluster in which the two predictors' scores differ favors the same predictor. A cluster counts as
    different if the scores differ on at least one of its questions, even if its wins and losses cancel out.
 """
 
@@ -69,21 +69,22 @@ class Comparison(Record, frozen=True, kw_only=True):
     """The comparison of a candidate with a baseline on one measure, for the same ``n`` questions.
 
     ``mean_a`` is the baseline's mean, ``mean_b`` is the candidate's mean, and ``difference`` is ``mean_b -
-    mean_a``. ``ci_low`` and ``ci_high`` are the bounds of the confidence interval for the difference.
-    ``family`` is the number of comparisons. With confidence 1 - ``alpha``, all of their intervals contain the
-    true differences. The bounds are ``None`` if the gold is on too few pages. ``p`` is the p-value from
-    ``test``, and ``p_adjusted`` is ``p`` after Holm's correction over ``family`` comparisons. ``p_mcnemar``
-    (hits only) and ``p_t`` are the p-values from McNemar's test and the t-test. Reports show these two
-    p-values, but the verdict does not use them. ``wins``, ``ties`` and ``losses`` count the questions on
-    which the candidate's score is higher than, equal to or lower than the baseline's score. ``mde`` is the
-    smallest true difference that ``n`` questions with the observed disagreement (or standard deviation) can
-    detect with 80% power. ``questions_needed`` is the number of questions needed to detect the observed
-    difference with 80% power. ``mde`` and ``questions_needed`` account for clustering and for the strictest
-    step of Holm's correction. ``mde`` is ``None`` if ``n`` questions can't detect any difference, and
-    ``questions_needed`` is ``None`` if 20,000 questions are not enough. ``p_floor`` is the smallest possible
-    p-value, which results if the same predictor wins in every cluster in which the scores differ.
-    ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for hits) and ``d_z`` (for other measures)
-    are effect sizes (:mod:`branchrank.measures.effects`).
+    mean_a``. ``ci_low`` and ``ci_high`` are the bounds of the confidence interval for the difference. The
+    bounds are ``None`` if the gold is on too few pages. ``family`` is the number of comparisons that Holm's
+    correction covers. The probability that the intervals of all ``family`` comparisons contain their true
+    differences is at least 1 - ``alpha``. ``p`` is the p-value from ``test``, and ``p_adjusted`` is ``p``
+    after Holm's correction over ``family`` comparisons. ``p_mcnemar`` is the p-value from McNemar's test, or
+    ``None`` if any score is neither 0 nor 1. ``p_t`` is the p-value from the paired t-test. Reports show
+    ``p_mcnemar`` and ``p_t``, but the verdict depends on neither of them. ``wins``, ``ties`` and ``losses``
+    count the questions on which the candidate's score is higher than, equal to or lower than the baseline's
+    score. ``mde`` is the smallest true difference that ``n`` questions with the observed disagreement (or
+    standard deviation) can detect with 80% power. ``questions_needed`` is the number of questions needed to
+    detect the observed difference with 80% power. ``mde`` and ``questions_needed`` account for clustering and
+    for the strictest step of Holm's correction. ``mde`` is ``None`` if ``n`` questions can't detect any
+    difference, and ``questions_needed`` is ``None`` if 20,000 questions are not enough. ``p_floor`` is the
+    smallest possible p-value, which results if the same predictor wins in every cluster in which the scores
+    differ. ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for hit rates) and ``d_z`` (for
+    other measures) are effect sizes (:mod:`branchrank.measures.effects`).
     """
 
     measure: str
@@ -340,9 +341,10 @@ def verdict_of(
 
 
 def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:
-    """Return the smallest detectable difference and the number of questions needed for the observed one.
+    """Return the smallest detectable difference and the number of questions needed.
 
-    Both values are for a power of 80%. A value is ``None`` if it can't be computed.
+    The number of questions is the number needed to detect the observed difference. Both results are computed
+    for a power of 80%, and a result that can't be computed is ``None``.
     """
     totals = page_totals(pair.differences, sources)
     if totals.shared and effective_pages(totals.sizes) < LEAST_PAGES:
@@ -388,8 +390,8 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
     The check passes if the interval's lower bound exceeds -delta, or if ``identical`` is true, which means
     that the candidate and the baseline returned the same hits. The check fails if the interval's upper bound
     is below -delta. The check is undecided in all other cases, including when there are too few pages for an
-    interval. If delta is 0 and a bound of the interval is exactly 0, the verdict decides. In this case, the
-    check passes for the verdict ``better`` and fails for the verdict ``worse``.
+    interval. If delta is 0 and a bound of the interval is exactly 0, the check passes for the verdict
+    ``better`` and fails for the verdict ``worse``.
 
     The check can be undecided if some answers changed but no scores did. Even if no score changes on n
     questions, a loss of about z**2 / n can't be excluded, where z is the normal quantile.
@@ -404,7 +406,7 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
     if identical:
         outcome, why = "pass", "the hits are the same for every question"
     elif low is None or high is None:
-        outcome, why = "undecided", "the questions are on too few pages to compute an interval"
+        outcome, why = "undecided", "the gold is on too few pages to compute an interval"
     elif low > -delta or comparison.verdict == "better":
         outcome, why = "pass", "the lower bound is above -delta"
     elif high < -delta or (delta == 0 and comparison.verdict == "worse"):

@@ -44,7 +44,7 @@ def run(project: Path, reports: str, *words: object, **environment: str) -> Path
         environment={"PYTHONPATH": str(ROOT / "tests"), "SLOW_NOTES": str(project / "notes"), **environment},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "" or "a worker ended" in done.stderr
+    assert done.stderr == "" or "a worker died" in done.stderr
     [directory] = (project / reports).iterdir()
     return directory
 
@@ -281,6 +281,6 @@ def test_a_node_killed_half_way_changes_nothing(project: Path, tmp_path: Path) -
             made.remove_node(next(iter(made.worker_nodes)), allow_graceful=False)
             _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
-    assert "a worker ended" in said
+    assert "a worker died" in said
     for name in ("rows.jsonl", "questions.csv"):
         assert (directory / name).read_bytes() == (whole / name).read_bytes()

@@ -254,7 +254,7 @@ def test_caps_refuse_before_the_call(serve: Call) -> None:
     server, client = serve(always(scripted.say("x")), max_calls=2)
     client.complete(request())
     client.complete(request())
-    with pytest.raises(BudgetError, match="2 LLM calls are spent") as caught:
+    with pytest.raises(BudgetError, match="2 LLM calls have been used") as caught:
         client.complete(request())
     assert "--max-calls" in caught.value.remedy
     assert len(server.requests) == 2

@@ -227,7 +227,7 @@ def test_an_interruption_is_not_remembered(tmp_path: Path) -> None:
 
 def test_a_spent_budget_leaves_what_was_finished(server: ScriptedLLM, tmp_path: Path) -> None:
     cassette = str(tmp_path / "c.sqlite")
-    with pytest.raises(LLMError, match="1 LLM calls are spent"):
+    with pytest.raises(LLMError, match="1 LLM calls have been used"):
         run(server, THREE, record=cassette, max_calls=1)
     resumed = run(server, THREE, record=cassette)
     assert [answer.value for answer in resumed] == ["reply 1", "reply 2", "reply 1"]
