@@ -1,4 +1,4 @@
-"""Run a benchmark. This script calls the command ``branchrank benchmark``."""
+"""Run a benchmark. This script runs the command ``branchrank benchmark``."""
 
 from branchrank.cli.benchmark import command
 

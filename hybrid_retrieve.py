@@ -1,4 +1,4 @@
-"""Search with the hybrid predictor. This script calls the command ``branchrank hybrid``."""
+"""Search with the hybrid predictor. This script runs the command ``branchrank hybrid``."""
 
 from branchrank.cli.hybrid import command
 

@@ -1,4 +1,4 @@
-"""Search with the local predictor. This script calls the command ``branchrank retrieve``."""
+"""Search with the local predictor. This script runs the command ``branchrank retrieve``."""
 
 from branchrank.cli.retrieve import command
 

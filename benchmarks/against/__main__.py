@@ -5,9 +5,10 @@
     python -m benchmarks.against page
 
 1. ``run`` prints the table; ``--write`` also writes ``benchmarks/table.json`` and ``docs/results/speed.md``.
-2. ``check`` repeats the measurements and compares the ratios with ``benchmarks/table.json``. With
-   ``--measured FILE``, the ratios are read from a file instead of measured. The exit code is 1 if the whole
-   95% interval of a ratio is more than 20% below the stored ratio, and 2 if the tables can't be compared.
+2. ``check`` repeats the measurements and compares the ratios with those in ``benchmarks/table.json``. With
+   ``--measured FILE``, the new ratios are read from ``FILE`` instead of being measured. The exit code is 1 if
+   the whole 95% interval of a ratio is more than 20% below the stored ratio, and 2 if the tables can't be
+   compared.
 3. ``page`` writes ``docs/results/speed.md`` from ``benchmarks/table.json``.
 
 Without ``--data-dir``, the workspace ``data/symfony`` is searched if it exists, else the bundled sample.

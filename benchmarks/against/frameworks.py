@@ -1,9 +1,9 @@
 """Compare BranchRank's retrieval time with that of fusion retrievers from LangChain and LlamaIndex.
 
 1. The compared systems are BranchRank's ``local``, LangChain's ``EnsembleRetriever`` and LlamaIndex's
-   ``QueryFusionRetriever``. All three systems fuse BM25 and vectors by reciprocal ranks with k = 60, from 40
-   candidates per search (``local`` uses 80 BM25 candidates), over the same chunks and vectors. All other
-   settings are the frameworks' defaults.
+   ``QueryFusionRetriever``. All three systems fuse the results of BM25 and vector search by reciprocal rank
+   fusion with k = 60. Each search returns 40 candidates (80 for the BM25 search of ``local``). All three
+   systems search the same chunks and vectors. All other settings are the frameworks' defaults.
 2. The questions' vectors are computed in advance and looked up, so the model is not timed.
 3. The hit rates come from one run of BranchRank's benchmark with the three systems.
 """
@@ -124,7 +124,7 @@ def pairs(world: World, found: Sequence[Any], rates: Sequence[Rate]) -> Source:
                 continue
             yield Pair(
                 GROUP,
-                "the system local, first 5",
+                "the system `local`, first 5 results",
                 each.name,
                 ours,
                 lambda each=each: [each.retrieve(query, RETURNED) for query in world.queries],

@@ -1,4 +1,4 @@
-"""Compare BM25 with bm25s, tantivy, rank_bm25 and SQLite FTS5.
+"""Compare BranchRank's BM25 with that of bm25s, tantivy, rank_bm25 and SQLite FTS5.
 
 All programs count the same tokens, because each program gets the tokens of BranchRank's analyzer. For a
 program that tokenizes text itself, each token is replaced by a made-up word such as ``t12``, which no stemmer

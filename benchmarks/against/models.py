@@ -30,7 +30,10 @@ CODE = "CodeRankEmbed"
 
 
 def pairs(world: World) -> Source:
-    """Yield one comparison for each precision of each model. CodeRankEmbed's weights are random."""
+    """Yield one comparison for each precision of each model.
+
+    CodeRankEmbed is timed with random weights, because the time does not depend on the values of the weights.
+    """
     from sentence_transformers import SentenceTransformer
 
     against = named("sentence-transformers")

@@ -27,8 +27,8 @@ on other running programs than times do.
 - **Vector search**: the 40 nearest of all chunks for each question. Chroma is used with its default settings,
   and through BranchRank's store, which requests more candidates from Chroma and sorts them by exact scores.
 - **Measures**: ten measures of 1,000 questions with 1,000 results each.
-- **Whole benchmark**: both frameworks fuse BM25 and vectors by reciprocal ranks, with the same chunks,
-  vectors and questions. The vectors of the questions are looked up, so the model is not timed.
+- **Whole benchmark**: both frameworks combine BM25 and vector search by reciprocal rank fusion, with the same
+  chunks, vectors and questions. The vectors of the questions are looked up, so the model is not timed.
 - **Cold start**: CPU time of a whole process. Each question is new, so its vector is computed.
 
 """

@@ -22,8 +22,8 @@ class Pair(NamedTuple):
     """Two programs that do the same work, ``ours`` and ``theirs``, with ``number`` units of work per call.
 
     The table shows times per ``unit``, for example per ``question``. ``answers`` describes how the results of
-    the two programs differ. ``clock`` runs one call and returns the time of this call in seconds; the default
-    is wall time.
+    the two programs differ. ``clock`` runs one call and returns how long the call took, in seconds; by
+    default, wall time is measured.
     """
 
     group: str

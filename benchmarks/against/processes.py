@@ -1,6 +1,6 @@
-"""Compare the CPU time of a cold start with that of an empty process and of a script without BranchRank.
+"""Compare the CPU time of a cold start with that of a bare interpreter and of a script without BranchRank.
 
-Python's cache of compiled modules is enabled, as it would be for an installed program. Only the first process
+Python's bytecode cache is enabled, as it would be for an installed program. Only the first process
 compiles the modules, so compiling does not affect the median.
 """
 
@@ -37,7 +37,7 @@ print(found["ids"][0], found["documents"][0][0])
 
 
 def pairs(world: World) -> Iterator[Pair]:
-    """Compare three cold starts with the start of an empty Python process.
+    """Compare three cold starts with the startup of a bare Python interpreter.
 
     One of the cold starts is also compared with a script that does the same search without BranchRank.
     """
@@ -51,8 +51,8 @@ def pairs(world: World) -> Iterator[Pair]:
 
     empty = partial(cpu_seconds, "-c", "")
     for flags in BOUNDS:
-        yield _pair(f"retrieve.py {flags}", "an empty Python", partial(ours, flags), empty)
-    libraries = f"script: {named('sentence-transformers')}, {named('chromadb')}"
+        yield _pair(f"retrieve.py {flags}", "Python (empty program)", partial(ours, flags), empty)
+    libraries = f"script with {named('sentence-transformers')} and {named('chromadb')}"
     folder, model = str(world.scratch / "chroma"), str(find_model())
     script = partial(cpu_seconds, "-c", SCRIPT, model, folder, "how do I compare two runs")
     chroma = "--vector-store chroma"
@@ -87,5 +87,5 @@ def cpu_seconds(*arguments: str) -> float:
 
 
 def with_bytecode() -> dict[str, str]:
-    """Return environment variables that enable Python's cache of compiled modules."""
+    """Return environment variables that enable Python's bytecode cache."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -1,4 +1,7 @@
-"""Compare BM25 with PyTerrier, if its package and Terrier's jar are installed. Nothing is downloaded."""
+"""Compare BranchRank's BM25 with PyTerrier's.
+
+The comparison is skipped if PyTerrier or the Terrier jar is not installed. Nothing is downloaded.
+"""
 
 from __future__ import annotations
 

@@ -117,12 +117,13 @@ def write_table(path: Path, table: Table) -> None:
 def problems(now: Table, before: Table) -> list[str]:
     """Return one sentence for each ratio that is worse than in the earlier table.
 
-    Raises :class:`UnreadableTableError` if the two tables contain measurements of different corpora.
+    Raises :class:`UnreadableTableError` if the tables have different corpora or numbers of questions.
     """
     if (now.corpus.digest, now.corpus.questions) != (before.corpus.digest, before.corpus.questions):
         raise UnreadableTableError(
-            f"the tables are about different corpora: {now.corpus.name} ({now.corpus.questions} questions) "
-            f"now, {before.corpus.name} ({before.corpus.questions} questions) before\n{_REWRITE}"
+            f"the tables have different corpora or questions: {now.corpus.name} "
+            f"({now.corpus.questions} questions) now, {before.corpus.name} "
+            f"({before.corpus.questions} questions) before\n{_REWRITE}"
         )
     rows = {row.key: row for row in now.rows}
     found = []

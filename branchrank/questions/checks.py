@@ -2,9 +2,9 @@
 
 1. The validity check finds gold with an invalid anchor (:mod:`branchrank.questions.anchoring`). An invalid
    anchor is an error. The findings of the other checks are warnings.
-2. The leakage check finds questions with the same words as the heading of their gold. Questions with at least
-   five content words are also reported if their gold contains all of these words. Words are compared by their
-   stems, and question words such as "how" are ignored.
+2. The leakage check finds questions whose content words are the same as those of the heading of their gold
+   section. Questions with at least five content words are also reported if their gold contains all of these
+   words. Words are compared by their stems, and question words such as "how" are ignored.
 3. The duplicates check finds questions with the same text (ignoring case, spacing and markup), or with the
    same set of stems.
 4. The coverage check counts the documents and sections that contain gold.

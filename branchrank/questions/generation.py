@@ -2,8 +2,8 @@
 
 1. Sections with enough text are put in a random order that depends on the seed. One LLM call is made for each
    section, until the requested number of questions is accepted or no section is left. Several calls run
-   concurrently. Generation ends after three failed calls in a row, or after twenty calls in a row without a
-   usable question.
+   concurrently. Generation ends after three consecutive failed calls, or after twenty consecutive calls
+   without a usable question.
 2. The quote of a question must be in the section's own lines, ignoring markup and layout. The lines with the
    quote are the gold. A question whose quote is not found is rejected and counted.
 3. The leakage of a question is the share of its content words (as stems, without stop words) that the quote
@@ -40,9 +40,9 @@ STAGE = "question"
 MAX_LEAKAGE = 0.8
 #: The minimum number of words in a section. No questions are written about shorter sections.
 MIN_SECTION_WORDS = 30
-#: Generation ends after this number of failed calls in a row.
+#: Generation ends after this number of consecutive failed calls.
 MOST_FAILED = 3
-#: Generation ends after this number of calls in a row without a usable question.
+#: Generation ends after this number of consecutive calls without a usable question.
 MOST_UNUSABLE = 20
 _UNUSABLE = ("no question", "malformed reply")
 _DUPLICATE = 0.8
@@ -188,7 +188,7 @@ def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
 
 
 class _Streak:
-    """Counts failed calls in a row, and calls in a row without a usable question."""
+    """Counts consecutive failed calls, and consecutive calls without a usable question."""
 
     def __init__(self) -> None:
         self.failed = self.unusable = 0
@@ -198,13 +198,13 @@ class _Streak:
     def left(self) -> int:
         """The number of calls that may be made before :meth:`has_ended` must be checked again.
 
-        If the last call failed, ``left`` is the number of further consecutive failures after which
-        the generation stops.
+        If the last call failed, ``left`` is the number of further consecutive failures after which the
+        generation stops.
         """
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 
     def has_ended(self) -> bool:
-        """Return whether too many calls in a row failed or gave no usable question."""
+        """Return whether too many consecutive calls failed or gave no usable question."""
         return bool(self.stopped)
 
     def add(self, answer: Answer[list[_Draft]]) -> None:

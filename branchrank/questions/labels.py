@@ -6,8 +6,8 @@
 2. A person's label ``yes`` makes the passage gold. If the annotator gives line numbers with the label, only
    the lines with these numbers become gold. Lines that overlap existing gold do not become gold, so that no
    line counts twice. The labels ``partly`` and ``no`` never make a passage gold.
-3. An LLM's label is a proposal. A passage that an LLM labels ``yes`` becomes gold only on request. Such gold
-   is marked in the label and in every report on the questions. If a person labels the same passage, the gold
+3. A passage that an LLM labels ``yes`` becomes gold only if the user accepts the LLM's labels. Such gold is
+   marked in the label and in every report on the questions. If a person labels the same passage, the gold
    from the LLM's label is removed.
 """
 

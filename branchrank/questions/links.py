@@ -3,10 +3,11 @@
 1. The target of a reference to a label (``ref``) is a section if the label is at the section's heading, and a
    page if the label is at the page's title. A label in any other place is called an inner label, and a
    reference to it has no target.
-2. A document path (``doc``) or relative URL (``link``) contains the path of a page, with or without its
-   suffix. The path is relative to the folder of the referring document. A path that starts with ``/`` is
-   relative to the corpus or to a folder above the document. URLs on a website may start with one additional
-   path segment, and may omit ``index`` and the numbers that order files (``guides`` for ``02-guides``).
+2. A document path (``doc``) or relative URL (``link``) gives the path of a page, with or without a suffix
+   such as ``.rst`` or ``.html``. The path is relative to the folder of the referring document. A path that
+   starts with ``/`` is relative to the corpus or to a folder that contains the document. URLs on a website
+   may start with one additional path segment, and may omit ``index`` and the numbers that order files
+   (``guides`` for ``02-guides``).
 3. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page.
 """
 

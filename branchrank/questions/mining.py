@@ -1,11 +1,11 @@
 """Navigational questions made from the cross references in a corpus, without an LLM.
 
-1. Every cross reference with a link text is resolved (:mod:`branchrank.questions.links`). The link text
+1. Every cross reference that has link text is resolved (:mod:`branchrank.questions.links`). The link text
    becomes a query, and the target of the link becomes the gold.
 2. A link is dropped if its target is missing from the corpus, is an inner label (a label that is not at a
    heading), is in release notes, or is the page or section that contains the link.
-3. Links with equal texts (ignoring case and spacing) form one query. A query with more than two targets is
-   ambiguous and dropped.
+3. Links with the same text (ignoring case and whitespace) form one query. A query with more than two targets
+   is dropped as ambiguous.
 4. A query is dropped if it has the same stems as the heading of its target, ignoring articles and words such
    as "chapter". Queries that point to a place ("as shown above"), that name code, or that have fewer than two
    content words are dropped as well.
@@ -52,7 +52,7 @@ _PARTS = (
     "documents entry guide guides handbook manual page pages paragraph reference references section "
     "sections topic topics tutorial tutorials"
 )
-#: Words of link texts that only invite the reader to follow the link.
+#: Words in link text that only invite the reader to follow the link, such as "click" and "here".
 _INVITING = (
     "click details example examples find here info information instructions learn more overview read "
     "reading see"

@@ -13,14 +13,14 @@ from branchrank.questions.labels import CHOICES, Choice
 from branchrank.records import Question
 
 STAGE = "label"
-#: No more labels are proposed after this number of failed calls in a row.
+#: No more labels are proposed after this number of consecutive failed calls.
 MOST_FAILED = 3
 _PASSAGE_CHARS = 6000
 _WORD = re.compile(r"[a-z]+")
 
 
 class Proposals:
-    """Proposes labels with an LLM. ``failed`` is the number of failed calls in a row."""
+    """Proposes labels with an LLM. ``failed`` is the number of consecutive failed calls."""
 
     def __init__(self, llm: Gateway) -> None:
         self._llm = llm
@@ -30,7 +30,7 @@ class Proposals:
     def __call__(self, question: Question, heading: str, text: str) -> Choice | None:
         """Return the label for a passage, or ``None`` if the call failed.
 
-        Raises :class:`LLMError` after three failed calls in a row, and the same errors as
+        Raises :class:`LLMError` after three consecutive failed calls, and the same errors as
         :meth:`Gateway.ask`.
         """
         request = LLMRequest(

@@ -19,8 +19,8 @@ _ORDER = (
 )
 #: The suggested fix for a file of the wrong kind, keyed by the expected and the actual number of columns.
 _OTHER_KIND = {
-    (4, 6): f"give a qrels file; this file looks like a run. {_ORDER}",
-    (6, 4): f"give a run; this file looks like qrels. {_ORDER}",
+    (4, 6): f"give a qrels file; this file looks like a run file. {_ORDER}",
+    (6, 4): f"give a run file; this file looks like a qrels file. {_ORDER}",
 }
 
 

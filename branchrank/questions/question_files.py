@@ -54,7 +54,7 @@ class _Line(Record, frozen=True, kw_only=True):
 #: The prefix of ids that are made from the content of a question.
 _MADE = "q-"
 _KNOWN = frozenset(_Line.__struct_fields__)
-#: The fix for an unreadable question file, in commands that have the flag ``--questions``.
+#: The suggested fix if a question file can't be read, for commands with the flag ``--questions``.
 GIVE_QUESTIONS = "give a question file with --questions"
 
 
@@ -166,7 +166,7 @@ def _check_gold(item: GoldItem, level: GoldLevel) -> None:
 
 
 def question_line(question: Question) -> dict[str, Any]:
-    """Return the JSON object for a question's line, without default values."""
+    """Return the JSON object for a question's line, omitting keys that have their default value."""
     line: dict[str, Any] = {"id": question.id, "question": question.question}
     if question.gold:
         first = msgspec.to_builtins(question.gold[0])

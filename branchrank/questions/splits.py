@@ -4,11 +4,12 @@
    in several documents merges the groups of these documents. Each question without gold forms its own group.
 2. Groups are ordered by a SHA-256 hash of the seed and the group's first document, or of the seed and the
    question's id if the question has no gold.
-3. The part with the smaller requested share is filled first, and all other groups go to the other part. The
-   tuning part is filled from the start of the ordered groups, and the test part from the end. A group that
-   would exceed the requested share is skipped.
-4. Finally, the smallest skipped group is added to the smaller part if that part is empty or would then be
-   closer to its requested share. The larger of the two parts always has at least one group.
+3. Groups are added to the part with the smaller requested share. The tuning part is filled from the start of
+   the ordered groups, and the test part from the end. A group that would exceed the requested share is
+   skipped.
+4. The smallest skipped group is then added to the smaller part if that part is empty or would then be closer
+   to its requested share. If only one group was skipped, that group is not added, so that neither part is
+   empty. All remaining groups go to the other part.
 5. If all groups have the same size, a tuning part with a larger share contains every tuning part with a
    smaller share.
 """
@@ -33,8 +34,8 @@ class Split(NamedTuple):
 def split_questions(questions: Sequence[Question], share: float, seed: int) -> Split:
     """Split the questions by document.
 
-    ``share`` (above 0, below 1) is the share of the questions in the tuning part. Raises
-    :class:`QuestionError` if shared documents put all questions into one group.
+    ``share`` (greater than 0 and less than 1) is the fraction of the questions that should go into the tuning
+    part. Raises :class:`QuestionError` if all questions are in one group, because they share documents.
     """
     groups = _groups(questions)
     if len(groups) < 2:
