@@ -1,17 +1,17 @@
 """The data for the question browser in ``report.html``.
 
-The data are lists instead of objects, to keep the page small. The script ``page/page.js`` reads these lists,
+To keep the page small, the data are lists instead of objects. The script ``page/page.js`` reads these lists,
 which have the following items:
 
-- A question has an id, a text, a list with one value per slice (empty if the question is not in the slice),
-  1 if the question is answerable (else 0), the gold and the rows.
-- Gold has a source (an index into ``sources``), a first line, a last line and a quote.
-- A row has a predictor (an index), a repeat, an outcome (an index), the stage that lost the gold, an error,
-  ranks, hits and fallbacks.
-- Each entry in ``ranks`` has a stage (an index into ``stages``) and the gold's rank after the stage, or null
-  if the stage's list does not contain the gold.
-- A hit has a source (an index), a first line, a last line, a score and a judgement (2 if the hit contains
-  gold, 1 if the hit is on a gold page, else 0).
+- A question has an id, a text, a list with one value per slice (an empty text if the question is not in the
+  slice), a flag (1 if the question is answerable, otherwise 0), a list of gold items and a list of rows.
+- A gold item has a source (an index into ``sources``), a first line, a last line and a quote.
+- A row has a predictor (an index into ``predictors``), a repeat, an outcome (an index into ``outcomes``), the
+  stage that lost the gold, an error, a list of ranks, a list of hits and a list of fallbacks.
+- A rank has a stage (an index into ``stages``) and the gold's rank after the stage, or null if the stage's
+  list does not contain the gold.
+- A hit has a source (an index into ``sources``), a first line, a last line, a score and a judgement (2 if the
+  hit contains gold, 1 if the hit is on a gold page, otherwise 0).
 
 For a run with compact rows, at most the first 100 hits in each row are included.
 """

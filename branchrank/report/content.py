@@ -75,7 +75,7 @@ def repeat(record: RunRecord) -> Section:
     blocks: list[Block] = [Code(text=record.command)]
     origin = record.provenance
     if origin is not None:
-        dirty = {True: ", with changes that are not committed", False: "", None: ""}[origin.git_dirty]
+        dirty = {True: ", with uncommitted changes", False: "", None: ""}[origin.git_dirty]
         gigabytes = origin.memory_bytes / 2**30
         blocks.append(
             Table(
@@ -98,8 +98,8 @@ def repeat(record: RunRecord) -> Section:
         Paragraph(
             text=f"The measurements are in {record.rows_file}, timings.csv, questions.jsonl and gold.jsonl; "
             "all other figures are computed from these files. The command branchrank verify recomputes the "
-            "figures and reports differences. Digests detect damage and accidental edits, but not a "
-            "person who changes the digests too."
+            "figures and reports differences. Digests detect damage and accidental edits, but not "
+            "deliberate changes by someone who also updates the digests."
         )
     )
     return Section(title="Repeating the run", blocks=tuple(blocks))

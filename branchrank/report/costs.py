@@ -175,7 +175,7 @@ def _figures(found: Totals, queries: int, record: RunRecord) -> tuple[str, ...]:
 
 def _price_words(record: RunRecord) -> str:
     if record.prices is None:
-        return "Costs in money need a price table (--price-table)."
+        return "Monetary costs require a price table (--price-table)."
     return f"Prices as of {record.prices.date}."
 
 

@@ -1,7 +1,8 @@
 """The result of a regression check for continuous integration, as JUnit XML and Markdown.
 
-The JUnit file has one test case for each predictor. The test case has a ``failure`` if the predictor fails,
-and an ``error`` of type ``undecided`` if the check is undecided (exit code 10 from ``branchrank gate``).
+The JUnit file has one test case for each predictor. The test case has a ``failure`` if the predictor fails
+the check, and an ``error`` of type ``undecided`` if the check is undecided for the predictor. If no predictor
+fails and at least one is undecided, ``branchrank gate`` ends with exit code 10.
 """
 
 from __future__ import annotations

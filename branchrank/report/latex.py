@@ -4,7 +4,7 @@
 2. The highest mean in each column is bold, whether or not the difference is significant. If several means are
    equally high, all of them are bold. A letter or dagger after a mean shows a significant difference, and the
    caption names the test.
-3. Characters in names that are LaTeX markup are escaped, and control characters become spaces.
+3. LaTeX special characters in names are escaped, and control characters become spaces.
 """
 
 from __future__ import annotations

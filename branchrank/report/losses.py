@@ -59,7 +59,7 @@ def lost(run: RunData) -> Section:
             ),
             plots.losses([(name, fate, counts[name][fate]) for name in traced for fate in fates]),
             Table(
-                caption="Share of the predictor's answers with gold in the list after each stage",
+                caption="How often a stage's list contains the gold, as a share of the predictor's answers",
                 headings=("predictor", "stage", "answers", "gold in its list", f"gold in its first {DEPTH}"),
                 rows=tuple(
                     (
@@ -75,13 +75,14 @@ def lost(run: RunData) -> Section:
                 labels=2,
             ),
             Paragraph(
-                text="Gold is lost at retrieval if no branch found it, and at mapping if one of its chunks "
-                "was found, but no node covers the gold's lines. Gold is lost at fusion if it was ranked too "
-                "low, at cap if its rank exceeded the maximum number of candidates, and at group if "
-                "another chunk represents its document. Gold is lost at rerank if it was among the first "
-                "hits before the reranker, but not after it. Gold is lost at passage if another passage of "
-                "its section was returned. If a system sorts the passages of all candidates (hybrid), gold "
-                "is lost at passage order if passages of other candidates came first."
+                text='Gold is lost at "retrieval" if no branch found it, and at "mapping" if a chunk with '
+                'gold was found, but no node of the tree covers the gold\'s lines. Gold is lost at "fusion" '
+                'if fusion ranked it below the first five hits, at "cap" if fusion ranked it too low to be a '
+                'candidate, and at "group" if another chunk represents the gold\'s document. Gold is lost at '
+                '"rerank" if it was among the first five hits before the reranker, but not after it. Gold is '
+                'lost at "passage" if its section was among the first five, but a different passage of the '
+                "section was returned. In systems that sort the passages of all candidates together (such as "
+                'hybrid), gold is lost at "passage order" if passages of other sections came first.'
             ),
         ),
     )
@@ -118,8 +119,8 @@ def sliced(run: RunData) -> Section:
         for slice_name, by_value in found.items()
     ]
     text = (
-        "Slices are exploratory. If a slice has few questions, chance differences are large; with 10 "
-        "questions, one question is 10 points."
+        "Slices are exploratory. In a slice with few questions, large differences can be due to chance: with "
+        "10 questions, a single question changes a rate by 10 percentage points."
     )
     return Section(title="Slices", blocks=(*blocks, Paragraph(text=text)))
 
@@ -253,8 +254,8 @@ def hard(run: RunData) -> Section:
     """Return the section about questions for which no predictor has a strict hit at rank 1."""
     ids = [question.id for question in run.hard_set]
     text = (
-        f"For {len(ids)} of {len(run.scores.answerable)} answerable questions, no predictor has a strict hit "
-        "at rank 1. The file hard.jsonl has these questions."
+        f"For {len(ids)} of {len(run.scores.answerable)} answerable questions (listed in hard.jsonl), no "
+        "predictor has a strict hit at rank 1."
     )
     blocks = [Paragraph(text=text)]
     if ids:

@@ -25,13 +25,13 @@ from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.words import interval, is_share, plural, score
 
-#: How sentences refer to each gold level.
+#: The words for each gold level in the sentences of a report.
 _GOLD_WORDS: dict[GoldLevel, str] = {"span": "lines", "file": "a whole file"}
 _AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
 
 
 def named(predictor: str, judgement: Judgement) -> Cell:
-    """Return a predictor's name, emphasised if the predictor is the winner."""
+    """Return a predictor's name, in bold if the predictor is the winner."""
     return Strong(predictor) if predictor == judgement.winner else predictor
 
 
@@ -63,8 +63,8 @@ def mixed_words(run: RunData) -> list[Paragraph]:
         return []
     text = (
         f"The questions have gold at two levels: {gold_counts(run)}. If the gold is a whole file, any hit in "
-        "the file is correct, so the levels are reported separately. A rate over both levels depends on how "
-        "many questions have each level. The verdicts are for both levels together."
+        "the file is correct, so file-level and line-level questions are reported separately. A combined "
+        "rate depends on how many questions there are at each level. The verdicts cover both levels together."
     )
     return [Paragraph(text=text)]
 

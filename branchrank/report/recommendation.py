@@ -180,7 +180,7 @@ def _cheaper(run: RunData, leader: str, rival: _Rival) -> tuple[Cell, ...]:
     text = (
         f"{_found(run, rival.name)}, {_cost(cheap)}. {leader} scored {_score(run, leader)} "
         f"({_difference(rival)}, {_why(rival)}) {_cost(dear)}: {_what_for(cheap, dear)} for "
-        "a difference that may be chance."
+        "a difference that may be due to chance."
     )
     return (Strong(f"{_verb(run)} {rival.name}:"), text)
 
@@ -284,7 +284,8 @@ def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
 def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
     """Name the cheapest system that is shown to be less than delta worse than the winner, with its cost.
 
-    Returns an empty tuple if the winner itself is the cheapest of these systems, or is not the best system.
+    Returns an empty tuple if the winner itself is the cheapest of these systems, if its latency was not
+    measured, or if :func:`~branchrank.runs.estimates.choice` prefers another system with the same mean score.
     """
     found = standings(run)
     if name not in {each.name for each in found}:

@@ -112,25 +112,37 @@ def _scoring_words(run: RunData) -> list[str]:
         )
     words.append("A failed query counts as a miss.")
     if judged_documents(run) is None:
-        words.append("Intervals allow for questions whose gold is on the same page.")
+        words.append(
+            "Intervals account for the correlation between questions whose gold is on the same page."
+        )
     return words
 
 
 def _bold_words(judgement: Judgement) -> str:
     if judgement.winner is None:
-        return "No predictor is bold, since no lead on the primary measure is significant after adjustment."
+        return (
+            "No predictor is shown in bold, because no lead on the primary measure is significant after "
+            "adjustment for multiple comparisons."
+        )
     if judgement.all_pairs:
-        return "The lead of the predictor in bold over every other predictor is significant after adjustment."
+        return (
+            "The predictor in bold is significantly better than every other predictor, after adjustment for "
+            "multiple comparisons."
+        )
     if judgement.winner in judgement.baselines:
         if len(judgement.baselines) > 1:
             return (
-                "The lead of the baseline in bold over every other predictor is significant after adjustment."
+                "The baseline in bold is significantly better than every other predictor, after adjustment "
+                "for multiple comparisons."
             )
-        return "The lead of the baseline (bold) over every candidate is significant after adjustment."
+        return (
+            "The baseline (in bold) is significantly better than every candidate, after adjustment for "
+            "multiple comparisons."
+        )
     which = "the baseline" if len(judgement.baselines) == 1 else "every baseline"
     return (
-        f"The lead of the best candidate (bold) over {which} is significant after adjustment. Candidates "
-        "were not tested against each other."
+        f"The best candidate (in bold) is significantly better than {which}, after adjustment for multiple "
+        "comparisons. Candidates were not tested against each other."
     )
 
 
@@ -209,14 +221,15 @@ def statistics(run: RunData) -> Section:
             ),
             tests,
             Paragraph(
-                text="The p-floor is the smallest p that this number of differing clusters can give. "
-                "Detectable is the smallest true difference that the test detects with 80% power, given how "
-                "often the two systems disagree and how alike questions on one page are. Questions needed is "
-                "the number that confirms the observed difference with 80% power. Deciding labels is the "
-                "number of gold labels that would have to change until the difference is not significant, "
-                "out of the labels that favour the leader. The effect size of hits is the odds ratio, wins "
-                "divided by losses (1 is no difference). For other measures it is d_z, the mean difference "
-                "divided by the standard deviation of the differences."
+                text="The p-floor is the smallest possible p-value, given the number of clusters in which "
+                "the two systems differ. Detectable is the smallest true difference that the test detects "
+                "with 80% power, given how often the two systems disagree and how strongly questions on the "
+                "same page are correlated. Questions needed is the number of questions needed to confirm the "
+                "observed difference with 80% power. Deciding labels is the number of gold labels that would "
+                "have to change for the difference to lose significance, out of the labels of all questions "
+                "on which the leader scores higher. The effect size of hits is the odds ratio, wins divided "
+                "by losses (1 means no difference). The effect size of other measures is d_z, the mean "
+                "difference divided by the standard deviation of the differences."
             ),
             _means(run),
             *_by_gold(run),
@@ -349,15 +362,16 @@ def passages(run: RunData) -> Section:
     if strict:
         caption = f"Strict rates and size of the first five hits, over {over(run)}"
         words = (
-            "A system that returns whole files has more strict hits, but readers have to read more. The "
-            f"columns with lines, characters and tokens show the mean size of a hit. {words}"
+            "A system that returns whole files has a higher rate of strict hits, but each of its hits is "
+            "longer to read. The columns with lines, characters and tokens show the mean size of a hit. "
+            f"{words}"
         )
     if with_lines:
         headings += ["span precision", "gold coverage"]
         caption += f"; span precision and gold coverage over the {with_lines} whose gold has lines"
         words = (
             "Span precision is the share of the returned lines that are gold. Gold coverage is the share of "
-            f"the gold lines that was returned. {words}"
+            f"the gold lines that were returned. {words}"
         )
 
     def costs(row: SummaryRow) -> list[str]:

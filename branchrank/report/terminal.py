@@ -114,8 +114,8 @@ def rate_tables(run: RunData) -> list[Table]:
 def legend(run: RunData) -> str:
     """Return an explanation of the columns in the first table."""
     rates = {
-        "S": "S@k: strict hit@k, the first k hits contain gold lines",
-        "R": "R@k: relaxed hit@k, one of the first k hits is on the gold's page",
+        "S": "S@k: strict hit@k (one of the first k hits contains gold lines)",
+        "R": "R@k: relaxed hit@k (one of the first k hits is on the gold's page)",
     }
     letters = {_RATES[measure.name][0] for measure in _shown(run) if measure.name in _RATES}
     parts = [text for letter, text in rates.items() if letter in letters] or ["means"]
@@ -129,7 +129,7 @@ def legend(run: RunData) -> str:
 def cached_calls(run: RunData) -> str:
     """Return a line with the number of each predictor's LLM calls that came from the decision cache.
 
-    Returns "" if no call did.
+    Returns an empty string if no call came from the decision cache.
     """
     asked = Counter(call.predictor for call in run.ledger)
     cached = Counter(call.predictor for call in run.ledger if call.served_by == "cache")

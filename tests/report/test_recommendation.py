@@ -103,7 +103,7 @@ def test_an_llm_is_not_recommended_for_a_difference_that_may_be_chance(tmp_path:
     text = said(tmp_path, Planned("local", 0.6), Twin("asks", 0.6, 0.03, llm="tiny"), latency_sample=4)
     assert text.startswith("Use local: ")
     assert "asks scored " in text
-    assert "1 LLM call (1,050 tokens) a query: an LLM for a difference that may be chance." in text
+    assert "1 LLM call (1,050 tokens) a query: an LLM for a difference that may be due to chance." in text
 
 
 def test_an_llm_that_clearly_wins_is_recommended_with_its_cost(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_verdicts_are_words_with_their_figures(text: str) -> None:
 
 def test_nothing_is_bold_without_a_passed_test(text: str) -> None:
     assert not re.search(r"^\| \*\*", text, re.MULTILINE)
-    assert "No predictor is bold" in text
+    assert "No predictor is shown in bold" in text
 
 
 @pytest.mark.parametrize(("baseline", "winner"), [("poor", "local"), ("local", "local")])
@@ -99,8 +99,8 @@ def test_the_winner_that_passed_is_bold(tmp_path: Path, baseline: str, winner: s
     )
     written = markdown(report_content(made))
     assert set(re.findall(r"^\| \*\*(\w+)\*\*", written, re.MULTILINE)) == {winner}
-    what = "over the baseline" if winner != baseline else "over every candidate"
-    assert re.search(rf"The lead of .* \(bold\) {what} is significant after adjustment", written)
+    what = "the baseline" if winner != baseline else "every candidate"
+    assert re.search(rf"The .* \(in bold\) is significantly better than {what}, after adjustment", written)
 
 
 def test_passage_sizes_stand_beside_strict_rates(paired: RunData, text: str) -> None:

@@ -137,7 +137,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a row deleted": (without_row, "predictor 'reranked': is missing"),
     "a gain flipped": (changed_row(flip_gain), "its judgement does not follow"),
     "a span moved": (changed_row(move_span), "its judgement does not follow"),
-    "a lost stage": (changed_row(rename_lost), "has the stage 'rerank' that lost the gold, should be 'none'"),
+    "a lost stage": (changed_row(rename_lost), "says that 'rerank' lost the gold, but it should be 'none'"),
     "a figure in report.md": (doctored_record, "report.md: line"),
     "a verdict in report.md": (doctored_verdict, "report.md: line"),
     "a figure in report.html": (

@@ -1,6 +1,6 @@
-"""Draw plots as SVG with vl-convert, and compare SVGs drawn by different versions of vl-convert.
+"""Draw plots as SVG with vl-convert, and compare SVGs drawn with different versions of Altair and vl-convert.
 
-Text and lines are drawn in the page's text colour, so that the same SVG works on light and dark pages.
+Text and lines are drawn in the page's text color, so that the same SVG works on light and dark pages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from branchrank.report.plots.style import INK
 
 
 def draw(spec: dict[str, object]) -> str:
-    """Draw a Vega-Lite specification as SVG, with text in the page's text colour."""
+    """Draw a Vega-Lite specification as SVG, with text in the page's text color."""
     import vl_convert
 
     svg: str = vl_convert.vegalite_to_svg(spec)
@@ -40,21 +40,24 @@ _STYLE = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#
 
 
 def drawn_by() -> str:
-    """Return the versions of the drawing packages, since other versions can draw slightly differently."""
+    """Return a comment for an SVG that states the installed versions of Altair and vl-convert.
+
+    The versions matter because different versions can draw the same plot slightly differently.
+    """
     return f"<!-- altair {version('altair')}, vl-convert {version('vl-convert-python')} -->"
 
 
 def standalone(svg: str) -> str:
-    """Return the content of a standalone SVG file, whose colours follow the reader's light or dark mode."""
+    """Return the content of a standalone SVG file, whose colors follow the reader's light or dark mode."""
     head, _, rest = svg.partition(">")
     return f"{head}>{_STYLE}{rest}\n{drawn_by()}\n"
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """Return the SVG in ``file`` if it was drawn with other versions of the drawing packages.
+    """Return the SVG in ``file`` if Altair or vl-convert had a different version when the SVG was drawn.
 
     ``file`` is the content of a file made by :func:`standalone`. Returns ``None`` if the SVG was drawn with
-    the installed versions, or if the file does not state the versions.
+    the installed versions, or if ``file`` does not state the versions.
     """
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):

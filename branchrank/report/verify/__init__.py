@@ -1,12 +1,12 @@
 """The checks for ``branchrank verify``, which recompute all results in a run and look for contradictions.
 
-1. The measurement files and ``run.json`` (without the file's own digest) are compared with the digests that
-   ``run.json`` records.
+1. The digests of the measurement files and of ``run.json`` are recomputed and compared with the digests that
+   ``run.json`` records. The digest of ``run.json`` covers everything in the file except that digest itself.
 2. ``run.json``, the rows and the timings are compared with the plan and with each other. Each answer must be
    one that the system could have given.
 3. Tables, reports and plots are recomputed and compared with the run's files.
-4. If the corpus is available, then gold, hits and quoted passages are compared with the documents.
-5. If ``rerun`` is given, some questions are answered again (:mod:`branchrank.report.verify.rerun`).
+4. If the corpus is available, the gold, the hits and the quoted passages are compared with the documents.
+5. If ``rerun`` is given, some questions are run again (:mod:`branchrank.report.verify.rerun`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def verify_run(
 ) -> Verification:
     """Check a run's directory for contradictions between the files, the plan and the documents.
 
-    ``rerun`` is the number of questions to answer again. ``named`` contains the hosts, models, files and
+    ``rerun`` is the number of questions to run again. ``named`` contains the hosts, models, files and
     classes to use for the new answers. ``corpus`` is the folder that contains the corpus (by default the
     folder recorded in ``run.json``). ``seal`` is a copy of the plan's seal. Raises :class:`RunError` if the
     directory does not contain a run, and the same errors as :func:`~branchrank.bench.rerun.open_rerun`.
@@ -115,8 +115,8 @@ def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[st
     """Compare a run's reports and plots with recomputed ones.
 
     Returns the differences, the passages of the corpus that ``report.html`` quotes, and a list of notes. The
-    notes name the plots that were drawn by another version of Altair or vl-convert and look the same when
-    redrawn.
+    notes name the plots that were drawn with another version of Altair or vl-convert, but look the same when
+    they are redrawn with the installed version.
     """
     report = report_content(run)
     drawn, notes = drawings(report.plots), []

@@ -2,8 +2,8 @@
 
 1. The corpus is read from the given folder or, if none is given, from the folder recorded in ``run.json``. If
    its digest differs from the recorded digest, the corpus has changed.
-2. The lines of gold and hits must exist in the documents, and quotes must be in the gold lines. The facts
-   about the gold are recomputed and compared with those in ``gold.jsonl``.
+2. The lines of gold and hits must exist in the documents, and quotes must be in the gold lines. The content
+   of ``gold.jsonl`` (such as the kind of block that contains the gold) is recomputed and compared.
 3. The passages in ``report.html`` must match the text of the documents.
 """
 
@@ -43,7 +43,7 @@ class SearchedCorpus:
             return None
 
     def check(self, page: Passages | None) -> list[Finding]:
-        """Check the gold, the facts about the gold, the hits and the passages in ``report.html``."""
+        """Compare the gold, ``gold.jsonl``, the hits, and the passages in ``report.html`` with the corpus."""
         findings = some(names.QUESTIONS, list(self._gold()))
         facts = gold_facts(self.run.asked, self.root)
         findings += some(

@@ -1,7 +1,7 @@
-"""Answer some of a run's questions again, and look up each of the run's hits in its index.
+"""Run some of a run's questions again, and look up each of the run's hits in the index that it came from.
 
-Scores can differ by 0.0001, since different processors compute slightly different scores. Times are not
-compared. All other values must be the same.
+Scores and distances can differ by up to 0.0001 or 0.01%, whichever is larger, because different processors
+compute slightly different scores. Times are not compared. All other values must be the same.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _TOLERANCE = 1e-4
 
 
 class Rerun(Record, frozen=True, kw_only=True):
-    """The result of answering some questions again.
+    """The result of running some questions again.
 
-    ``questions`` and ``rows`` count the questions and rows that were answered again. ``identical`` counts the
-    rows whose new answer equals the recorded one. ``left_out`` lists the predictors that were not run again,
-    with the reason for each.
+    ``questions`` is the number of questions that were run again, and ``rows`` is the number of rows that
+    were compared with new answers. ``identical`` is the number of rows that match the new answer.
+    ``left_out`` maps each predictor that was not run again to the reason.
     """
 
     questions: int
@@ -49,7 +49,7 @@ class Rerun(Record, frozen=True, kw_only=True):
 def ask_again(
     run: RunData, count: int, named: Named, *, progress: Progress, notify: Notify
 ) -> tuple[Rerun, list[Finding]]:
-    """Answer ``count`` questions again, and compare the answers with the recorded rows.
+    """Run ``count`` questions again, and compare the answers with the recorded rows.
 
     Raises the same errors as :func:`~branchrank.bench.rerun.open_rerun`.
     """
@@ -68,7 +68,7 @@ def ask_again(
 
 
 def _answers(run: RunData, opened: OpenRerun, progress: Progress) -> list[tuple[tuple[str, str, int], str]]:
-    """Return the key of each row that was answered again, and how its answer differs ("" if it doesn't)."""
+    """Return the key of each compared row, and how the new answer differs ("" if it doesn't differ)."""
     rows = {row.key: row for row in run.rows}
     wanted = [
         (question, each, repeat)

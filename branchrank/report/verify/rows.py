@@ -55,7 +55,7 @@ def check_rows(run: RunData) -> list[Finding]:
             for source in sorted(outside)
         ]
         if row.llm != models.get(row.predictor, row.llm):
-            findings.append(row_finding(row.key, f"has the LLM {row.llm!r}, but the plan has another LLM"))
+            findings.append(row_finding(row.key, f"has the LLM {row.llm!r}, but the plan names another one"))
     return findings
 
 
@@ -73,13 +73,13 @@ def _row_faults(row: Row, question: Question) -> Iterator[str]:
     if row.stages and question.answerable:
         lost = lost_at(row.stages, row.gold_ranks, found)
         if lost != lost_in(row):
-            yield f"has the stage {row.lost or 'none'!r} that lost the gold, should be {lost or 'none'!r}"
+            yield f"says that {row.lost or 'none'!r} lost the gold, but it should be {lost or 'none'!r}"
     elif row.lost:
-        yield f"says that {row.lost!r} lost the gold, but it has no stages, or its question is unanswerable"
+        yield f"says that {row.lost!r} lost the gold, but has no stages or an unanswerable question"
     if row.gold_ranks and not question.gold:
-        yield "has ranks of gold, but its question has no gold"
+        yield "has ranks for the gold, but its question has no gold"
     if not row.gold_ranks.keys() <= set(row.stages):
-        yield "has ranks of the gold for stages that the row does not list"
+        yield "has ranks for the gold after stages that the row does not list"
     for call in row.calls:
         if (call.question_id, call.predictor, call.repeat) != (row.question_id, row.predictor, row.repeat):
             yield "contains an LLM call that belongs to another row"

@@ -8,7 +8,7 @@
 4. The ranks of the gold must agree with the hits and with each other.
 5. Rows from a system that uses an LLM must have LLM calls, and other rows must not have any.
 
-The rows of a predictor that is a class or an endpoint are not checked, since its stages are unknown.
+The rows of predictors that are classes or endpoints are not checked, because their stages are unknown.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _is_known(system: System) -> bool:
 
 
 def _moved(row: Row, index: str, places: dict[tuple[str, str], tuple[object, ...]]) -> Iterator[str]:
-    """Find hits that have other lines or another node in an earlier row for the same index."""
+    """Find hits whose file, lines, node or size differ from those in an earlier row for the same index."""
     for hit in row.hits:
         place = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters, hit.tokens)
         if places.setdefault((index, hit.id), place) != place:
@@ -167,17 +167,20 @@ class _Checks:
         if cap:
             fused = ranks.get("fusion")
             if ranks.get("cap") != (fused if fused is not None and fused <= cap else None):
-                yield "gives the gold a rank in the stage cap that contradicts its rank in the stage fusion"
+                yield "gives the gold a rank in the cap stage that contradicts its rank in the fusion stage"
         if self.system.unit == "chunk" and not self.grows:
             last = ranks.get(last_ranking(self.system))
             if (last if last is not None and last <= kept else None) != first:
-                yield f"has the gold at {last} of {last_ranking(self.system)}, but at {first} of the hits"
+                yield (
+                    f"has the gold at rank {last} of {last_ranking(self.system)}, "
+                    f"but at rank {first} of the hits"
+                )
         for name, branch in self.branches.items():
             rank, limit = ranks.get(name), depth_of(branch, self.top_k)
             if rank is not None and limit is not None and rank > limit:
                 yield f"has the gold at rank {rank} of {name}, which returns at most {limit} hits"
             if rank is not None and branch.expand is None and "fusion" not in ranks:
-                yield f"gives the gold a rank in the branch {name}, but none in the stage fusion"
+                yield f"gives the gold a rank in the branch {name}, but none in the fusion stage"
             if branch.fused_unit != "chunk":
                 continue
             if self.grows:
@@ -194,7 +197,7 @@ class _Checks:
                 yield "has a trace, but the settings turn traces off"
             return
         if tuple(dict.fromkeys(stage.stage for stage in row.trace)) != row.stages:
-            yield "has traces of stages that differ from its list of stages"
+            yield "has traces whose stages differ from its list of stages"
             return
         lists = {stage.stage: stage for stage in row.trace}
         for stage in row.trace:

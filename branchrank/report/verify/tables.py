@@ -1,8 +1,8 @@
 """Checks of a run's digests, and of the tables that are computed from the run's files.
 
-Digests reveal damage and accidental edits, but not deliberate changes by a person who also changes the
-digests. If a changed file has a matching new digest, the checks of its content can still find the change
-(:mod:`branchrank.report.verify.rows`, :mod:`branchrank.report.verify.systems`,
+Digests detect damage and accidental edits, but not deliberate changes by someone who also updates the
+digests. Even if the digest of a changed file was updated to match, the checks of the file's content can still
+find the change (:mod:`branchrank.report.verify.rows`, :mod:`branchrank.report.verify.systems`,
 :mod:`branchrank.report.verify.record`).
 """
 
