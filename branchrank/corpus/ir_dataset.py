@@ -1,6 +1,6 @@
 """Convert datasets from the package ir-datasets (MacAvaney et al., SIGIR 2021) to BEIR folders.
 
-A user refers to the dataset with the id ``ID`` as ``ir:ID``.
+In BranchRank, a dataset is called ``ir:ID``, where ``ID`` is the id of the dataset in ir-datasets.
 
 1. A dataset is written once as a BEIR folder inside the folder of the named corpora. Later commands read this
    BEIR folder.
@@ -106,8 +106,8 @@ def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
 def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str, str]]:
     """Yield documents as BEIR entries.
 
-    If a document has no title field or no text field, the entry gets an empty title, and the text that
-    ir-datasets returns by default for the document.
+    If a document's title or text is missing or empty, the entry's title is empty, and the entry's text is the
+    default text that ir-datasets returns for the document.
     """
     for number, each in enumerate(documents, start=1):
         title, text = getattr(each, "title", ""), getattr(each, "text", None)

@@ -143,7 +143,7 @@ class _Reader:
         if left_out:
             self.notes.append(
                 f"line {first_line + left_out[0].line_start - 1}: "
-                "read as plain text, because it is nested too deep"
+                "read as plain text, because it is nested too deeply"
             )
         for block in left_out:
             self.add(

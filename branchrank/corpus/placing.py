@@ -57,7 +57,7 @@ def opened_up(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def passage_of(fields: Mapping[str, Any]) -> Passage:
-    """Return the passage in a JSON object that uses the field names of common text splitters."""
+    """Read a passage from a JSON object that uses the field names of common text splitters."""
     first, last = (
         next((value for name in names if isinstance(value := fields.get(name), int)), None)
         for names in (("line_start", "start_line"), ("line_end", "end_line"))

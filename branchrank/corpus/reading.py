@@ -16,10 +16,10 @@ def is_document(source: str) -> bool:
 
 
 def read_document(source: str, content: bytes) -> Document:
-    """Parse the bytes ``content`` of a file. ``source`` is the file's path relative to the corpus folder.
+    """Parse ``content``, the bytes of a file. ``source`` is the file's path relative to the corpus folder.
 
-    Malformed markup never raises an exception; it is read as plain text, and the document gets a note. Raises
-    :class:`CorpusError` if BranchRank can't parse files with the suffix of ``source``.
+    Malformed markup never raises an exception, but is read as plain text. Raises :class:`CorpusError` if
+    BranchRank can't parse files with the suffix of ``source``.
     """
     name = source.lower()
     if name.endswith(RST_SUFFIXES):
@@ -35,6 +35,6 @@ def read_document(source: str, content: bytes) -> Document:
 
         return read_entry(source, content)
     raise CorpusError(
-        f"cannot read the document {source!r}: its suffix is none of {', '.join(SUFFIXES)}",
+        f"cannot read the document {source!r}: its suffix is not one of {', '.join(SUFFIXES)}",
         remedy="convert the file to Markdown, and give it the suffix .md",
     )

@@ -21,8 +21,8 @@ def read_rst(source: str, content: bytes) -> Document:
     """Read an RST file. Malformed content raises no exception.
 
     In the returned document, ``toctree`` contains the toctree entries as written, including patterns.
-    ``labels`` contains the internal targets with normalised names. ``references`` contains the cross
-    references for which the author wrote a link text.
+    ``labels`` contains the internal targets with normalized names. ``references`` contains the cross
+    references that have explicit link text.
     """
     text, notes = decode(content)
     lines = split_lines(text)

@@ -7,8 +7,9 @@
    line of the source.
 
 The parsing time of docutils is quadratic in the length of a paragraph, so long paragraphs are parsed in
-parts. The number of characters that substitutions add to a file is limited by the size of the file. Beyond
-the limit, ``|name|`` is replaced by ``name`` instead of its definition.
+parts. In each file, substitutions add at most as many characters as the file contains, or 10,000 characters
+if the file is shorter than that. If a definition would exceed this limit, ``|name|`` is replaced by ``name``
+instead of the definition.
 """
 
 from __future__ import annotations

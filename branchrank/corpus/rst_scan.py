@@ -66,7 +66,10 @@ class _Anchor(NamedTuple):
     block: Block | None
 
     def foreign_to(self, title: str) -> bool:
-        """Return whether ``block`` has an argument that does not occur in ``title``, a lower-case heading."""
+        """Return whether ``block`` contains an argument that does not occur in ``title``.
+
+        ``title`` is the text of a heading in lower case.
+        """
         return self.block is not None and self.block.text.lower() not in title
 
 
@@ -224,7 +227,7 @@ class Scanner:
         return self._paragraph(at, f"{marker}{name}: {body}", self._hanging(at, column), "prose")
 
     def _paragraph(self, at: int, first: str, column: int, kind: BlockKind, stop: int | None = None) -> int:
-        """Read a paragraph. ``first`` is the text of its first line.
+        """Read the paragraph at line ``at``. ``first`` is the text of the paragraph's first line.
 
         The second and later lines of the paragraph begin at ``column``.
         """

@@ -3,8 +3,8 @@
 1. docutils splits the table into cells. A row covers the lines of its cells; rows that share a cell are read
    as one row. The text of a row is one line that contains the texts of its cells in order, separated by `` |
    ``.
-2. A malformed or very large table is read line by line, without its borders. Lines that docutils skips (rows
-   of a simple table with an empty first cell) are also read line by line.
+2. In a malformed or very large table, each line except the borders is read as a row. Lines that docutils
+   skips (in simple tables, rows whose first cell is empty) are parsed too, each as a row of its own.
 """
 
 from __future__ import annotations

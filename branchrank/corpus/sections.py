@@ -13,8 +13,9 @@
    ``~2``, the third one ``~3``, and so on.
 5. Each block is added to the section whose own span contains the block's lines. Each heading becomes a
    separate block.
-6. The bytes that sections add to the index (ids, breadcrumbs, records) are limited to a multiple of the
-   file's size. After sections have used up this number of bytes, the remaining headings are read as text.
+6. The number of bytes that the sections of a file add to the index (ids, breadcrumbs, records) is limited,
+   and the limit grows with the size of the file. The heading that would exceed the limit and all later
+   headings are read as text.
 """
 
 from __future__ import annotations

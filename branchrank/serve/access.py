@@ -66,8 +66,8 @@ def access_for(
 ) -> Access:
     """Make the access rules for a server bound to ``host``.
 
-    Raises :class:`UsageError` if an allowed host or origin has a wrong form. An address other than loopback
-    also needs a token, and a server bound to all addresses needs an allowed host name.
+    Raises :class:`UsageError` if an allowed host or origin is malformed, if ``host`` is not a loopback
+    address and there is no token, or if ``host`` stands for all addresses and there is no allowed host.
     """
     loopback = is_loopback(host)
     if not loopback and not token:

@@ -22,10 +22,10 @@ from branchrank.serve.access import Access
 
 BODY_LIMIT = 1024 * 1024
 BODY_DEADLINE_S = 10.0
-#: The body of a refused request is read up to these limits, so that the client can read the refusal.
+#: The body of a refused request is read up to these limits, so that the client can read the error response.
 DISCARD_LIMIT = 16 * BODY_LIMIT
 DISCARD_DEADLINE_S = 1.0
-#: The number of seconds to wait before repeating a request that an overloaded server has refused.
+#: The number of seconds after which a client may repeat a request that an overloaded server refused.
 RETRY_AFTER_S = 1
 
 Message = MutableMapping[str, Any]
@@ -59,7 +59,7 @@ class Refusal(Exception):
 
 
 def busy(message: str) -> Refusal:
-    """Return a refusal with status 503, for an overloaded server. The client may retry later."""
+    """Return an error response with status 503 (server overloaded) and a ``Retry-After`` header."""
     return Refusal(503, "busy", message, retry_after=str(RETRY_AFTER_S))
 
 
@@ -206,7 +206,7 @@ async def _discard(receive: Receive) -> None:
 
 
 async def answer(send: Send, refusal: Refusal) -> None:
-    """Send a refusal as the response to a request, and close the connection."""
+    """Respond to a request with an error, and close the connection."""
     headers = {
         "content-type": "application/json",
         "content-length": str(len(refusal.body)),

@@ -1,8 +1,9 @@
 """The HTTP application with ``POST /retrieve``, ``GET /health`` and an OpenAPI description.
 
-The record classes in this module define the requests and responses. The OpenAPI description contains their
-JSON schemas. Retrievals run in a small thread pool. If the pool's queue is full, requests are answered with
-status 503. Importing this module raises :class:`MissingDependencyError` if FastAPI is not installed.
+The record classes in this module define the requests and responses, and the OpenAPI description contains
+the JSON schemas of these classes. Retrievals run in a small thread pool. If the pool's queue is full,
+requests are answered with status 503. Importing this module raises :class:`MissingDependencyError` if FastAPI
+is not installed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ except ImportError:
 
 QUERY_CHARACTERS = 10_240
 TOP_K = 100
-#: The default number of hits, which is the same as that of ``--top-k`` in the retrieval commands.
+#: The default number of hits, the same as the default of ``--top-k`` in the retrieval commands.
 DEFAULT_TOP_K = 5
 FILTERS = 20
 #: A filter. The pattern is only used in the OpenAPI description, because the library checks filters itself.

@@ -40,8 +40,8 @@ INSTRUCTIONS = (
     "file."
 )
 PREDICTOR_SEARCH = (
-    "Return the passages that one of the workspace's retrieval systems finds. It is the same system that the "
-    "benchmark measures. Systems: {}."
+    "Return the passages found by one of the workspace's retrieval systems (the same systems that the "
+    "benchmark measures). Systems: {}."
 )
 
 T = TypeVar("T")
@@ -128,9 +128,8 @@ class _Tools:
     ) -> SearchAnswer:
         """Search with grep for exact_keywords and with vectors for semantic_query.
 
-        The results of the two searches are fused by reciprocal rank.
-        Without exact_keywords, grep searches for the identifiers, quoted strings and content words of
-        semantic_query.
+        The results of the two searches are fused by reciprocal rank. Without exact_keywords, grep searches
+        for the identifiers, quoted strings and content words of semantic_query.
         """
         return await self._searched(
             lambda: self._tools.hybrid_search(
@@ -147,7 +146,7 @@ class _Tools:
         )
 
     async def read_file(self, path: Annotated[str, Field(max_length=PATH_CHARACTERS)]) -> CallToolResult:
-        """Return the text of an indexed file. Use the path of a search result."""
+        """Return the text of an indexed file. Pass the path of the file as given in a search result."""
         try:
             text = await _run(self._workers, lambda: self._tools.file_text(path))
         except FileRefused as refusal:

@@ -29,7 +29,7 @@ CONNECTIONS = 256
 
 
 class ImpatientProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 protocol, which also disconnects slow clients.
+    """A subclass of uvicorn's HTTP/1.1 protocol that also disconnects slow clients.
 
     Clients must send complete headers within ``head_deadline_s`` seconds, and read a response within
     ``unread_deadline_s`` seconds.
@@ -47,7 +47,7 @@ class ImpatientProtocol(H11Protocol):
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        """Stop the header timer when a request's headers are complete, and start it for the next request."""
+        """Start the header timer when a request begins, and stop it when the headers are complete."""
         super().data_received(data)
         self._expect_head()
 
@@ -77,7 +77,7 @@ class ImpatientProtocol(H11Protocol):
             self._expect_reading()
 
     def _expect_head(self) -> None:
-        """Start the header timer between requests, and stop it during a request."""
+        """Start the header timer while headers are incomplete, and stop it once they are complete."""
         if self.cycle is not None and not self.cycle.response_complete:
             if self._head is not None:
                 self._head.cancel()
@@ -120,8 +120,8 @@ def http_server(
 ) -> uvicorn.Server:
     """Return a server for ``application`` that also limits the number of open connections.
 
-    The server's method ``run(sockets=[...])`` serves requests until SIGINT or SIGTERM. After the running
-    requests have finished, ``run`` raises this SIGINT or SIGTERM again.
+    The server's method ``run(sockets=[...])`` serves requests until the process receives SIGINT or SIGTERM.
+    Once the running requests have finished, ``run`` re-raises the signal that stopped the server.
     """
 
     # This replaces uvicorn's own connection limit, which answers in plain text and without Retry-After.

@@ -31,7 +31,7 @@ class FilterRefused(Exception):
 
 
 class Service:
-    """Answers queries with chosen predictors on one workspace. Thread-safe."""
+    """Answers queries on one workspace with the chosen predictors. Thread-safe."""
 
     def __init__(self, workspace: Workspace, predictors: Sequence[str]) -> None:
         """Check the predictors and their LLM endpoints.

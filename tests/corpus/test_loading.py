@@ -77,5 +77,5 @@ def test_a_suffix_names_the_reader() -> None:
     assert read_document("a.RST", b"A\n=\n").title == "A"
     assert read_document("a.rst.inc", b"A\n=\n").title == "A"
     assert not is_document("a.inc")
-    with pytest.raises(CorpusError, match="its suffix is none of"):
+    with pytest.raises(CorpusError, match="its suffix is not one of"):
         read_document("a.pdf", b"")

@@ -318,7 +318,7 @@ def test_three_hundred_levels_lose_no_text(mark: str) -> None:
 
     assert "deep" in found
     assert "after" in found
-    assert any("nested too deep" in note for note in document.notes)
+    assert any("nested too deeply" in note for note in document.notes)
 
 
 def test_a_stepwise_list_of_three_hundred_levels_keeps_every_line() -> None:

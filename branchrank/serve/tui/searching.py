@@ -61,9 +61,9 @@ class Searches:
     def best(self) -> str:
         """The name of the best available search mode, in which the app starts.
 
-        This is the first available of late-interaction (if the index has token vectors, since it is slow
-        without them), hybrid (if its LLM is configured) and local. If none of these modes is available, the
-        app starts in the last mode of the list.
+        The best mode is the first of these systems that is available: late-interaction (only if the index has
+        token vectors, because late-interaction is slow without them), hybrid (only if the LLM of hybrid is
+        configured), local. If none of them is available, the app starts in the last mode of the list.
         """
         wanted = ["predictor-local"]
         if self._workspace.system("hybrid").asks_llm:
@@ -108,8 +108,8 @@ def why(found: Found) -> str:
 def preview(found: Found) -> list[tuple[int | None, str]]:
     """Return a few lines of a result's text, to be shown in the list of results.
 
-    These are the result's matched lines, with their numbers. A result without matched lines is shown with its
-    first lines, without numbers.
+    If the result has matched lines, the first of them are returned, with their line numbers. Otherwise the
+    first non-blank lines of the result are returned, with ``None`` instead of line numbers.
     """
     matched = found.hit.matched
     if matched:
