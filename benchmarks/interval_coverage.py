@@ -382,10 +382,10 @@ def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
         if shares.type_one[which] > ALPHA
     ]
     print(
-        f"\nThe worst values of BranchRank's intervals and tests in the tables above are a coverage of "
-        f"{short(min(coverage))}, a type I error rate of "
-        f"{short(max(share for s in now for share in s.type_one))}, and a share of "
-        f"false equivalence verdicts of {short(max(s.equivalent[-1] for s in now))}. "
+        f"\nIn the tables above, the lowest coverage of BranchRank's intervals is "
+        f"{short(min(coverage))}, the highest type I error rate of its tests is "
+        f"{short(max(share for s in now for share in s.type_one))}, and the highest share of "
+        f"false equivalence verdicts is {short(max(s.equivalent[-1] for s in now))}. "
         f"Samples without an interval: {np.mean(np.isnan(coverage)):.0%}."
     )
     if again:
@@ -394,7 +394,7 @@ def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
             f"\nIn the tables above, {len(again)} tests were significant in more than 5% of the samples "
             f"without a true difference. On {10 * count:,} new samples for each of these tests, the share of "
             f"significant results is between {min(again):.4f} and {max(again):.4f}, and {np.mean(again):.4f} "
-            f"on average. The 95% margin of error of each share is {error:.4f}."
+            f"on average. Each share has a 95% margin of error of about {error:.4f}."
         )
 
 

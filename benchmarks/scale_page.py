@@ -23,8 +23,8 @@ The documents and vectors are synthetic: they are generated from a fixed seed, w
 chunk has about 550 characters, a document has 20 chunks, and a vector has 384 dimensions.
 {machine}
 If other programs are running, wall times are longer, and CPU times are up to two thirds longer. If the wall
-time of a build is several times its CPU time, other programs were running during the build. With `--steps`,
-`benchmarks/scale.py` measures only the steps that you name.
+time of a build is several times its CPU time, the build was probably slowed down by other programs. With
+`--steps`, `benchmarks/scale.py` measures only the steps that you name.
 
 - **Build**: CPU seconds of one process, with the embedding cache and all files, without the model's time.
 - **Memory**: the peak of the process (`VmHWM`), including mapped pages of the index.

@@ -2,8 +2,8 @@
 
 1. A shard contains :data:`SHARD` consecutive questions. All predictors answer the questions of a shard in the
    same process, so that the predictors share memoised results.
-2. The process that opened the plan uses the predictors that are already open. A worker opens the plan again
-   and checks the digests of its indexes.
+2. The process that opened the plan reuses its open predictors. A worker process opens the plan again and
+   checks the digests of the plan's indexes.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def shards_of(wanted: Iterable[Wanted]) -> list[tuple[Wanted, ...]]:
 
 
 def _taken(memos: Sequence[Memo]) -> dict[str, dict[str, int]]:
-    """Return how many results the memos computed and reused, and reset these counts to 0."""
+    """Return how many results the memos computed and how many they reused, and reset both counts to 0."""
     computed: Counter[str] = Counter()
     reused: Counter[str] = Counter()
     for memo in memos:

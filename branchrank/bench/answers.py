@@ -68,5 +68,8 @@ def shortened(stage: StageTrace, depth: int) -> StageTrace:
 
 @lru_cache(maxsize=4096)
 def _rounded(scores: tuple[float, ...]) -> tuple[float, ...]:
-    """Round scores to nine decimals. Results are cached because predictors that share stages share scores."""
+    """Round scores to nine decimals.
+
+    The rounded scores are cached, because predictors that have a stage in common have the same scores.
+    """
     return tuple(round(score, 9) for score in scores)

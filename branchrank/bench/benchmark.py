@@ -210,8 +210,9 @@ def _interrupted(run: RunRecord, reports: Path, resume: Path | None, *, fresh: b
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
     """Return the record ``run`` of a resumed run, with the start time of the interrupted run.
 
-    ``begun`` is the record of the interrupted run. If ``whole`` is true, the plan was read from that record,
-    so the command, the settings and the seal are also copied from ``begun``.
+    ``begun`` is the record of the interrupted run. If ``whole`` is true, the plan was read from ``begun``, so
+    not only the start time, but also the command, the paths, the settings and the seal are copied from
+    ``begun``.
     """
     if not whole:
         return msgspec.structs.replace(run, created=begun.created)

@@ -56,12 +56,11 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
 
 
 def _words(command: str) -> list[tuple[str, str, str]]:
-    """Split a command into words, and return each word as a flag, a prefix and the rest of the word.
+    """Split a command into words, and return a flag, a prefix and the rest of the word for each word.
 
-    If the word contains the value of a flag that expects a URL, that flag is returned; otherwise, the flag is
-    empty. The prefix is ``FLAG=`` if the word contains both the flag and its value; otherwise, it is empty.
-
-    If a shell could not split the command, the whole command is treated as one word.
+    The flag is an empty string unless the word contains the value of a flag that expects a URL. The prefix is
+    ``FLAG=`` if the word contains both this flag and its value, and otherwise an empty string. If a shell
+    could not split the command, the whole command is treated as one word.
     """
     try:
         words = shlex.split(command)

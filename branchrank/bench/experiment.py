@@ -248,7 +248,7 @@ def _indexes(
 class _Systems:
     """Reads the systems in a file in order, and collects their problems.
 
-    ``failed`` has the names of the systems that could not be read.
+    ``failed`` contains the names of the systems that could not be read.
     """
 
     def __init__(self, tables: Mapping[str, Mapping[str, Any]], settings: Resolved, found: list[str]) -> None:

@@ -11,8 +11,8 @@
    cache or a cassette, the time of the original call is used. Therefore, a paid LLM call does not have to be
    repeated to be timed.
 4. Each sampled query is timed ``repeats`` times in different orders, and the repeat with the median total
-   time is used. Only one time per query is used, because the confidence bound for p95 requires independent
-   times. The garbage collector's settings are not changed.
+   time is used. Each query contributes only one latency, because the confidence bound for p95 requires
+   independent measurements. The garbage collector's settings are not changed.
 """
 
 from __future__ import annotations

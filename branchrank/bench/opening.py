@@ -112,7 +112,7 @@ def open_plan(
             indexes[name] = opened.enter_context(index)
             check_gold(questions, index, plan.questions_file)
             if searches_vectors(systems):
-                _ = index.vectors  # a damaged or foreign collection is refused before any question
+                _ = index.vectors  # raises an error before the first question if the collection is damaged
             engines[name] = _engines(plan, name, index, stages, notify, opened)
         yield OpenPlan(
             predictors=tuple(_opened(plan, each, engines) for each in plan.predictors),

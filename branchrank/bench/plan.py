@@ -1,4 +1,4 @@
-"""A plan has all settings, predictors and questions of one benchmark, and is checked before any work starts.
+"""The plan of one benchmark (settings, predictors and questions), which is checked before any work starts.
 
 A plan is made from predictors and settings (:func:`plan_from_names`), from an experiment file
 (:func:`plan_from_experiment`), or from an interrupted run (:mod:`branchrank.bench.resume`).
@@ -49,11 +49,11 @@ class Plan(Record, frozen=True, kw_only=True):
     """The plan of one benchmark.
 
     ``predictors`` are run in the given order. The first predictor is the baseline if the settings do not name
-    a baseline. ``indexes`` has the settings of each index that a system uses. ``questions`` is the question
-    file (``None`` means the workspace's question file), and ``reports`` is the folder in which the run's
-    directory is created. ``repeats`` is the number of times that a system with an LLM answers each question.
-    ``filters``, each ``KEY=VALUE``, restrict every search to some documents. ``command`` is the command as
-    typed; it is stored in ``run.json``.
+    a baseline. ``indexes`` contains the settings of each index that a system uses. ``questions`` is the
+    question file (``None`` means the workspace's question file), and ``reports`` is the folder in which the
+    run's directory is created. ``repeats`` is the number of times that a system with an LLM answers each
+    question. ``filters``, each ``KEY=VALUE``, restrict every search to the documents that pass all filters.
+    ``command`` is the command as typed, which is stored in ``run.json``.
     """
 
     data_dir: Path
@@ -136,7 +136,7 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
     wrong = [problem for system in plan.systems for problem in problems(system)]
     asking = [system for system in plan.systems if system.asks_llm]
     wrong += [
-        f"system {system.name!r} asks for an LLM but names no model; the tables must show the model's name"
+        f"system {system.name!r} uses an LLM, but has no model; the tables of results need the model's name"
         for system in asking
         if system.llm.base_url and not system.llm.model
     ]

@@ -163,7 +163,7 @@ def _excluded(hit: Hit, question: Question) -> bool:
 
 
 def load_class_predictor(name: str) -> ClassPredictor:
-    """Import ``module:Class`` and create an object without arguments.
+    """Import ``module:Class`` and instantiate the class without arguments.
 
     Raises :class:`UsageError` if the import or the constructor fails.
     """
@@ -224,7 +224,7 @@ def _name_of(thing: object) -> str:
 
 
 def _dotted(thing: object) -> str:
-    """Return the dotted name of a class or a function, to record a predictor that can't be imported."""
+    """Return the dotted name of a class or function, which a run records for a Python object."""
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 

@@ -77,7 +77,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
         settings={
             name: msgspec.to_builtins(value)
             for name, value in plan.settings.parts.items()
-            if name != EngineSettings.section  # where the work runs changes no result
+            if name != EngineSettings.section  # processes and machines do not change results
         },
         origins={
             name: origin

@@ -3,8 +3,8 @@
 1. Hosts, models, files and classes outside the workspace must be passed to the command
    (:mod:`branchrank.bench.resume`). A predictor whose class or endpoint is not passed to the command is
    skipped.
-2. No LLM is called. A cassette that is passed to the command answers the LLM calls; without a cassette,
-   systems with an LLM are skipped.
+2. No LLM is called. If a cassette is passed to the command, LLM calls are answered from the cassette. Without
+   a cassette, systems that use an LLM are skipped.
 3. The questions are sampled with the run's seed. The digests of the indexes must be equal to the digests in
    the run's record.
 """
@@ -84,7 +84,7 @@ def open_rerun(
 
 
 def _why_not(predictor: PredictorRecord, named: Named, has_cassette: bool) -> str:
-    """Return why a predictor can't be run again, or "" if it can."""
+    """Return the reason why a predictor can't be run again, or "" if it can."""
     if predictor.system is not None:
         lacks = predictor.system.asks_llm and not has_cassette
         return "it uses an LLM; pass the run's cassette with --llm-replay" if lacks else ""

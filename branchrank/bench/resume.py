@@ -57,9 +57,9 @@ class Named(Record, frozen=True, kw_only=True):
 
     ``settings`` maps names of settings to values, for settings whose value is a host, a model or a file
     (:func:`~branchrank.settings.reaching_settings`). ``engine`` maps names of settings in the section
-    ``engine`` (processes and machines) to values for the rest of the run.
-    ``allowed`` are additional hosts, models and files for the systems and indexes of an experiment file.
-    ``questions`` is needed if the run does not contain the text of its questions.
+    ``engine`` (processes and machines) to values for the rest of the run. ``allowed`` contains additional
+    hosts, models and files that the systems and indexes of an experiment file may use. ``questions`` is
+    needed if the run does not contain the text of its questions.
     """
 
     data_dir: Path | None = None
@@ -110,7 +110,7 @@ def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
     """Read the plan of a run without checking it.
 
     Raises :class:`RunError` if a recorded setting is invalid, if a value that the run needs was not passed to
-    the command, or if a passed value differs from the run's value.
+    the command, or if a value that was passed to the command differs from the run's value.
     """
     settings = recorded_settings(directory, run, found)
     indexes = {
@@ -160,10 +160,10 @@ class Names:
             self.values[reaching_settings()[key].reaches, value_to_show(key, value)] = value
 
     def setting(self, setting: Setting, recorded: str) -> str:
-        """Return the value that was passed for a setting, or else ``recorded``, the value in the run.
+        """Return the value that was passed to the command for a setting, or else the run's value.
 
-        A passed value that differs from ``recorded`` is added to ``wrong``. A required value that was not
-        passed is added to ``missing``.
+        ``recorded`` is the run's value. A value that was passed to the command but differs from ``recorded``
+        is added to ``wrong``. A required value that was not passed to the command is added to ``missing``.
         """
         self.flags[setting.reaches, recorded] = setting.flag
         value = self.named.settings.get(f"{setting.section}.{setting.name}")
@@ -181,8 +181,8 @@ class Names:
     def value(self, role: str, recorded: str) -> str:
         """Return the value to use in place of ``recorded``, a value in the run's record.
 
-        A value that was passed to the command is returned unchanged. A required value that was not passed is
-        added to ``missing``.
+        A value that was passed to the command is returned unchanged. A required value that was not passed to
+        the command is added to ``missing``.
         """
         if self._needs_no_name(role, recorded):
             return recorded
@@ -203,7 +203,7 @@ class Names:
     def predictor(self, name: str) -> None:
         """Check that the predictor class ``name`` (``module:Class``) was passed to the command.
 
-        A class that was not passed is added to ``missing``.
+        A predictor class that was not passed to the command is added to ``missing``.
         """
         if name not in self.named.predictors:
             self._missing("--predictor", "predictor", name)
@@ -359,7 +359,7 @@ def _changed(value: Any, role: str, change: Change) -> Any:
 
 
 def _role(annotation: Any) -> str:
-    """Return what a field refers to outside the workspace, such as "Redis", or "" if there is nothing."""
+    """Return the kind of external resource that a field refers to, such as "Redis", or "" for no resource."""
     for mark in get_args(annotation):
         if isinstance(mark, Meta) and mark.extra and "reaches" in mark.extra:
             return str(mark.extra["reaches"])

@@ -37,8 +37,8 @@ def with_recall(
 ) -> IndexFacts:
     """Add the recall of the vector store to ``facts`` if the vector search is approximate.
 
-    The questions' vectors are read from the engine's memo and cache. If a vector is missing because its
-    question failed, the recall is ``None``.
+    The questions' vectors are read from the engine's memo and cache, or computed if they are not there. If an
+    error occurs, for example because a question can't be embedded, ``facts`` is returned without a recall.
     """
     depth = searches_vectors(systems)
     if facts.vector_store == "exact" or not depth:

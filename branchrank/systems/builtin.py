@@ -43,7 +43,7 @@ def bm25(settings: Resolved) -> System:
 
 
 def dense(settings: Resolved) -> System:
-    """Return the system ``dense``, the vector baseline, which ranks chunks by cosine."""
+    """Return the system ``dense``, the vector baseline, which ranks chunks by cosine similarity."""
     return with_values(DENSE, _hits(settings))
 
 

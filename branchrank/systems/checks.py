@@ -11,7 +11,7 @@ from branchrank.systems.passage_order import passage_evidence
 
 
 def check_embedder(system: System, embedder: str) -> None:
-    """Raise :class:`UsageError` if a system needs vectors that the embedder does not make."""
+    """Raise :class:`UsageError` if a system needs vectors that the embedder does not produce."""
     if embedder == NONE and any(branch_kind(branch.kind).needs_vector for branch in system.searched):
         raise no_vectors(f"system {system.name!r} searches with vectors, but the index")
     if system.rescore.method == "maxsim":

@@ -1,8 +1,8 @@
 """The engine, which runs systems over an index for the commands, the library and the servers.
 
-1. Each branch returns a ranked list of chunks, spans or nodes. The tree search and
-   branches with the setting ``expand`` return nodes of the document tree. Branches with weight 0 are not run.
-   If a branch waits for a process or a server, the branches run in parallel.
+1. Each branch returns a ranked list of chunks, spans or nodes. The tree search and branches that have
+   ``expand`` set return nodes of the document tree. Branches with weight 0 are not run. If a branch waits for
+   a process or a server, the branches run in parallel.
 2. Entries that the query excludes, or that its filters reject, are removed from the lists.
 3. The lists are fused, and the fused list is cut to the candidate cap.
 4. If the system rescores its candidates, the MaxSim of each of the top-ranked candidates is multiplied by a
@@ -15,9 +15,9 @@
    chunk. Otherwise, the hit consists of the node's lines before its first subsection. A hit may be extended
    within its section.
 
-Steps 1 to 7 do not depend on k, unless a branch has the setting ``doubled`` and therefore returns 2k results.
-If no branch has the setting ``doubled``, a larger k adds hits at the end of the list and does not change
-earlier hits. Every stage adds its list to the trace.
+Steps 1 to 7 do not depend on k, unless a branch has ``doubled`` set and therefore returns 2k results. If no
+branch has ``doubled`` set, a larger k adds hits at the end of the list and does not change earlier hits.
+Every stage adds its list to the trace.
 """
 
 from __future__ import annotations
@@ -290,8 +290,8 @@ class Engine:
     ) -> dict[str, Sequence[Scored]]:
         """Add to each branch's list the candidates that only other branches found.
 
-        Each branch computes its own scores for the added candidates. No candidates are added to the
-        list of a branch with the setting ``expand``, because such a branch can't score other sections.
+        Each branch computes its own scores for the added candidates. No candidates are added to the list of a
+        branch that has ``expand`` set, because such a branch can't score sections outside its list.
         """
         union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
         completed = dict(lists)

@@ -19,8 +19,8 @@ def fuse(
 ) -> RankedList:
     """Fuse ranked lists with a system's ``fuse`` settings. With ``unit_interval``, scores are in 0..1.
 
-    ``shares`` contains the names of the branches whose scores have no maximum. Score fusion divides each
-    score of such a branch by twice the best score of the branch.
+    ``shares`` contains the names of the branches with unbounded scores. Score fusion divides each score of
+    such a branch by twice the best score of the branch.
     """
     if slot.method == "convex":
         return convex(lists, weights)
@@ -41,7 +41,7 @@ def fuse(
 
 
 def shared_branches(system: System) -> frozenset[str]:
-    """Return the names of the branches whose scores have no maximum and that do not expand over the tree."""
+    """Return the names of the branches with unbounded scores, except branches that expand over the tree."""
     return frozenset(label(branch) for branch in system.searched if _is_open(branch))
 
 

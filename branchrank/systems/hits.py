@@ -38,7 +38,7 @@ def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, P
 
 
 class HitMaker:
-    """Makes the hits for one query.
+    """Builds the hits for one query.
 
     ``lists`` maps branch names to the ranked lists that were fused. ``results`` maps branch names to the
     results of the branches.
@@ -138,7 +138,10 @@ class HitMaker:
         return self.sources.memo.get(known, lambda: self._best(key))
 
     def _best(self, node_id: str) -> str | None:
-        """Return the node's best chunk by cosine, BM25 or both, depending on the system's branches."""
+        """Return the node's best chunk.
+
+        Depending on the system's branches, chunks are compared by cosine similarity, by BM25 or by both.
+        """
         chunks = [chunk.id for chunk in self.index.chunks_of(node_id) if chunk.id not in self.banned]
         if len(chunks) < 2:
             return chunks[0] if chunks else None
@@ -208,7 +211,7 @@ class HitMaker:
         """Return each chunk's squared L2 distance to the query, or ``{}`` if the system uses no vectors."""
         if not chunks or "vectors" not in self.evidence:
             return {}
-        # Make one call for all hits, since each call costs as much time as a hundred cosines.
+        # Make one call for all hits, because a call has a fixed cost of about a hundred cosine computations.
         found = self.sources.cosines(self.query.text, chunks)
         return {chunk: squared_distance(cosine) for chunk, cosine in found.items()}
 

@@ -50,7 +50,7 @@ class Choice(NamedTuple):
 
 
 class Task(Record, frozen=True, kw_only=True):
-    """The parameters of the LLM calls for a list of pages. All pages have the same parameters.
+    """The parameters of the LLM calls for a list of pages of options. All calls have the same parameters.
 
     ``build`` creates the prompt for a page. The LLM chooses at most ``most`` options from each page. Each
     prompt should have at most ``budget_tokens`` tokens. If ``may_be_empty`` is true, the LLM may choose no

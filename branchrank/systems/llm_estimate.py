@@ -70,7 +70,7 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Esti
             continue
         budget = CONTEXT_TOKENS - completion_tokens
         if tree.steps_by == "llm":
-            # Pages of options grow when few calls are left, so assume that every prompt fills the context.
+            # Prompts list more options when few calls are left, so assume that every prompt is full.
             one = one.plus(tree.max_steps, budget, completion_tokens)
         if tree.final_by == "llm":
             shown = max(tree.final_candidates, tree.beam * tree.depth)

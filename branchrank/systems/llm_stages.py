@@ -24,10 +24,10 @@ GatewayOf = Callable[[Endpoint], Gateway]
 
 
 class LLMStages:
-    """Makes the LLM stages for each query. ``gateway_of`` returns the gateway to an endpoint.
+    """Creates the LLM stages for each query. ``gateway_of`` returns the gateway to an endpoint.
 
-    Without ``gateway_of``, systems can't use an LLM. Before an interrupted run is resumed, ``keep_failures``
-    receives the LLM calls that the run has stored.
+    Without ``gateway_of``, systems can't use an LLM. When an interrupted run is resumed, ``keep_failures`` is
+    called with the LLM calls in the run's finished rows.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class LLMStages:
         gateway = None
         if system.asks_llm:
             if self.gateway_of is None:
-                raise ValueError(f"system {system.name!r} uses an LLM, but no LLM was opened")
+                raise ValueError(f"system {system.name!r} uses an LLM, but the engine has no LLM gateway")
             gateway = self.gateway_of(system.llm)
         context = CallContext(question_id=question_id, predictor=system.name, repeat=repeat, seed=self.seed)
         return BoundStages(system, gateway, context, trace)
@@ -71,9 +71,9 @@ class BoundStages:
     ) -> tuple[Sequence[Scored], bool]:
         """Return the reranked candidates, and whether the reranker succeeded.
 
-        If the reranker fails and a branch has the setting ``expand``, the candidates are ordered by their
-        scores in that branch's list, then by lexical score. If the reranker fails and no branch has this
-        setting, the order does not change.
+        If the reranker fails and a branch has ``expand`` set, the candidates are ordered by their scores in
+        that branch's list, then by lexical score. If the reranker fails and no branch has ``expand`` set, the
+        order does not change.
         """
         nodes = self.system.unit == "node"
         branches = self.system.branches

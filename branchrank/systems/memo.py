@@ -33,8 +33,8 @@ _SAMPLED = 8
 class Memo:
     """Stores the most recently used stage results, up to ``limit_bytes`` bytes.
 
-    The first element of a key is the kind of result, such as ``"embed"``. ``computed``
-    and ``reused`` map each kind to the number of results that were computed or reused.
+    The first element of a key is the kind of result, such as ``"embed"``. ``computed`` maps each kind to the
+    number of results that were computed, and ``reused`` to the number of results that were reused.
     """
 
     def __init__(self, limit_bytes: int = MEMO_BYTES) -> None:
@@ -83,7 +83,7 @@ class Memo:
     def _is_full(self) -> bool:
         """Return whether to drop the least recently used result.
 
-        A memo never drops its last result, even if this result is larger than the limit.
+        A memo never drops its most recent result, even if that result alone exceeds the limit.
         """
         return self._bytes > self._limit and len(self._kept) > 1
 
@@ -93,7 +93,7 @@ class Memo:
 
 
 class QueryMemo(Memo):
-    """Stores results within one query only, so that a latency measurement includes all work of the query."""
+    """Stores results for only one query, so that a measured latency includes all the work for the query."""
 
     def begin_query(self) -> None:
         """Clear the results of the previous query."""
@@ -138,6 +138,6 @@ def held_bytes(value: Any) -> int:
 
 
 def _sampled(values: Any, count: int) -> int:
-    """Estimate the total size in bytes of ``count`` values from the mean size of the first ones."""
+    """Estimate the total size in bytes of ``count`` values from the mean size of the first few."""
     sizes = [held_bytes(each) for each in islice(values, _SAMPLED)]
     return sum(sizes) * count // len(sizes) if sizes else 0

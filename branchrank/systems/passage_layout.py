@@ -16,7 +16,6 @@ class PassageLayout:
 
     The hits must be passed to :meth:`place` in order, best hit first.
 
-
     ``lines`` is the number of lines to which a hit is extended, or 0 if hits are not extended.
     """
 
@@ -58,8 +57,9 @@ class PassageLayout:
     def _section(self, hit: Hit) -> Lines:
         """Return the range of lines within which a hit may be extended.
 
-        The range consists of the lines of the hit's section before the first subsection. If a line of the hit
-        is outside this range, the range of the hit is returned, so that the hit is not extended.
+        Usually, the range consists of the lines of the hit's section before the first subsection. If some of
+        the hit's lines are elsewhere, or the hit has no section, the range is the hit itself, and the hit is
+        not extended.
         """
         node = self.sources.index.tree.nodes.get(hit.node_id or "")
         span = node.own_span if node is not None else None

@@ -1,8 +1,8 @@
 """Reranking of candidates by an LLM (listwise or pointwise) or by a cross-encoder.
 
 1. The first stage sorts the candidates by fused score. Ties are broken by evidence, then by lexical score,
-   then by id. A candidate's evidence is its score in one branch's list. This branch is the one with the
-   setting ``expand``, or the first branch if no branch has this setting.
+   then by id. A candidate's evidence is its score in the list of the first branch that has ``expand`` set, or
+   in the list of the first branch if no branch has ``expand`` set.
 2. The listwise method shows all candidates to the LLM, shuffled with the seed or in the order of the first
    stage. If the prompt would exceed the context budget, the candidates are divided between two calls, and the
    two replies are merged by rank, with ties in the order of the first stage.
@@ -125,11 +125,11 @@ def fallback_order(candidates: Sequence[RerankCandidate]) -> list[RerankCandidat
 def batches(
     pool: Sequence[RerankCandidate], budget_tokens: int, *, order: Sequence[RerankCandidate]
 ) -> list[list[Option]]:
-    """Divide the candidates, in the given order, into one or two pages whose prompts fit the budget.
+    """Divide the candidates, in the given order, into one or two pages whose prompts fit the token budget.
 
-    If one page with the full texts exceeds the budget, the candidates are divided into two pages, and texts
-    are shortened if necessary. If the prompts for two pages exceed the budget even without the candidates'
-    texts, candidates are dropped from the end of ``pool``.
+    All candidates are put on one page if the first ``BODY_CHARS[0]`` characters of each text fit. Otherwise,
+    the candidates are divided between two pages, and the texts are shortened further if necessary. If the
+    headings alone do not fit on two pages, candidates are dropped from the end of ``pool``.
     """
     kept = list(pool)
     while True:

@@ -4,7 +4,7 @@ Each search tool runs a system on the engine, and ranks results in the same way 
 
 1. ``grep_search`` finds the passages that contain words from the query, sorted by BM25 score.
 2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
-   between unit vectors) are dropped, and a notice gives their number.
+   between unit vectors) are dropped, and a notice says how many were dropped.
 3. ``hybrid_search`` runs the predictor ``grep``, which fuses the results of grep and vector search by RRF.
 4. After every search, the listeners receive the number of characters returned and the number of files or
    chunks found.
@@ -67,7 +67,7 @@ Listener = Callable[[SearchStatus], None]
 class Found(Record, frozen=True, kw_only=True):
     """One result from a search tool.
 
-    ``lines`` is the text of the hit's lines, or empty if the hit has no matched lines.
+    ``lines`` is the text of all lines of the hit if at least one line matched, and otherwise empty.
     """
 
     hit: Hit
@@ -216,7 +216,7 @@ def _fused(found: Retrieval) -> int:
 
 
 def _alone(name: str, branch: Branch) -> System:
-    """Return a system with only this branch. Its hits have the branch's scores."""
+    """Return a system that runs only ``branch`` and does not change the branch's scores."""
     return System(name=name, branches=(branch,), fuse=Fuse(method="none"))
 
 

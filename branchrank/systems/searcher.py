@@ -1,7 +1,8 @@
 """Searches a workspace, using its index, its engine and the LLMs of its systems.
 
 1. Resources are opened on first use, and stay open until the searcher is closed.
-2. If the index is missing or stale, it is built if ``rebuild`` is true; otherwise, an error is raised.
+2. If ``rebuild`` is true, a missing or stale index is built. If ``rebuild`` is false, a missing or stale
+   index is an error.
 3. The engine stores only the latest stage results, to limit the memory of a long-running process.
 """
 
@@ -63,7 +64,10 @@ class Searcher:
         self.close()
 
     def close(self) -> None:
-        """Close the index, caches and connections. They are opened again when the workspace is next used."""
+        """Close the index, the caches and the connections.
+
+        The next use of a closed searcher opens the index, the caches and the connections again.
+        """
         with self._lock:
             self._resources.close()
             self._gateways.clear()

@@ -76,7 +76,7 @@ class Sources:
         return self.memo.get(("embed", query), lambda: cached_query(self.index.embedder, self.cache, query))
 
     def lines(self, source: str) -> list[str]:
-        """Return a document's raw lines without line ends, or an empty list if the file was deleted."""
+        """Return a document's raw lines without line endings, or an empty list if the file can't be read."""
         try:
             text, _ = decode(read_beneath(self.corpus_root, source))
         except OSError:

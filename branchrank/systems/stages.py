@@ -61,9 +61,9 @@ def last_ranking(system: System) -> str:
 
 
 def timed_together(system: System) -> bool:
-    """Return whether branches run in parallel.
+    """Return whether the system's branches run in parallel.
 
-    If they do, the sum of the branches' durations may exceed the total duration.
+    If the branches run in parallel, the sum of their durations may exceed the total duration.
     """
     return len(system.searched) > 1 and any(branch_kind(branch.kind).waits for branch in system.searched)
 
@@ -81,10 +81,11 @@ def depth(branch: Branch, k: int) -> int:
 
 
 def least_hits(system: System, k: int, chunks: int) -> int:
-    """Return the minimum number of hits for a query whose filters and exclusions leave ``chunks`` chunks.
+    """Return the minimum number of hits that an answer must have.
 
-    A branch is guaranteed to return chunks only if it is a vector search without a threshold. Several chunks
-    may belong to one section or document, which is then one hit.
+    ``chunks`` is the number of chunks that the query's filters and exclusions allow. A branch is guaranteed
+    to return chunks only if it is a vector search without a threshold. Several chunks may belong to one
+    section or document, which is then one hit.
     """
     depths = [
         min(chunks, depth(branch, k))

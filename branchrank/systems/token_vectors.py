@@ -41,7 +41,7 @@ class TokenVectorSource:
         self._open_cache = open_cache
 
     def check(self) -> None:
-        """Raise :class:`~branchrank.errors.UsageError` if the index's model does not make token vectors."""
+        """Raise :class:`~branchrank.errors.UsageError` if the index's model can't compute token vectors."""
         _ = self._embedder, self._index.token_vectors
 
     def maxsim(

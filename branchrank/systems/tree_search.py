@@ -58,9 +58,9 @@ def tree_search(
 ) -> TreeSearchResult:
     """Search the tree for the sections that answer the query.
 
-    ``subtree_scores`` returns the best lexical score in each node's subtree. ``own_scores`` has the lexical
-    scores of the nodes' own texts; nodes that are missing from it score 0. Raises the same errors as
-    :meth:`Gateway.ask`.
+    ``subtree_scores`` returns the best lexical score in each node's subtree. ``own_scores`` contains the
+    lexical scores of the nodes' own texts; nodes that are not in ``own_scores`` score 0. Raises the same
+    errors as :meth:`Gateway.ask`.
     """
     lexical: Chooser = LexicalChooser(settings.beam, subtree_scores)
     chooser = lexical

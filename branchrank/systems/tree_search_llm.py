@@ -1,13 +1,14 @@
 """Tree search steps in which an LLM picks the nodes.
 
-1. The children are shown in pages of ``step_candidates`` children. If too few calls are left to show these
-   pages and to search the levels below, each page contains more children, with less text for each child.
-   Children with the lowest lexical scores are omitted only if the titles alone exceed the model's context.
-2. The LLM picks at most ``beam`` children from each page.
+1. The children are divided into pages of at most ``step_candidates`` children, and each prompt shows one
+   page. If too few calls are left to show these pages and to search the levels below, each page contains more
+   children, with less text for each child. Children with the lowest lexical scores are omitted only if the
+   titles alone exceed the model's context.
+2. The LLM picks at most ``beam`` of the children that a prompt shows.
 3. If more than ``beam`` children are picked in total, one more call chooses among the picked children. A
    child that the LLM ranks first in every call is always followed.
-4. If the call for a page fails, the children with the best lexical scores are picked. After the last call
-   that the settings allow, the rest of the search is lexical.
+4. If the call for a page fails, the page's children with the best lexical scores are picked. After the last
+   call that the settings allow, the rest of the search is lexical.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def test_an_endpoint_without_a_model_is_refused_with_both_remedies(unbuilt: Path
     )
     result = invoke("benchmark", "--data-dir", unbuilt / "data", "--predictor", predictor, *endpoints)
     assert result.exit_code == 2
-    assert "asks for an LLM but names no model" in result.stderr
+    assert "uses an LLM, but has no model" in result.stderr
     if predictor != "pageindex":
         assert "--hybrid-model" in result.stderr
         assert "--hybrid-no-llm" in result.stderr

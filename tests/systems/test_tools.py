@@ -84,7 +84,7 @@ def test_vector_search_drops_what_is_at_or_past_the_threshold(opened: Opened) ->
     assert [found.hit.distance for found in kept.results] == distances[:2]
     dropped = len(distances) - 2
     assert kept.status.notices == (
-        f"{dropped} of {len(distances)} chunks dropped at or past distance {limit:g}",
+        f"{dropped} of {len(distances)} chunks were dropped because their distance is at least {limit:g}",
     )
     assert everything.status.notices == ()
 

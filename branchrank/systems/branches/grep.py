@@ -31,7 +31,7 @@ class GrepKind(BranchKind):
         """Check the value of the option ``ranking``."""
         found = super().problems(branch)
         if branch.options.get("ranking", "none") not in RANKINGS:
-            found.append(f"the value of grep's option ranking must be one of {', '.join(RANKINGS)}")
+            found.append(f"grep's option 'ranking' must be one of {', '.join(RANKINGS)}")
         return found
 
     def open(self, opening: Opening) -> Search:
@@ -57,7 +57,10 @@ class GrepKind(BranchKind):
 
 
 class ChunksBySource(Mapping[str, Sequence[Chunk]]):
-    """The chunks of each source, in the order of their lines. Each access reads the chunks from the index."""
+    """Maps each source to its chunks, in the order of their lines.
+
+    Chunks are not cached, so every lookup of a source reads the source's chunks from the index.
+    """
 
     def __init__(self, index: Index) -> None:
         self._chunks = index.chunks

@@ -1,6 +1,6 @@
 """The interface of a branch kind, with the records that it receives and returns.
 
-1. The engine opens the search of a branch kind only once, on the first run of a system that uses the kind.
+1. The engine calls :meth:`BranchKind.open` once for each branch kind, before the first search with that kind.
    :meth:`BranchKind.open` receives the index, the corpus folder and the settings, and returns a search
    function. When the engine is closed, it closes the resources that branch kinds have opened.
 2. For each query, the engine calls the search function with a :class:`Lookup`. The function returns a
@@ -68,9 +68,9 @@ MaxSim = Callable[[Vectors, Sequence[str]], Mapping[str, float]]
 
 
 class Opening:
-    """The objects from which a branch kind makes its search function.
+    """The objects that a branch kind needs to create its search function.
 
-    When the engine is closed, ``resources`` is closed, too.
+    When the engine is closed, it also closes ``resources``.
     """
 
     def __init__(self, index: Index, corpus_root: Path, settings: Resolved, resources: ExitStack) -> None:
@@ -106,8 +106,8 @@ class BranchKind:
     - ``own_depth`` is true if the length of the list is limited by the kind's settings instead of ``top_n``.
     - ``fills`` is true if the list always has the requested length, unless the index has fewer entries.
     - ``scale`` says how score fusion treats the scores. ``fixed`` scores, such as cosine similarities, are
-      not scaled. ``open`` scores have no maximum, and are divided by twice the query's best score. Branches
-      whose scale is ``none`` can't be fused by score.
+      not scaled. ``open`` scores are unbounded, and are divided by twice the branch's best score for the
+      query. Branches whose scale is ``none`` can't be fused by score.
     - ``keeps_tokens`` is true if the store that the branch searches can contain token vectors
       (:meth:`open_maxsim`).
     - ``shows_unit`` is true if the label includes the unit, as in ``dense(chunks)``.
@@ -132,7 +132,10 @@ class BranchKind:
         return f"{self.name}({unit}s)" if self.shows_unit else self.name
 
     def problems(self, branch: Branch) -> list[str]:
-        """Return a message for each problem with a branch of this kind, except for a wrong unit."""
+        """Return a message for each problem with a branch of this kind.
+
+        The branch's unit is checked by :func:`branchrank.systems.checks.problems`, not by this method.
+        """
         found = []
         if branch.tree is not None:
             found.append(f"`tree` settings belong to a branch of kind tree, not {self.name}")
@@ -146,10 +149,11 @@ class BranchKind:
         raise NotImplementedError
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Return a function that scores candidates for score fusion, even if only other branches found them.
+        """Return a function that scores candidates for score fusion.
 
-        The result may omit candidates. An omitted candidate keeps its score from the branch's list, or scores
-        0 if it is not in the list.
+        The candidates include those that only other branches found. The function may omit candidates from its
+        result. An omitted candidate keeps its score from the branch's list, or scores 0 if it is not in the
+        list.
         """
         return lambda lookup, keys: {}
 

@@ -1,8 +1,8 @@
 """The branch kinds ``qdrant-dense`` and ``qdrant-sparse``, which search one Qdrant collection.
 
-The collection contains the chunks and vectors of the index. With embedded Qdrant, the collection is made in a
-temporary folder when the engine opens it. On a server, the collection is named after a digest of its content
-and created only once. The user's own collection (``qdrant.collection``) can be searched instead (see
+The collection contains the chunks and vectors of the index. With embedded Qdrant, the collection is created
+in a temporary folder when the engine opens it. On a server, the collection is named after a digest of its
+content and created only once. The user's own collection (``qdrant.collection``) can be searched instead (see
 :mod:`branchrank.systems.branches.qdrant_placed`).
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class QdrantDenseKind(BranchKind):
-    """A search for the nearest vectors in the collection, by cosine."""
+    """A search for the nearest vectors in the collection by cosine similarity."""
 
     name = "qdrant-dense"
     units = ("chunk", "span")
@@ -61,7 +61,7 @@ class QdrantDenseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score by cosine, using the vectors in the index or in the user's collection."""
+        """Score by cosine similarity, using the vectors in the index or in the user's collection."""
         if opening.settings.part(QdrantSettings).is_existing:
             return placed_collection(opening).dense_scores
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)

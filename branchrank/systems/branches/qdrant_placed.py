@@ -42,7 +42,7 @@ UNCHECKED = "the points of the Qdrant collection have no text, so its vectors co
 _LEAST_TERMS = 0.8
 #: The minimum mean cosine between a point's stored token vectors and the token vectors of its text.
 _LEAST_COSINE = 0.99
-#: The minimum share of sampled points that must have a mean cosine of at least _LEAST_COSINE.
+#: The share of the sampled points whose token vectors must agree (a mean cosine of at least _LEAST_COSINE).
 _LEAST_ALIKE = 0.9
 
 
@@ -95,7 +95,7 @@ class PlacedCollection:
         return BranchResult(self._placed(found))
 
     def dense_scores(self, lookup: Lookup, keys: Sequence[str]) -> dict[str, float]:
-        """Return the cosine between each span's vector and the query's vector."""
+        """Return the cosine similarity between each span's vector and the query's vector."""
         points = [point for key in keys for point in self._points.get(key, ())]
         vector = lookup.sources.embedding(lookup.query.text)
         found = self._collection.dense(vector, len(points), points) if points else []
@@ -244,7 +244,7 @@ def _check_tokens(
 
 
 def _no_sparse(collection: ExistingCollection, texts: Sequence[str], stored: Sequence[StoredVectors]) -> str:
-    """Return why the sparse vectors are not searched, or an empty string if they are searched."""
+    """Return the reason why the sparse vectors are not searched, or an empty string if they are searched."""
     from branchrank.stores.qdrant_points import Bm25Encoder
 
     if collection.layout.sparse is None:

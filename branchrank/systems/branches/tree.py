@@ -11,7 +11,7 @@ from branchrank.systems.tree_search import tree_search
 
 
 class TreeKind(BranchKind):
-    """The tree search. Results are not memoised, because LLM calls differ between repeats."""
+    """The tree search. Results are not reused, because an LLM's replies can differ between repeats."""
 
     name = "tree"
     units = ("node",)

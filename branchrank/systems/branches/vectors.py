@@ -58,11 +58,11 @@ def _dropped(found: Sequence[Scored], near: Sequence[Scored], threshold: float) 
     dropped = len(found) - len(near)
     if not dropped:
         return ()
-    notice = f"{dropped} of {len(found)} chunks dropped at or past distance {threshold:g}"
+    notice = f"{dropped} of {len(found)} chunks were dropped because their distance is at least {threshold:g}"
     if near:
         return (notice,)
     nearest = squared_distance(found[0].score)
-    return (f"{notice}: none is left (the nearest is at {nearest:.3f}); see `branchrank calibrate`",)
+    return (f"{notice}: none is left (the nearest has distance {nearest:.3f}); see `branchrank calibrate`",)
 
 
 DENSE = DenseKind()
