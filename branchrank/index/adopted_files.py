@@ -35,9 +35,10 @@ MOST_LINE_BYTES = 16 << 20
 
 
 class FoundChunk(NamedTuple):
-    """A chunk from the folder.
+    """A chunk that was read from the other program's folder.
 
-    ``row`` is the row of its vector in the collection, or ``None`` if it has no vector.
+    ``row`` is the row of the chunk's vector in the Chroma collection, or ``None`` if the collection has no
+    vector for the chunk.
     """
 
     id: str

@@ -3,8 +3,8 @@
 1. The documents are read, and every chunk is located in them (:mod:`branchrank.corpus.placing`). Chunks that
    are not found in any document are left out and listed in the record of the adoption.
 2. A sample of the chunks is embedded again, and the new vectors are compared with those in the collection
-   (:mod:`branchrank.embedders.agreement`). If they agree, the vectors in the collection are reused. Chunks
-   that have no vector in the collection are embedded.
+   (:mod:`branchrank.embedders.agreement`). If the new vectors agree with those in the collection, the vectors
+   in the collection are reused. Chunks that have no vector in the collection are embedded.
 3. If ``nodes.jsonl`` is a valid tree of the documents, it is used unchanged. Otherwise a new tree is built,
    and each summary in ``nodes.jsonl`` is assigned to the section with the same lines, text or title.
 4. The results are written to the workspace's folder ``adopted/``. The other program's folder is not changed.
@@ -62,12 +62,12 @@ _VECTORS = "vectors.npy"
 class Adoption(Record, frozen=True, kw_only=True):
     """A record of what was adopted from ``folder``, and what was left out.
 
-    ``by_lines`` counts the chunks whose text is at the line numbers given in the folder. ``anchored`` counts
-    the chunks that were located by searching the documents for their text. ``unconfirmed`` counts the chunks
-    whose text was not found; these chunks keep the given line numbers. ``left_out`` lists the chunks that
-    were left out, each with the reason. ``reused`` counts the vectors from the collection, and ``embedded``
-    the vectors that were computed because the collection did not have them. ``sampled`` is the number of
-    vectors that were compared with newly computed ones.
+    ``by_lines`` counts the chunks whose text was found at the line numbers that the other program recorded.
+    ``anchored`` counts the chunks that were located by searching the documents for their text.
+    ``unconfirmed`` counts the chunks whose text was not found, so that the other program's line numbers were
+    kept. ``left_out`` lists the chunks that were left out, each with the reason. ``reused`` counts the
+    vectors from the collection, and ``embedded`` the vectors that were computed because the collection did
+    not have them. ``sampled`` is the number of vectors that were compared with newly computed ones.
     ``least_cosine`` is the smallest cosine between an existing vector and the newly computed vector of the
     same chunk. ``form`` (``text``, ``document`` or ``breadcrumb``) says which text of each chunk the existing
     vectors were computed from. ``tree`` is ``own`` if the folder's tree is used unchanged, ``summaries`` if
@@ -298,10 +298,10 @@ def _vectors(
 
 
 def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, int]:
-    """Return the tree, the tree's kind (see :attr:`Adoption.tree`), and two node counts.
+    """Return the tree, its kind (see :attr:`Adoption.tree`), and the numbers of nodes found and not found.
 
-    The counts are the number of the adopted folder's nodes that were found in the documents, and the number
-    of the adopted folder's nodes that were not found.
+    The two numbers count the adopted folder's nodes that were found in the documents, and the adopted
+    folder's nodes that were not.
     """
     nodes, _ = build_nodes(corpus.documents, Path(corpus.root).name or "corpus")
     built = Tree(nodes)

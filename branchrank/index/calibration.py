@@ -2,12 +2,13 @@
 
 1. A query's distance is the squared L2 distance between its vector and its nearest chunk's vector. All
    vectors have length 1, so squared distances are between 0 and 4.
-2. If a query's distance is at or above the threshold, vector search returns no chunk. With the suggested
-   threshold, 95% of the queries keep their nearest chunk.
-3. A build uses a seeded sample of section titles as probe queries. The distances of titles have a similar
-   distribution to those of users' questions. If more than half of the probe queries get no chunk with the
-   default threshold, the index stores the suggested threshold. A system uses the stored threshold if its
-   distance threshold is set to ``calibrated``.
+2. If the distance between a query and its nearest chunk is at or above the threshold, vector search returns
+   no chunks for the query. With the suggested threshold, 95% of the queries keep their nearest chunk.
+3. A build uses a seeded sample of section titles as probe queries. The distances between titles and their
+   nearest chunks have a similar distribution to the distances between users' questions and their nearest
+   chunks. If more than half of the probe queries get no chunk with the default threshold, the index stores
+   the suggested threshold. A system uses the stored threshold if the system's distance threshold is set to
+   ``calibrated``.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def nearest_distances(
 
 
 def probe_title(node: Node) -> str:
-    """Return the probe query for a section. It is the section's title or, if the title is empty, its id."""
+    """Return a section's title or, if the title is empty, the section's id, for use as a probe query."""
     return node.title.strip() or node.id
 
 

@@ -43,9 +43,9 @@ _BATCH = 4096
 class Nodes:
     """The nodes of an index, in pre-order and encoded as JSON Lines.
 
-    ``depths`` contains each node's number of levels below the root. ``tokens`` contains the tokens of the
-    nodes that have lines. ``titles`` contains the distinct titles of files and sections. An empty title is
-    replaced with the node's id.
+    ``depths`` contains each node's number of levels below the root. ``tokens`` contains the token counts of
+    the nodes that have lines. ``titles`` contains the distinct titles of files and sections. An empty title
+    is replaced with the node's id.
     """
 
     lines: list[RecordLines]

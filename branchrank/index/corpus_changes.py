@@ -1,7 +1,7 @@
 """Find out whether a corpus has changed since it was indexed.
 
-If the corpus is unchanged, this takes one ``stat`` call per document. A document is read only if its
-modification time has changed since the build.
+Checking an unchanged corpus takes one ``stat`` call per document. A document is read only if its modification
+time has changed since the build.
 """
 
 from __future__ import annotations

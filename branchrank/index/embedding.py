@@ -56,7 +56,7 @@ def embed_chunks(
     chunks: RecordsFile[Chunk],
     progress: Progress,
 ) -> tuple[Vectors, int]:
-    """Return one unit vector per chunk, and the number of texts that were neither adopted nor cached."""
+    """Return one unit vector per chunk, and the number of vectors that were neither adopted nor cached."""
     identity = embedding.embedder.identity
     if adoption is not None:
         adopted = adopted_vectors(adoption, workspace, identity)
@@ -73,9 +73,9 @@ def embed_chunks(
 def measure_distance(
     workspace: WorkspaceFolder, embedder: Embedder, exact: ExactVectors, titles: Collection[str]
 ) -> DistanceCalibration:
-    """Measure the distance between each probe query and its nearest chunk.
+    """Calibrate the distance threshold with a sample of ``titles`` as probe queries.
 
-    The queries' vectors are cached.
+    The vectors of the probe queries are cached.
     """
     if embedder.identity.name == NONE:
         return DistanceCalibration()
@@ -85,9 +85,9 @@ def measure_distance(
 
 
 class ChunkEmbedding:
-    """Embeds batches of texts and counts the embedded texts.
+    """Embeds batches of texts, and counts the texts in these batches.
 
-    A text that has a vector in ``vectors`` is not embedded.
+    A text that has a vector in ``vectors`` is counted, but is not embedded again.
     """
 
     def __init__(

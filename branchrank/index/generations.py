@@ -2,8 +2,8 @@
 
 1. Each build writes a new directory, ``000001``, ``000002``, ..., below the index's directory.
 2. When all files of the new directory are on disk, a single rename replaces the symbolic link ``current``
-   with a link to the new directory. Readers don't see the new directory before this step. If a build is
-   killed, its directory has a higher number than ``current``, and the next build deletes it.
+   with a link to the new directory. Readers don't see the new directory until ``current`` points to it. The
+   directory of a killed build has a higher number than ``current``, and the next build deletes it.
 3. A reader follows ``current`` once, and then takes a shared lock on the generation.
 4. A build deletes generations older than the previous one, except generations that a reader has locked.
 5. Each workspace has a lock that prevents two builds at the same time. The lock is released when the process
@@ -147,7 +147,7 @@ class Generations:
                     self.remove(path)
 
     def remove(self, generation: Path) -> None:
-        """Delete a generation's directory. Raises ``OSError`` if that fails."""
+        """Delete a generation's directory. Raises ``OSError`` if the directory can't be deleted."""
         remove_beneath(self._data_dir, f"{self._name}/{generation.name}")
 
     def refuse_links(self, generation: Path) -> None:
@@ -215,7 +215,10 @@ def replace_link(link: Path, target: Path) -> None:
 
 
 def sync_tree(directory: Path) -> None:
-    """Flush every file and directory below ``directory`` to disk. Raises ``OSError`` if that fails."""
+    """Flush every file and directory below ``directory`` to disk.
+
+    Raises ``OSError`` if a file or directory can't be flushed.
+    """
     for folder, _, files in os.walk(directory, topdown=False):
         for name in files:
             descriptor = os.open(os.path.join(folder, name), os.O_RDONLY)

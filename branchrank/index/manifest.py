@@ -24,7 +24,7 @@ R = TypeVar("R", bound=Record)
 
 
 class DistanceCalibration(Record, frozen=True, kw_only=True):
-    """The distance threshold that a build measured for the embedding model.
+    """The distance threshold that was determined for the embedding model when the index was built.
 
     ``probes`` is the number of probe queries, and ``losing`` is the number of probe queries that get no chunk
     with the default threshold. Systems whose threshold is ``calibrated`` use ``threshold``, which differs

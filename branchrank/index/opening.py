@@ -1,4 +1,4 @@
-"""Open a workspace's index. If it is missing or stale, build it first."""
+"""Open a workspace's index. If the index is missing or stale, build it first."""
 
 from __future__ import annotations
 

@@ -67,9 +67,10 @@ class CheckedIndex(Record, frozen=True, kw_only=True):
 
 
 class Index:
-    """An open index. Its generation is locked until the index is closed. Can be used as a context manager.
+    """An open index, which can be used as a context manager.
 
-    ``is_new`` is true if the call that opened the index also built it.
+    The index's generation is locked until the index is closed. ``is_new`` is true if the call that opened the
+    index also built it.
     """
 
     def __init__(self, pin: Pin, manifest: Manifest, report: BuildReport, workspace: WorkspaceFolder) -> None:
@@ -119,7 +120,7 @@ class Index:
 
     @cached_property
     def tree(self) -> Tree:
-        """The PageIndex tree. Its nodes are decoded when they are used."""
+        """The PageIndex tree, whose nodes are decoded when they are used."""
         return open_tree(self.directory, self.nodes)
 
     @property
@@ -193,7 +194,10 @@ class Index:
     def _bm25(
         self, kind: str, file: str, ids: Callable[[], Iterable[str]], texts: Callable[[], Iterable[str]]
     ) -> Bm25Index:
-        """Load the BM25 index for the current settings. If it is missing or damaged, build and save it."""
+        """Load the BM25 index for the current settings.
+
+        If the file of the BM25 index is missing, damaged or out of date, the BM25 index is built and saved.
+        """
         path = bm25_path(self.directory, kind, self.bm25_settings)
         digest = self.manifest.digests.get(file, "")
         with contextlib.suppress(ArtifactError):
@@ -242,7 +246,7 @@ def vectors_content(digests: Mapping[str, str]) -> str:
 def searches_exactly(settings: IndexSettings, count: int) -> bool:
     """Return whether exact search is used for ``count`` vectors.
 
-    Also true if the settings ask for no vectors.
+    The result is also true if the settings ask for no vectors.
     """
     if settings.embedder == NONE:
         return True
@@ -303,7 +307,7 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
 
 
 def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
-    """Compare every file in the index with its digest, even if the file matches its stamp.
+    """Check the digest of every file in the index, even if the file matches its stamp.
 
     Raises the same errors as :func:`open_index`.
     """
@@ -355,7 +359,7 @@ def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
 
 
 def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
-    """Describe how an index differs from the workspace's settings. Return an empty string if it does not."""
+    """Return how an index differs from the workspace's settings, or an empty string if they agree."""
     wanted, built = (without_credentials(each) for each in (workspace.index_settings, manifest.settings))
     if manifest.schema_version != SCHEMA_VERSION:
         return f"has schema {manifest.schema_version}, but this version of BranchRank needs {SCHEMA_VERSION}"

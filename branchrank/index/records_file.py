@@ -1,10 +1,10 @@
 """Read an index's records one by one from a JSON Lines file that is mapped into memory.
 
-1. A build also writes the file ``lookup/<name>.npy``. It contains arrays of the ids and sources
+1. A build also writes the file ``lookup/<name>.npy``, which contains arrays of the ids and sources
    (:class:`~branchrank.stores.strings.Strings`), the byte offset of each line, and each record's line
    numbers.
 2. A record is decoded when it is first used, and then cached. The time to open the file does not depend on
-   its size.
+   the file's size.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
     @property
     def mapping(self) -> Mapping[str, R]:
-        """This object, which is already a mapping from ids to records."""
+        """``self``, because a :class:`RecordsFile` is itself a mapping from ids to records."""
         return self
 
     def row(self, key: str) -> int:
@@ -101,7 +101,10 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
     @property
     def has_lines(self) -> NDArray[np.bool_]:
-        """A Boolean array that marks the records with lines. Folders and empty sections have no lines."""
+        """A Boolean array that is true for each record that has lines of its own.
+
+        The root, a folder, and a file that starts with a section's heading have no lines of their own.
+        """
         found: NDArray[np.bool_] = (self.line_starts > 0) & (self.line_ends >= self.line_starts)
         return found
 
@@ -140,11 +143,11 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         return iter(self.ids)
 
     def values(self) -> ValuesView[R]:
-        """Return all records. They are decoded one by one and are not cached."""
+        """Return all records, which are decoded one by one and not cached."""
         return _Records(self)
 
     def items(self) -> ItemsView[str, R]:
-        """Return all ids and records. Records are decoded one by one and are not cached."""
+        """Return all ids and records. The records are decoded one by one and not cached."""
         return _Items(self)
 
     def stream(self, first: int = 0, end: int | None = None) -> Iterator[R]:

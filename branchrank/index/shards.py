@@ -27,15 +27,15 @@ from branchrank.stores.bm25_weights import TokenCounts, count_tokens
 from branchrank.stores.indexed_text import chunk_terms, node_terms
 from branchrank.tree.build import draft_page
 
-#: The number of documents in a shard. It must not depend on the number of processes.
+#: The number of documents in a shard, which must not depend on the number of processes.
 DOCUMENTS = 128
 
 
 class Shard(NamedTuple):
     """The part of an index that is computed from one shard.
 
-    ``pages`` contains the encoded nodes of each document. ``sections`` contains, for each document, the
-    number of nodes that have lines, and ``node_tokens`` contains these nodes' tokens.
+    ``pages`` contains the encoded nodes of each document. ``sections`` contains the number of nodes that have
+    lines in each document. ``node_tokens`` contains the token counts of the nodes that have lines.
     """
 
     documents: list[DocumentOutline]

@@ -1,4 +1,4 @@
-"""The SQLite FTS5 file for keyword search over an index. It is made from the index's chunks on first use.
+"""The SQLite FTS5 file for keyword search, which is built from an index's chunks on first use.
 
 1. The file is stored in the index's generation, so it always matches the index's chunks. If the file is
    damaged or was written by an earlier version, it is rebuilt.

@@ -2,16 +2,16 @@
 
 1. To check an index, the digest of every file is compared with the digest that the build recorded. This
    comparison reads the whole index. To avoid repeating the comparison, a stamp is stored for each file that
-   matches. A stamp contains a file's inode, its size, and the times at which its content and its metadata
-   last changed.
-2. A reader compares the state of each file with its stamp. A file is compared with its digest again only if
-   it has no stamp or its state differs from the stamp. Writing to a file, copying it or restoring it from a
-   backup changes its state.
+   matches. A stamp contains the state of a file: its inode, its size, and the times at which its content and
+   its metadata last changed.
+2. A reader compares the state of each file with the file's stamp. The digest of a file is checked again only
+   if the file has no stamp or its state differs from the stamp. Writing to a file, replacing it with a copy
+   or restoring it from a backup changes its state.
 3. Stamps are stored in the generation's file ``stamps.json``, if it can be written. An incomplete
    ``stamps.json`` is treated as missing.
 
-Damage below the file system, such as a bad sector, does not change the state of a file. To find such damage,
-``branchrank check`` reads all files.
+Damage below the file system, such as a bad sector, does not change a file's size or timestamps, so the file
+still matches its stamp. To find such damage, ``branchrank check`` reads all files.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def write_stamps(generation: Path, names: Iterable[str]) -> None:
 def check_digests(generation: Path, digests: Mapping[str, str], *, all_files: bool = False) -> None:
     """Raise :class:`ArtifactError` if a file is missing or has changed since the build.
 
-    ``digests`` maps the path of each file, relative to the generation's folder, to its SHA-256. Files whose
-    state matches their stamp are not read, unless ``all_files`` is true.
+    ``digests`` maps the path of each file, relative to the generation's folder, to its SHA-256. A file that
+    matches its stamp is not read, unless ``all_files`` is true.
     """
     known = {} if all_files else _read(generation)
     fresh: dict[str, Stamp] = {}

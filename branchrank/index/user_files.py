@@ -33,7 +33,10 @@ class _GivenChunk(Record, frozen=True, kw_only=True):
 
 
 def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
-    """Read the user's tree. Raises :class:`InputError` if the file does not contain a tree of this corpus."""
+    """Read the tree in the user's nodes file ``path``.
+
+    Raises :class:`InputError` if the file does not contain a tree of ``corpus``.
+    """
     try:
         tree = load_nodes(path)
     except ArtifactError as error:
@@ -53,7 +56,10 @@ def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
 
 
 def given_chunks(path: Path, corpus: Corpus | CorpusOutline, tree: Tree) -> list[Chunk]:
-    """Read the user's chunks, in the file's order. Raises :class:`InputError` for an invalid chunk."""
+    """Read the chunks in the user's chunks file ``path``, in file order.
+
+    Raises :class:`InputError` if a chunk is invalid.
+    """
     line_counts = {document.source: document.line_count for document in corpus.documents}
     seen: set[str] = set()
     chunks = []

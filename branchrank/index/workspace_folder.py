@@ -51,7 +51,7 @@ CONFIG = "branchrank.toml"
 
 
 def without_credentials(settings: IndexSettings) -> IndexSettings:
-    """Return the settings without passwords in URLs, as a manifest stores them."""
+    """Return the settings as a manifest stores them, with passwords removed from URLs."""
     return msgspec.structs.replace(
         settings,
         embedding_url=url_to_keep(settings.embedding_url),
@@ -60,10 +60,7 @@ def without_credentials(settings: IndexSettings) -> IndexSettings:
 
 
 def index_name(settings: IndexSettings) -> str:
-    """Return the name of an index's folder.
-
-    Settings that affect the vectors or the chunks also affect the name.
-    """
+    """Return an index's folder name, which depends on all settings that affect the vectors or the chunks."""
     settings = without_credentials(settings)
     readable = re.sub(r"[^a-z0-9]+", "-", settings.embedder.casefold()).strip("-")[-40:].strip("-")
     parts = [settings.embedder, settings.embedding_url, settings.embedding_revision]
@@ -237,7 +234,7 @@ class WorkspaceFolder:
         return self.cache_directory / "decisions.sqlite"
 
     def open_cache(self) -> EmbeddingCache:
-        """Open the embedding cache. It is in Redis if ``cache.redis_url`` is set, and otherwise in a file."""
+        """Open the embedding cache, which is in Redis if ``cache.redis_url`` is set, or else in a file."""
         url = self.settings.part(CacheSettings).redis_url
         if not url:
             refuse_links(self.data_dir, "hybrid/cache/embeddings.sqlite3")
@@ -285,8 +282,8 @@ class WorkspaceFolder:
 
         ``corpus`` is the corpus that will be written to ``branchrank.toml``. ``own`` contains the paths of
         the user's chunks file and nodes file, which will also be written to ``branchrank.toml``. Raises
-        :class:`ArtifactError` if another program's file exists at the path of a link to be created, or if a
-        folder that the build writes to is a symbolic link.
+        :class:`ArtifactError` if the build would have to create a link where another program's file already
+        exists, or if a folder that the build writes to is a symbolic link.
         """
         for name in (BUILD_LOCK, "pageindex"):
             refuse_links(self.data_dir, name)
@@ -354,8 +351,9 @@ def configure(
 def kept_if_right(data_dir: Path) -> Iterator[None]:
     """Restore ``branchrank.toml`` if a build fails because of the new settings in the file.
 
-    The file is restored after :class:`UsageError`, :class:`InputError`, :class:`ModelError` and
-    :class:`BusyError`. After an interruption the new file is kept, so that the build can be resumed.
+    The file is restored if :class:`UsageError`, :class:`InputError`, :class:`ModelError` or
+    :class:`BusyError` is raised. If the build is interrupted, the new file is kept, so that the build can be
+    resumed.
     """
     path = data_dir / CONFIG
     before = path.read_bytes() if path.is_file() else None

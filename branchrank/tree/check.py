@@ -2,7 +2,7 @@
 
 A tree is valid if all of the following are true.
 
-1. The ids of nodes are unique. Exactly one node, the root, has no parent. Every parent and every child of a
+1. Every node has a unique id. Exactly one node, the root, has no parent. Every parent and every child of a
    node is a node in the tree. A node is listed as a child of another node if and only if the other node is
    its parent.
 2. The depth of a node is one more than the depth of its parent. A tree with such depths can't contain a
@@ -11,7 +11,7 @@ A tree is valid if all of the following are true.
 4. A file starts at line 1. The lines of a file or section before its first subsection are called its own
    span. The first subsection starts on the line after its parent's own span, and every other subsection
    starts on the line after the previous subsection. The last subsection ends on the last line of the file or
-   section. Every line is therefore in the own span of exactly one node.
+   section. Every line of a file is therefore in exactly one node's own span.
 5. A breadcrumb consists of the document's title and the titles of all headings down to the node.
 """
 
@@ -131,7 +131,10 @@ def _node_problems(node: Node, by_id: Mapping[str, Node]) -> Iterator[str]:
 
 
 def _span_problems(node: Node, own_end: int, by_id: Mapping[str, Node]) -> Iterator[str]:
-    """Yield a message for each gap or overlap between a node's own span, its subsections and its end."""
+    """Yield a message for each gap or overlap between a node's own span and its subsections.
+
+    A message is also yielded if the last of these parts does not end on the node's last line.
+    """
     last = own_end
     for child_id in node.children:
         child = by_id[child_id]

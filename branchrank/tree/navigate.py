@@ -60,10 +60,10 @@ class Tree:
         return (node for node in self.table.stream() if node.line_start is not None)
 
     def only(self, sources: Collection[str]) -> Tree:
-        """Return the part of the tree that contains the files ``sources``.
+        """Return the part of the tree that contains the files ``sources`` and their ancestors.
 
-        A file in ``sources`` can have ancestors in a file that is not in ``sources``. Such ancestors are
-        replaced by folder nodes.
+        An ancestor that belongs to a file outside ``sources`` is replaced with a copy that has no source,
+        text or lines.
         """
         kept = {node.id for node in self.sections if node.source in sources} | {self.root.id}
         for node in reversed(list(self.table.stream())):
@@ -119,8 +119,7 @@ class Tree:
     def overlapping(self, span: Span) -> tuple[Node, ...]:
         """Return the nodes whose own span shares lines with ``span``.
 
-        Nodes that share more lines with ``span`` come first. Nodes that share the same number of lines are
-        sorted by id.
+        Nodes whose own span shares more lines with ``span`` come first, and ties are sorted by node id.
         """
         rows = self.table.in_source(span.source)
         first = np.maximum(self.table.line_starts[rows], span.line_start)

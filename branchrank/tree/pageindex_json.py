@@ -12,9 +12,9 @@ The import works in three steps.
    computed from the file.
 2. The blocks of the Markdown file are parsed as usual. A block is cut in two if the tree has a heading inside
    the block.
-3. Text before the first heading, which the format can't contain, is restored from the Markdown file. Notes
-   report restored text, headings that are missing from the tree, and nodes of the tree that are not headings
-   in the file.
+3. The format can't store text before the first heading, so this text is restored from the Markdown file.
+   Notes report restored text, headings that are missing from the tree, and nodes of the tree that are not
+   headings in the file.
 """
 
 from __future__ import annotations
@@ -249,8 +249,8 @@ def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Headi
 def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
     """Yield the document's blocks without the lines of ``headings``.
 
-    A block that contains lines of ``headings`` is split at these lines. Any other heading of the document
-    becomes prose.
+    A block that contains lines of ``headings`` is split at these lines. A heading of the document that is not
+    in ``headings`` is yielded as a prose block.
     """
     taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
     for section in document.sections:

@@ -91,7 +91,7 @@ class NodeTable(Protocol):
 
     @property
     def mapping(self) -> Mapping[str, Node]:
-        """A mapping from ids to all nodes of the tree, in pre-order."""
+        """A mapping from id to node that contains every node of the tree, in pre-order."""
 
     def at(self, row: int) -> Node:
         """Return the node in row ``row``."""

@@ -2,12 +2,12 @@
 
 1. Documents are processed in the order of their paths. The toctree entries in a document are processed in the
    order in which they are listed.
-2. A toctree entry is the path of a document, with or without a suffix, or ``Title <path>``. A path that
-   starts with ``/`` is relative to the root of the documentation, and any other path is relative to the
-   folder of the document that contains the toctree. The root is the corpus folder if the path of the entry
-   exists there. Otherwise, the root is the outermost of the document's parent folders in which the path
-   exists. An entry with ``*``, ``?``, ``[...]`` or ``**`` is a pattern. A pattern selects the matching
-   documents that have no parent yet, in the order of their paths.
+2. A toctree entry is the path of a document, with or without a suffix, or ``Title <path>``. An entry's path
+   is relative to the folder of the document that contains the toctree, unless the path starts with ``/``. A
+   path that starts with ``/`` is relative to the corpus folder or, if the path does not exist there, to the
+   outermost of the document's parent folders in which the path exists. An entry with ``*``, ``?``, ``[...]``
+   or ``**`` is a pattern. A pattern selects the matching documents that have no parent yet, in the order of
+   their paths.
 3. The parent of a document is the first document whose toctree lists it.
 4. Only the first ``MAX_PATTERNS`` patterns of a corpus are used, because each pattern is compared with every
    document. All further patterns are ignored with a note.
