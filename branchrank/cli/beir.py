@@ -99,7 +99,7 @@ def run(
     with --baseline. All other predictors are compared with the baseline. With --all-pairs, all predictors are
     compared with each other. An existing index is reused, and an interrupted run is resumed.
 
-    Some defaults of this command differ from the defaults in the list of flags. A new workspace gets
+    This command overrides some of the defaults shown in the list of flags. A new workspace gets
     --embedder none, --vector-store exact, --bm25-stop-words english and --no-bm25-split-identifiers. A run
     uses --top-k 1000 and --delta 0.02, and skips the latency pass. A run with 100,000 hits or more is stored
     as if --rows compact were given. For the predictors dense, local and late-interaction, you must choose an
@@ -133,7 +133,7 @@ def run(
         raise FailedRunError(
             "ignore the results of these predictors, as all their queries or LLM calls failed: "
             + ", ".join(line.partition(":")[0] for line in made.failed),
-            remedy="correct the cause of the errors and run the command again",
+            remedy="fix the cause of the errors and run the command again",
         )
 
 

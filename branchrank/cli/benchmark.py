@@ -41,8 +41,8 @@ from branchrank.settings import (
     default=("all",),
     show_default=True,
     help="Predictor to run: local, pageindex, hybrid, grep, qdrant, sqlite, late-interaction, bm25, dense, "
-    "api, or your own class as module:Class. The value all means the first three, and family means the first "
-    "seven. Repeatable.",
+    "api, or your own class as module:Class. Use `all` for the first three predictors in this list, or "
+    "`family` for the first seven. Repeatable.",
 )
 @click.option(
     "--questions",
@@ -51,7 +51,7 @@ from branchrank.settings import (
     help="The question file. Default: the question file of the workspace.",
 )
 @click.option("--experiment", default="benchmark", show_default=True, help="Name of the experiment.")
-@click.option("--split", default="", help="Name of the questions' split, such as tuning or test.")
+@click.option("--split", default="", help="Name of the question split, such as tuning or test.")
 @click.option(
     "--api-endpoint",
     default="",

@@ -48,7 +48,7 @@ def run_and_report(
         raise FailedRunError(
             "ignore the results of these predictors, as all their queries or LLM calls failed: "
             + ", ".join(line.partition(":")[0] for line in run.failed),
-            remedy=f"read the errors in {report}, correct their cause and run the command again",
+            remedy=f"read the errors in {report}, fix the cause and run the command again",
         )
 
 

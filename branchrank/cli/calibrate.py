@@ -19,8 +19,8 @@ from branchrank.settings import GrepSettings, IndexSettings
     "--questions",
     "questions_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The question file. Only the text of the questions is used, not their gold. Default: the file of "
-    "the workspace.",
+    help="The question file. Only the text of the questions is used, not their gold. Default: the question "
+    "file of the workspace.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
@@ -30,7 +30,7 @@ from branchrank.settings import GrepSettings, IndexSettings
 def command(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: bool) -> None:
     """Suggest a vector_score_threshold at which 95% of the questions keep their nearest chunk.
 
-    Distances are squared L2 distances of unit vectors, from 0 to 4. Typical distances differ between
+    Distances are squared L2 distances between unit vectors, from 0 to 4. Typical distances differ between
     embedding models, so the threshold should fit the model.
     """
     with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:

@@ -163,8 +163,8 @@ def gate(
 
     The exit code is 0 if the loss is smaller than delta, 1 if the loss is delta or more, and 10 if there are
     too few questions to decide. With several predictors, exit code 1 means that at least one predictor has a
-    loss of delta or more. Exit code 10 means that no predictor has such a loss, but at least one predictor is
-    undecided.
+    loss of delta or more. Exit code 10 means that no predictor has such a loss, but there are too few
+    questions to decide about at least one predictor.
     """
     from branchrank import library
     from branchrank.run import Run

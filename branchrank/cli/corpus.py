@@ -1,4 +1,4 @@
-"""``branchrank corpus``: fetch and list corpora by name."""
+"""``branchrank corpus``: fetch corpora by name, and list the available corpora."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from branchrank.cli.terminal import Group, progress_bars
 
 @click.group("corpus", cls=Group)
 def command() -> None:
-    """Fetch and list corpora by name. Every command that takes a corpus name also takes a folder."""
+    """Fetch corpora by name, and list the available corpora.
+
+    Every command that takes a corpus name also takes a folder.
+    """
 
 
 @command.command("add")

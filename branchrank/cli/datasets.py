@@ -55,8 +55,8 @@ def datasets(
 ) -> None:
     """Compare systems over several datasets by their macro average, with an interval and a stratified test.
 
-    Give one RUN for each dataset. NAME is the heading of the dataset's column. By default it is the name of
-    the run's experiment or corpus. Only systems that are in every run are compared.
+    Give one RUN for each dataset. NAME is the heading of the dataset's column. By default, the heading is the
+    name of the run's experiment or corpus. Only systems that are in every run are compared.
     """
     from branchrank import library
 

@@ -15,7 +15,11 @@ from branchrank.cli.terminal import Command
 @click.argument("question_id", metavar="QUESTION")
 @click.option("--predictor", "predictors", multiple=True, help="Show only this predictor. Repeatable.")
 @click.option(
-    "--top", type=click.IntRange(0, 100), default=3, show_default=True, help="Candidates shown per stage."
+    "--top",
+    type=click.IntRange(0, 100),
+    default=3,
+    show_default=True,
+    help="Number of candidates to show per stage.",
 )
 def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) -> None:
     """Show the rank of the gold after every stage, the stage that dropped it, and the first candidates."""

@@ -53,13 +53,15 @@ def llm_options(*, required: bool) -> Callable[[F], F]:
 @click.command("generate", cls=Command, resumes=True)
 @OUTPUT
 @data_dir_option
-@click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="Questions to write.")
+@click.option(
+    "--count", type=click.IntRange(1), default=100, show_default=True, help="Number of questions to write."
+)
 @click.option(
     "--per-section",
     type=click.IntRange(1, 10),
     default=1,
     show_default=True,
-    help="Questions to request for each section.",
+    help="Number of questions to request for each section.",
 )
 @click.option(
     "--max-leakage",
@@ -68,7 +70,7 @@ def llm_options(*, required: bool) -> Callable[[F], F]:
     show_default=True,
     help="Reject a question if more than this share of its content words occurs in its quoted answer.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the estimated LLM calls and tokens, and stop.")
+@click.option("--dry-run", is_flag=True, help="Print an estimate of the LLM calls and tokens, and exit.")
 @llm_options(required=True)
 @settings_options(EngineSettings)
 def generate(
@@ -118,7 +120,7 @@ def generate(
     if result.stopped:
         raise LLMError(
             f"{result.stopped}; {len(result.questions)} of {count} questions were written",
-            remedy="correct the cause, and run the command again; finished calls are not repeated",
+            remedy="fix the cause, and run the command again; finished calls are not repeated",
         )
     if not result.questions:
         raise InputError(
@@ -141,7 +143,7 @@ def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int
     """Summarise every node of the workspace's tree with an LLM, and write the nodes to the file OUTPUT.
 
     To use the summaries, set `nodes` in branchrank.toml to OUTPUT. After you edit the corpus, run the same
-    command again. It summarises only the edited sections and their parent sections.
+    command again to summarise only the edited sections and their parent sections.
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,

@@ -134,7 +134,10 @@ def write_options(command: click.Command, context: click.Context, formatter: cli
 def grouped(
     command: click.Command, context: click.Context, *, everything: bool
 ) -> Iterator[tuple[str, list[click.Parameter]]]:
-    """Yield each heading with its flags. Flags that are not common are included only with ``everything``."""
+    """Yield each heading with its flags.
+
+    Flags that :data:`COMMON` does not list for the command are included only if ``everything`` is true.
+    """
     by_flag = {flag: option for option in command.get_params(context) for flag in option.opts}
     last = {HELP_ALL, *command.get_help_option_names(context)}
     shown = set(last)

@@ -36,7 +36,7 @@ MOST_LINES = 60
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
-    help="The question file to add the labels to. It is created if it does not exist.",
+    help="The question file to add the labels to. The file is created if it does not exist.",
 )
 @click.option("--annotator", required=True, help="Your name, which is stored with each label.")
 @click.option(
@@ -55,7 +55,8 @@ MOST_LINES = 60
 @click.option(
     "--accept-proposals",
     is_flag=True,
-    help="Store the LLM's labels without asking you. Reports say that an LLM labelled these passages.",
+    help="Store the LLM's labels without asking for confirmation. Reports say that an LLM labelled these "
+    "passages.",
 )
 @llm_options(required=False)
 def label(
@@ -213,7 +214,7 @@ def _print_counts(labelling: Labelling) -> None:
     "--annotator",
     "annotators",
     multiple=True,
-    help="Whose labels to compare, if a file has several annotators. Give one for FIRST and one for SECOND.",
+    help="Annotator whose labels to compare, if a file has several. Give one for FIRST and one for SECOND.",
 )
 def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
     """Print Cohen's kappa, which measures how much more often two annotators agree than they would by chance.

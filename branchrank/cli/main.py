@@ -16,7 +16,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "init": ("init", "Write starter files for a benchmark on your documents."),
     "index": ("index", "Build the index of a documentation folder."),
     "adopt": ("adopt", "Create a workspace from your own chunks, vectors and nodes."),
-    "corpus": ("corpus", "Fetch and list corpora by name."),
+    "corpus": ("corpus", "Fetch corpora by name, and list the available corpora."),
     "retrieve": ("retrieve", "Search with the local predictor."),
     "hybrid": ("hybrid", "Search with the hybrid predictor."),
     "benchmark": ("benchmark", "Run predictors on the same questions, and write a report."),

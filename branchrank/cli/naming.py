@@ -1,4 +1,4 @@
-"""The flags with which users of ``resume`` and ``verify`` allow the files, hosts and classes of a run."""
+"""The flags of ``resume`` and ``verify`` that permit the use of files, hosts and classes named in a run."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ def naming_options(function: F) -> F:
             "--allow",
             "allowed",
             multiple=True,
-            help="Allow this host, model or file from the run's experiment file. Repeatable.",
+            help="Allow this host, model or file, which the run's experiment file names. Repeatable.",
         ),
         click.option("--api-endpoint", default="", help="URL to which the predictor api sends requests."),
         click.option(
             "--predictor",
             "predictors",
             multiple=True,
-            help="Allow the import of this predictor class (module:Class) that the run uses. Repeatable.",
+            help="Allow BranchRank to import this predictor class (module:Class), which the run uses. "
+            "Repeatable.",
         ),
         click.option(
             "--questions",
@@ -46,7 +47,7 @@ def naming_options(function: F) -> F:
         click.option(
             "--data-dir",
             type=click.Path(path_type=Path, file_okay=False),
-            help="The workspace of the run. Default: data, if the run was made with that workspace.",
+            help="The workspace of the run, needed if the run did not use the default workspace, data.",
         ),
     ):
         function = option(function)

@@ -1,7 +1,4 @@
-"""Command-line flags.
-
-They are generated from the settings records, so that flags, TOML keys and docs agree.
-"""
+"""Command-line flags, which are generated from the settings so that flags, TOML keys and docs agree."""
 
 from __future__ import annotations
 
@@ -166,13 +163,13 @@ def running_options(function: F) -> F:
         click.option(
             "--seal",
             type=click.Path(path_type=Path, dir_okay=False),
-            help="If FILE does not exist, write the plan to FILE and stop. If FILE exists, run only if the "
+            help="If FILE does not exist, write the plan to FILE and exit. If FILE exists, run only if the "
             "plan is equal to the one in FILE, and state in the report that the plans are equal.",
         ),
         click.option(
             "--dry-run",
             is_flag=True,
-            help="Print the number of queries and the estimated LLM cost, and stop.",
+            help="Print the number of queries and the estimated LLM cost, and exit.",
         ),
         FRESH,
         REPORTS,

@@ -33,8 +33,8 @@ command.add_command(summarise)
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the nodes to this file. Default: pageindex/nodes.jsonl in the workspace, which is built "
-    "together with the index.",
+    help="File to write the nodes to. Default: pageindex/nodes.jsonl in the workspace, the node file that is "
+    "built together with the index.",
 )
 def build(data_dir: Path, output: Path | None) -> None:
     """Build the tree of the workspace's corpus, and write its nodes to a nodes.jsonl file."""

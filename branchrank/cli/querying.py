@@ -1,4 +1,4 @@
-"""Answer one query, or ask the user for queries, in the commands ``retrieve`` and ``hybrid``."""
+"""Answer one query, or prompt the user for queries, for the commands ``retrieve`` and ``hybrid``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def answer_queries(
     interactive = sys.stdin.isatty()
     if interactive:
         _history()
-        click.echo(f"{predictor}: type a question, or press Enter to end", err=True)
+        click.echo(f"{predictor}: type a question, or press Enter to quit", err=True)
     while True:
         try:
             line = input("> " if interactive else "").strip()

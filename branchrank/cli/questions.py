@@ -19,7 +19,7 @@ QUESTIONS = click.argument(
     "questions", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=False)
 )
 
-#: A warning is printed if a split's share differs from the requested share by more than this.
+#: The largest difference between a split's share and the requested share for which no warning is printed.
 WARN_BEYOND = 0.05
 
 
@@ -102,20 +102,20 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
     help="The question file to write.",
 )
 def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
-    """Make questions from the cross references of CORPUS (by default the corpus of the workspace).
+    """Make questions from the cross-references in CORPUS (by default the corpus of the workspace).
 
     The text of each link becomes a question, and the section that the link points to becomes its gold.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         mined = workspace.questions.mine(output, corpus)
         place = corpus or workspace.folder.corpus_root
-    click.echo(f"{mined.links} cross references that have link text")
+    click.echo(f"{mined.links} cross-references that have link text")
     click.echo(f"  dropped: {_counts(mined.dropped_links)}")
     click.echo(f"{mined.queries} distinct texts")
     click.echo(f"  dropped: {_counts(mined.dropped_queries)}")
     if not mined.questions:
         raise QuestionError(
-            f"the corpus {place} has no cross reference that can become a question",
+            f"the corpus {place} has no cross-reference that can become a question",
             remedy="write questions with `branchrank questions add` or `branchrank questions generate`",
         )
     pages = sum(question.gold_level == "file" for question in mined.questions)

@@ -1,6 +1,7 @@
-"""Adapt the fix in an error message to the flags of the running command.
+"""Adapt the fix that an error message suggests to the flags of the running command.
 
-Errors are raised in the library, so a fix may mention flags that the running command does not have.
+Errors are raised in the library, so the suggested fix may mention flags that the running command does not
+have.
 
 1. If a fix lists several flags (``--a or --b``), only the flags that the command has are kept.
 2. If the command has none of the listed flags, the fix names the setting's key in ``branchrank.toml``
@@ -40,7 +41,10 @@ def remedy_for(remedy: str, command: click.Command) -> str:
 
 
 def _fitted(text: str, has: set[str], settings: dict[str, Setting]) -> str:
-    """Adapt a list of flags in a fix to the flags in ``has``, and return a quoted command unchanged."""
+    """Replace a list of flags with the flags that are in ``has``, and return any other text unchanged.
+
+    If ``has`` contains none of the flags, the settings' keys in ``branchrank.toml`` are returned instead.
+    """
     if not text.startswith("--"):
         return text
     flags = re.findall(_FLAG, text)

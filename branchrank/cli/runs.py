@@ -23,7 +23,8 @@ WHERE = click.option(
 @click.option(
     "--reports",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder that contains the runs. Default: reports and branchrank-demo/reports.",
+    help="The folder that contains the runs. By default, both reports and branchrank-demo/reports are "
+    "searched.",
 )
 def list_runs(reports: Path | None) -> None:
     """List the runs, oldest first, with their directory, status, questions and predictors."""

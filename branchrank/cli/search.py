@@ -34,7 +34,7 @@ class SearchAnswer(Record, frozen=True, kw_only=True):
     type=click.Choice(["keyword", "semantic", "hybrid"]),
     default="keyword",
     show_default=True,
-    help="keyword finds words and prefixes of words, semantic finds the nearest embeddings, and hybrid "
+    help="`keyword` finds words and prefixes of words, `semantic` finds the nearest embeddings, and `hybrid` "
     "combines the two.",
 )
 @filter_option

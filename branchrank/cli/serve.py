@@ -95,7 +95,7 @@ predictor_option = click.option(
     type=click.IntRange(0, 10_000),
     default=64,
     show_default=True,
-    help="Number of queries that may wait. When more arrive, they are answered with status 503.",
+    help="Number of queries that may wait. Further queries are answered with status 503.",
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(

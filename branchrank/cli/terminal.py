@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TERMINATED = 143
 HELP = ["-h", "--help"]
-#: The errors of a full or failing disk. Printing can cause them if standard output is redirected to a file.
+#: The error numbers of a full, read-only or failing disk. Printing can raise such an error if standard output
+#: is redirected to a file.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
@@ -58,7 +59,7 @@ def import_from_here() -> None:
 
 
 def show_error(error: BranchRankError, command: click.Command) -> None:
-    """Remove API keys from an error message and its suggested fix, and print them.
+    """Print an error message and its suggested fix, with API keys removed.
 
     The suggested fix mentions only flags that ``command`` has.
     """
@@ -154,7 +155,7 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command.
 
-        If it raises a :class:`BranchRankError`, print the error and exit with its exit code.
+        If the command raises a :class:`BranchRankError`, print the error and exit with the error's exit code.
         """
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGTERM, _terminate)

@@ -40,7 +40,7 @@ def verify(
 ) -> None:
     """Recompute every number in the reports of RUN, and check its files for contradictions.
 
-    The command prints each problem that it finds. If it finds a problem, its exit code is 1.
+    The command prints each problem that it finds, and exits with code 1 if it finds any.
 
     With --rerun N, the run's systems answer N questions again. The rerun needs the index that the run used.
     Pass the classes, endpoints, models and LLM cassette (--llm-replay) of the run's systems as flags. A

@@ -70,8 +70,8 @@ def add(
     """Add a question to QUESTIONS (by default the question file of the workspace).
 
     Without --source, the terminal UI opens. In the terminal UI, search for the passage that answers the
-    question, press F4, and type the question and the lines. A digest of the gold lines is stored with the
-    question. If QUESTIONS does not exist, it is created.
+    question, press F4, and enter the question and the numbers of the lines that answer it. A digest of the
+    gold lines is stored with the question. If QUESTIONS does not exist, it is created.
     """
     if len(sources) != len(lines):
         raise UsageError(

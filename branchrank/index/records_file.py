@@ -101,9 +101,9 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
     @property
     def has_lines(self) -> NDArray[np.bool_]:
-        """A Boolean array that is true for each record that has lines of its own.
+        """A Boolean array that is true for records with lines (for a node, lines outside its subsections).
 
-        The root, a folder, and a file that starts with a section's heading have no lines of their own.
+        The root, folders, and files that start with a section's heading are nodes without such lines.
         """
         found: NDArray[np.bool_] = (self.line_starts > 0) & (self.line_ends >= self.line_starts)
         return found

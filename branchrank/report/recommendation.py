@@ -78,7 +78,7 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
     usable = [row.predictor for row in run.summary_rows if row.predictor not in failed]
     if not usable:
         return (Strong("No recommendation:"), "every query failed.")
-    # If means are equal, prefer the baseline, since there is no reason to replace it.
+    # If the means are equal, prefer the baseline, since there is no reason to replace it.
     leader = max(
         usable, key=lambda name: (run.scores.average(name, run.primary), name == run.judgement.baseline)
     )

@@ -77,7 +77,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
     def letters(self) -> dict[str, str]:
         """A dict from each system's name to the letter that marks significant differences from it.
 
-        The dict is empty if there are fewer than two baselines, since no letters are needed then.
+        The dict is empty if there is at most one baseline, since a dagger then marks significant differences.
         """
         if len(self.baselines) < 2:
             return {}

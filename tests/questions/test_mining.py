@@ -263,7 +263,7 @@ def test_the_command_writes_anchored_questions_and_says_what_it_dropped(tmp_path
         ["questions", "mine", str(tmp_path / "docs"), "--output", str(output), "--data-dir", str(tmp_path)],
     )
     assert result.exit_code == 0, result.output
-    assert "2 cross references that have link text" in result.output
+    assert "2 cross-references that have link text" in result.output
     assert "1 unresolved" in result.output
     assert "0 subset, 0 partial, 1 paraphrase" in result.output
     (question,) = load_questions(output)
@@ -285,5 +285,5 @@ def test_a_corpus_without_cross_references_is_said_to_have_none(tmp_path: Path) 
     output = tmp_path / "mined.jsonl"
     result = CliRunner().invoke(main, ["questions", "mine", str(tmp_path / "docs"), "--output", str(output)])
     assert result.exit_code == 3
-    assert "no cross reference" in result.output
+    assert "no cross-reference" in result.output
     assert not output.exists()

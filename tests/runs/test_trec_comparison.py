@@ -188,7 +188,7 @@ def test_a_wrong_line_is_named_by_file_and_number(
 def test_what_can_not_be_compared_is_refused(folder: Path) -> None:
     qrels, weak = folder / "qrels.txt", folder / "weak.run"
     for words, message in (
-        ((weak,), "only one run, so nothing to compare"),
+        ((weak,), "only one run, so there is nothing to compare"),
         ((weak, weak), "weak.run is given twice"),
         ((weak, folder / "best.run", "--baseline", "bets"), "did you mean `best`?"),
         ((weak, folder / "best.run", "-m", "AQ"), "unknown measure 'AQ'"),
