@@ -23,11 +23,12 @@ which summarises the purpose, the parts and the users of the project. Each requi
 in these documents has a test with the same name. This page lists each statement with its test. `make test`
 runs all of these tests.
 
-The documents are inconsistent in two places. Document 000 says that grep results are fused without being
-ranked. Document 001 says that grep results are ranked by BM25 and filtered by a percentile. By default,
-`hybrid_search` does not rank grep results; with `ranking="bm25"`, it ranks and filters them. Document 003
-puts the PageIndex-only retriever out of scope. BranchRank therefore gives `pageindex` no BM25 branch, but
-still compares `pageindex` with the other two predictors.
+The requirements in these documents contradict each other in two places. Document 000 says that grep results
+are fused without being ranked. Document 001 says that grep results are ranked by BM25, and that results with
+a score below the 25th percentile are dropped. By default, `hybrid_search` does not rank grep results; with
+`ranking="bm25"`, `hybrid_search` ranks them and drops those with low scores. Document 003 puts the
+PageIndex-only retriever out of scope, but the project card requires a benchmark that compares this retriever
+with the other two. BranchRank therefore has the predictor `pageindex`, but gives it no BM25 branch.
 
 In document 000, the default distance threshold of vector search is 0.5. However, each model has its own scale
 of distances. With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search with this

@@ -1,4 +1,4 @@
-"""Make the page ``transcript.md``. This takes a few minutes, and 2 GB of disk space for a temporary folder.
+"""Make the page ``transcript.md``, which takes a few minutes and 2 GB of disk space in a temporary folder.
 
     python docs/transcript.py
 
@@ -8,7 +8,7 @@
 4. Write five questions with ``branchrank questions add``, and delete the three example questions.
 5. Run ``branchrank run``, whose output ends with a verdict on each compared system.
 
-The page contains the commands, the seconds that each step takes, and the output.
+The page contains the commands, their output, and how long each step takes (in seconds).
 """
 
 from __future__ import annotations

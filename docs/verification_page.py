@@ -30,8 +30,8 @@ the run. If `branchrank verify` finds an error, it exits with code 1.
 | the counts in `run.json` | the rows |
 | gold, hits and quoted passages | the documents, if the corpus is available (`--corpus`) |
 
-`branchrank verify` can't check whether your own predictor class or endpoint really returned the recorded
-hits, because it does not know their correct values.
+Without `--rerun`, `branchrank verify` can't check whether your own predictor class or endpoint really
+returned the recorded hits, because the command does not call the class or endpoint.
 
 ## Run some questions again
 
@@ -64,10 +64,9 @@ only if somebody else has a copy of the seal that the author of the run can't ch
 ## Tested changes
 
 Each row of the table is a test that changes a correct run and then runs `branchrank verify`. The column
-"regenerated" shows whether the test recomputed the tables, reports and digests after it changed the run.
-Anybody with this package can recompute them. The column "0.1.0" shows whether the first version of `verify`
-found the change in that row. In the unchanged example runs in `reports/examples`, `branchrank verify` finds
-no error.
+"regenerated" shows whether the test recomputed the tables, reports and digests after it changed the run, as
+anyone who has BranchRank installed can do. The column "0.1.0" shows whether the first version of `verify`
+detected the change. In the unchanged example runs in `reports/examples`, `branchrank verify` finds no error.
 
 | change | regenerated | 0.1.0 | found by |
 | --- | --- | --- | --- |
@@ -98,7 +97,7 @@ def verification_page() -> str:
         f"\nThe first version of `verify` (0.1.0) missed {missed} of these {len(TAMPERINGS)} changes. Given "
         f"only the run, the current version of `verify` finds {alone} of these changes. If `verify` also "
         f"gets the corpus, the index or a copy of the seal, it can find {others} more of these changes. "
-        f"Of these {len(TAMPERINGS)} changes, `verify` can't detect {left}.\n"
+        f"Of these {len(TAMPERINGS)} changes, `verify` detects all but {left}.\n"
     )
     return HEAD + rows + count + TAIL
 
