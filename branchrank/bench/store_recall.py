@@ -38,14 +38,15 @@ def with_recall(
     """Add the recall of the vector store to ``facts`` if the vector search is approximate.
 
     The questions' vectors are read from the engine's memo and cache, or computed if they are not there. If an
-    error occurs, for example because a question can't be embedded, ``facts`` is returned without a recall.
+    error occurs, for example because a question can't be embedded, only ``recall_depth`` is added, and the
+    report says that the recall was not measured.
     """
     depth = searches_vectors(systems)
     if facts.vector_store == "exact" or not depth:
         return facts
     index = engine.index
+    recall = None
     with contextlib.suppress(BranchRankError):
         vectors = [engine.sources.embedding(question.question) for question in questions]
         recall = recall_against_exact(index.vectors, index.exact_vectors, vectors, depth)
-        return replace(facts, recall=recall, recall_depth=depth)
-    return facts
+    return replace(facts, recall=recall, recall_depth=depth)

@@ -25,7 +25,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from branchrank.errors import UsageError, WorkerError
 from branchrank.execution.handler import Done, Raised, Setup
 from branchrank.execution.protocol import R, S, Task
-from branchrank.execution.threads import default_threads
+from branchrank.execution.threads import thread_count
 from branchrank.progress import Notify
 
 W = TypeVar("W")
@@ -121,7 +121,7 @@ class Pool(Generic[W]):
     def _crew_for(self, task: Task[Any, Any]) -> _Crew[W]:
         if self._crew is None or self._task is not task:
             self._dismiss(at_once=False)
-            self._crew = _Crew(self._backend, _setup(task, self._threads or default_threads()))
+            self._crew = _Crew(self._backend, _setup(task, self._threads or thread_count()))
             self._task = task
         return self._crew
 

@@ -28,12 +28,11 @@ def usable_cpus() -> int:
 
 
 def thread_count() -> int:
-    """Return the number of threads chosen for this process, or the number of usable CPUs if none was set."""
-    return _chosen or usable_cpus()
+    """Return the number of threads chosen for this process.
 
-
-def default_threads() -> int:
-    """Return the number of threads that PyTorch uses in this process, or would use if it were loaded."""
+    If none was chosen, return the number of threads that PyTorch uses in this process, or would use if it
+    were loaded: ``OMP_NUM_THREADS`` or, if this variable is not set, the number of usable CPUs.
+    """
     given = os.environ.get("OMP_NUM_THREADS", "")
     wanted = int(given) if given.isdecimal() else 0
     return _chosen or torch_threads() or wanted or usable_cpus()

@@ -18,6 +18,7 @@ from math import ceil
 from branchrank.errors import UsageError
 from branchrank.records import Record
 
+_CONFIDENCE = 0.95
 _ORDINALS = {1: "slowest", 2: "second-slowest", 3: "third-slowest"}
 
 
@@ -39,11 +40,10 @@ class Percentile(Record, frozen=True, kw_only=True):
     words: str
 
 
-def percentile(times_ms: Sequence[float], quantile: float, confidence: float = 0.95) -> Percentile:
-    """Return a percentile of the times, with a two-sided confidence interval and a one-sided upper bound.
+def percentile(times_ms: Sequence[float], quantile: float) -> Percentile:
+    """Return a percentile of the times, with a two-sided 95% interval and a one-sided 95% upper bound.
 
-    ``quantile`` selects the percentile, such as 0.95 for p95. ``confidence`` is the confidence level of the
-    interval and of the upper bound.
+    ``quantile`` selects the percentile, such as 0.95 for p95.
 
     Raises :class:`UsageError` if there are no times.
 
@@ -58,8 +58,8 @@ def percentile(times_ms: Sequence[float], quantile: float, confidence: float = 0
         )
     ordered = sorted(times_ms)
     rank = max(1, ceil(round(quantile * n, 9)))  # rounded, since 0.95 * 20 is 19.000000000000004
-    bound = _bound_rank(n, quantile, confidence)
-    least, most = _lowest_rank(n, quantile, confidence), _bound_rank(n, quantile, (1 + confidence) / 2)
+    bound = _bound_rank(n, quantile, _CONFIDENCE)
+    least, most = _lowest_rank(n, quantile, _CONFIDENCE), _bound_rank(n, quantile, (1 + _CONFIDENCE) / 2)
     two_sided = least > 0 and most is not None
     from_top = n - rank + 1
     which = _ORDINALS.get(from_top, f"{from_top}th-slowest of {n}")
@@ -71,7 +71,9 @@ def percentile(times_ms: Sequence[float], quantile: float, confidence: float = 0
         low_ms=ordered[least - 1] if two_sided else None,
         high_ms=ordered[most - 1] if two_sided and most is not None else None,
         upper_ms=upper,
-        words=f"{which}; no upper bound" if upper is None else f"at most {upper:.1f} ms, 95% confidence",
+        words=f"{which}; no upper bound"
+        if upper is None
+        else f"at most {upper:.1f} ms, {_CONFIDENCE:.0%} confidence",
     )
 
 

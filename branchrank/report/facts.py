@@ -89,8 +89,10 @@ def facts(run: RunData) -> Section:
 
 
 def _recall(index: IndexFacts) -> str:
-    """Describe the recall of an approximate vector store, or return "" if the search is exact."""
-    return "" if index.recall is None else f" (recall@{index.recall_depth} {index.recall:.4f})"
+    """Describe the recall of an approximate vector store, or return "" if no recall had to be measured."""
+    if index.recall is None:
+        return " (recall not measured because of an error)" if index.recall_depth else ""
+    return f" (recall@{index.recall_depth} {index.recall:.4f})"
 
 
 def _filtered(run: RunData) -> str:

@@ -67,9 +67,10 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     """The index properties that a report shows.
 
     ``recall`` is the share (0 to 1) of the ``recall_depth`` nearest chunks that an approximate vector store
-    found, averaged over the run's questions. ``recall`` is ``None`` if the vector search was exact or if
-    there was no vector search. ``own_files`` is true if the user provided a file with the chunks or the
-    nodes. ``distance`` is the distance threshold that a branch with ``threshold = "calibrated"`` uses.
+    found, averaged over the run's questions. If the vector search was exact, or if there was no vector
+    search, ``recall`` is ``None`` and ``recall_depth`` is 0. If an error prevented the measurement, only
+    ``recall`` is ``None``. ``own_files`` is true if the user provided a file with the chunks or the nodes.
+    ``distance`` is the distance threshold that a branch with ``threshold = "calibrated"`` uses.
     """
 
     name: str

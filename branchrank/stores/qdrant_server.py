@@ -1,9 +1,9 @@
 """Create and search a Qdrant collection on a server, through Qdrant's REST interface.
 
 1. Requests go only to the configured host. The API key in ``BRANCHRANK_QDRANT_KEY`` is sent only to the host
-   in ``BRANCHRANK_QDRANT_KEY_HOST`` or ``BRANCHRANK_QDRANT_URL``. A URL in a workspace's configuration file
-   therefore can't send the API key to another host. The API key is sent over unencrypted HTTP only to this
-   machine. No message contains the API key.
+   in ``BRANCHRANK_QDRANT_KEY_HOST`` or, if this variable is not set, to the host of ``BRANCHRANK_QDRANT_URL``.
+   A URL in a workspace's configuration file therefore can't send the API key to another host. The API key is
+   sent over unencrypted HTTP only to this machine. No message contains the API key.
 2. The points, the sparse weights and the exact search are the same as in an embedded collection, so a search
    on a server returns the same results.
 3. The time limit for a response is ten seconds, and the size limit is 64 MiB. Responses are not decompressed.
@@ -246,8 +246,9 @@ def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
     environment = os.environ if environment is None else environment
     key = environment.get("BRANCHRANK_QDRANT_KEY", "")
     parts = split_url(url)
+    own_host = environment.get("BRANCHRANK_QDRANT_KEY_HOST", "").lower()
     named = split_url(environment.get("BRANCHRANK_QDRANT_URL", "")).hostname
-    if not key or parts.hostname not in (environment.get("BRANCHRANK_QDRANT_KEY_HOST", "").lower(), named):
+    if not key or parts.hostname != (own_host or named):
         return ""
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
         raise UsageError(

@@ -13,6 +13,8 @@ from support.commands import benchmark, invoke, program, write_lines
 from support.front_doors import make_indexed
 from support.worlds import numbered_pages, write_pages
 
+from branchrank.errors import ArtifactError
+
 QUERY = "a tea of leaves"
 QUESTIONS = [
     {
@@ -81,6 +83,19 @@ def test_the_report_states_the_recall_of_chroma(
     less = benchmark(built, *words, reports=tmp_path / "less")
     assert facts(less)["recall"] == pytest.approx(39 / 40)
     assert "chroma (recall@40 0.9750)" in (less / "report.md").read_text()
+
+
+def test_the_report_says_that_the_recall_of_chroma_was_not_measured(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> float:
+        raise ArtifactError("the vector store can't be read", remedy="")
+
+    monkeypatch.setattr("branchrank.bench.store_recall.recall_against_exact", fail)
+    run = benchmark(built, "--predictor", "dense", reports=tmp_path / "dense")
+    assert "chroma (recall not measured because of an error)" in (run / "report.md").read_text()
+    run = benchmark(built, "--predictor", "bm25", reports=tmp_path / "bm25")
+    assert "recall not measured" not in (run / "report.md").read_text()
 
 
 @pytest.mark.parametrize("what", ["the link", "the folder"])

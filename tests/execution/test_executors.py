@@ -13,6 +13,7 @@ from support.shard_tasks import FactsTask, ReadTask, SquareTask
 
 from branchrank.errors import MissingDependencyError, UsageError, WorkerError
 from branchrank.execution import Executor, open_executor
+from branchrank.execution.threads import thread_count, usable_cpus
 from branchrank.settings import resolve
 
 SHARDS = [[1, 2], [3], [], [4, 5, 6], [7], [8]]
@@ -111,3 +112,11 @@ def test_a_worker_reads_what_the_command_reads(
     assert (text, folder) == ("read me", str(tmp_path))
     with pytest.raises(WorkerError, match=r"has no .*absent"):
         list(executor.map(ReadTask(tmp_path / "absent"), ["note.txt"]))
+
+
+def test_the_default_number_of_threads_is_that_of_openmp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("branchrank.execution.threads.torch_threads", lambda: 0)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert thread_count() == 7
+    monkeypatch.setenv("OMP_NUM_THREADS", "several")
+    assert thread_count() == usable_cpus()
