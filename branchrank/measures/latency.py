@@ -71,9 +71,7 @@ def percentile(times_ms: Sequence[float], quantile: float) -> Percentile:
         low_ms=ordered[least - 1] if two_sided else None,
         high_ms=ordered[most - 1] if two_sided and most is not None else None,
         upper_ms=upper,
-        words=f"{which}; no upper bound"
-        if upper is None
-        else f"at most {upper:.1f} ms, {_CONFIDENCE:.0%} confidence",
+        words=f"{which}; no upper bound" if upper is None else f"at most {upper:.1f} ms, 95% confidence",
     )
 
 

@@ -1,9 +1,10 @@
 """Create and search a Qdrant collection on a server, through Qdrant's REST interface.
 
 1. Requests go only to the configured host. The API key in ``BRANCHRANK_QDRANT_KEY`` is sent only to the host
-   in ``BRANCHRANK_QDRANT_KEY_HOST`` or, if this variable is not set, to the host of ``BRANCHRANK_QDRANT_URL``.
-   A URL in a workspace's configuration file therefore can't send the API key to another host. The API key is
-   sent over unencrypted HTTP only to this machine. No message contains the API key.
+   in ``BRANCHRANK_QDRANT_KEY_HOST`` or, if this variable is not set, to the host of
+   ``BRANCHRANK_QDRANT_URL``. A URL in a workspace's configuration file therefore can't send the API key to
+   another host. The API key is sent over unencrypted HTTP only to this machine. No message contains the API
+   key.
 2. The points, the sparse weights and the exact search are the same as in an embedded collection, so a search
    on a server returns the same results.
 3. The time limit for a response is ten seconds, and the size limit is 64 MiB. Responses are not decompressed.
