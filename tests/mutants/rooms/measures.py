@@ -290,8 +290,8 @@ MUTANTS = (
     Mutant(
         "a-two-sided-interval-of-one-sided-bounds",
         LATENCY,
-        "_bound_rank(n, quantile, (1 + confidence) / 2)",
-        "_bound_rank(n, quantile, confidence)",
+        "_bound_rank(n, quantile, (1 + _CONFIDENCE) / 2)",
+        "_bound_rank(n, quantile, _CONFIDENCE)",
         (f"{TEST_LATENCY}::test_the_interval_of_a_percentile_is_two_sided",),
     ),
     Mutant(
