@@ -30,10 +30,10 @@ def pinned(path: Path) -> dict[str, str]:
     """Return the version of each package, by its normalized name, from lines such as ``name==version``."""
     lines = path.read_text(encoding="utf-8").splitlines()
     pairs = (re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line) for line in lines)
-    return {normalised(pair[1]): pair[2] for pair in pairs if pair}
+    return {normalized(pair[1]): pair[2] for pair in pairs if pair}
 
 
-def normalised(name: str) -> str:
+def normalized(name: str) -> str:
     """Return a package's name in PyPI's normalized form."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -87,7 +87,7 @@ def findings(path: Path, pins: dict[str, str]) -> list[tuple[str, str, str, str]
             continue
         for affected in record.get("affected", ()):
             package = affected.get("package", {})
-            name = normalised(package.get("name", ""))
+            name = normalized(package.get("name", ""))
             if package.get("ecosystem") == "PyPI" and name in pins and affects(affected, pins[name]):
                 found.append((name, pins[name], record["id"], record.get("summary", "")))
     return sorted(set(found))

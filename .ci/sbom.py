@@ -17,7 +17,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from audit_dependencies import ROOT, normalised, pinned
+from audit_dependencies import ROOT, normalized, pinned
 from packaging.requirements import Requirement
 
 NAMESPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
@@ -34,7 +34,7 @@ def requirements(name: str, extras: frozenset[str]) -> dict[str, frozenset[str]]
         requirement = Requirement(text)
         marker = requirement.marker
         if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            key = normalised(requirement.name)
+            key = normalized(requirement.name)
             needed[key] = needed.get(key, frozenset()) | frozenset(requirement.extras)
     return needed
 

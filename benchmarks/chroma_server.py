@@ -39,8 +39,8 @@ DIMENSION, TOP, QUERIES = 384, 40, 200
 
 def drawn(count: int, seed: int) -> Vectors:
     draw = np.random.default_rng(seed)
-    centres = np.random.default_rng(1).normal(size=(max(10, count // 100), DIMENSION))
-    rows = centres[draw.integers(len(centres), size=count)] + draw.normal(size=(count, DIMENSION))
+    centers = np.random.default_rng(1).normal(size=(max(10, count // 100), DIMENSION))
+    rows = centers[draw.integers(len(centers), size=count)] + draw.normal(size=(count, DIMENSION))
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 

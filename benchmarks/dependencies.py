@@ -63,7 +63,7 @@ MODULES = {
 
 
 def name_of(requirement: str) -> str:
-    """Return the normalised name of a distribution."""
+    """Return the normalized name of a distribution."""
     return re.sub(r"[-_.]+", "-", Requirement(requirement).name).lower()
 
 

@@ -369,7 +369,7 @@ def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> 
     )
 
 
-def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> None:
+def summarize(found: dict[tuple[str, int, str], list[Shares]], count: int) -> None:
     """Print the worst results and, for tests that rejected too often, the results of a second simulation."""
     now = [shares for cells in found.values() for shares in cells]
     coverage = [each[-1] for s in now for each in (s.rate, s.mean, s.difference, s.mean_difference)]
@@ -413,7 +413,7 @@ def main() -> None:
     for title, name in TABLES:
         print(f"\n### {title}\n")
         shares_table(found, name)
-    summarise(found, count)
+    summarize(found, count)
     print("\n### Power for the difference that `branchrank power` calls detectable with 80% power\n")
     table(
         ("pages of", "ICC", "disagreement", "detectable before", "power", "detectable now", "power"),

@@ -7,7 +7,7 @@
    The most frequent word occurs in about a third of the chunks, as in real documentation without stop words.
    About a twelfth of the words in a document are taken from the 60 words of its topic.
 3. A text's vector is the direction of its document's topic plus noise that depends on the text. Texts on
-   the same topic are therefore near neighbours, as real texts would be.
+   the same topic are therefore near neighbors, as real texts would be.
 """
 
 from __future__ import annotations

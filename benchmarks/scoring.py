@@ -3,7 +3,7 @@
     pip install ranx      # optional; the table includes ranx only if ranx is installed
     python benchmarks/scoring.py
 
-1. Ten measures are computed. Runs and judgements are sampled with a fixed seed, with 1,000 documents per
+1. Ten measures are computed. Runs and judgments are sampled with a fixed seed, with 1,000 documents per
    question, 20 of them judged.
 2. Each program gets the data in memory. The conversion into the program's input format is timed too, because
    every caller needs it.
@@ -57,7 +57,7 @@ Qrels = Mapping[str, Mapping[str, int]]
 
 
 def made(questions: int, results: int) -> tuple[Run, Qrels]:
-    """Return a run in which no two scores are equal, and judgements of ``JUDGED`` documents per question.
+    """Return a run in which no two scores are equal, and judgments of ``JUDGED`` documents per question.
 
     All judged documents except five per question are in the run.
     """

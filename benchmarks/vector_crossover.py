@@ -29,8 +29,8 @@ QUERIES = 200
 
 def clustered(size: int, dimension: int, generator: np.random.Generator) -> Vectors:
     """Return unit vectors, one cluster center per 30, as a float32 array of shape ``(size, dimension)``."""
-    centres = generator.normal(size=(max(1, size // 30), dimension))
-    rows = centres[generator.integers(len(centres), size=size)] + 0.7 * generator.normal(
+    centers = generator.normal(size=(max(1, size // 30), dimension))
+    rows = centers[generator.integers(len(centers), size=size)] + 0.7 * generator.normal(
         size=(size, dimension)
     )
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)

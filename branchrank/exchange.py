@@ -48,10 +48,10 @@ SEED = 42
 def import_beir(
     folder: str | Path, output: str | Path, *, split: str = "test", remove_query: bool = False
 ) -> BeirQuestions:
-    """Convert the queries and relevance judgements in a BEIR folder to a question file.
+    """Convert the queries and relevance judgments in a BEIR folder to a question file.
 
     With ``remove_query``, a query's hits do not include the document that has the query's id. Raises
-    :class:`~branchrank.errors.QuestionError` for a folder without queries or judgements, and
+    :class:`~branchrank.errors.QuestionError` for a folder without queries or judgments, and
     :class:`~branchrank.errors.InputError` for a file that can't be read.
     """
     from branchrank.corpus.named import locate_corpus
@@ -83,7 +83,7 @@ def run_beir(
     ``folder`` may also be ``ir:ID``, where ``ID`` names a dataset that ir-datasets has already downloaded.
 
     Each predictor ranks up to 1,000 whole documents. ``measures`` contains the names of measures in the
-    ir-measures package. The measures are computed on the graded judgements, and the first one is the primary
+    ir-measures package. The measures are computed on the graded judgments, and the first one is the primary
     measure. ``data_dir`` is the workspace (by default ``data/`` followed by the dataset folder's name). By
     default, a new workspace has no embedder, and uses the same text analysis as published BM25 results.
     ``settings``, such as ``"index.embedder"``, override these defaults. An existing index is used, and an
@@ -239,7 +239,7 @@ def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd
 
 
 def qrels_frame(run: Run, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return a run's judgements as PyTerrier qrels (a frame with the columns qid, docno and label)."""
+    """Return a run's judgments as PyTerrier qrels (a frame with the columns qid, docno and label)."""
     from branchrank.runs import pyterrier_frames
 
     return pyterrier_frames.qrels_frame(run, ids)

@@ -200,7 +200,7 @@ class Workspace(Searcher):
 
     @property
     def tree_tools(self) -> WorkspaceTree:
-        """Methods that build, check, summarise, export and import PageIndex trees."""
+        """Methods that build, check, summarize, export and import PageIndex trees."""
         return WorkspaceTree(self._folder)
 
     def benchmark(

@@ -3,7 +3,7 @@
 1. The folder is indexed in a workspace of its own, and later runs reuse the index.
 2. The judged queries of a split become the questions. Documents with a grade above 0 become the gold.
 3. Every predictor ranks up to 1,000 whole documents (:mod:`branchrank.systems.document_ranking`).
-4. Measures use the graded judgements, so nDCG@10 has the same value as with trec_eval.
+4. Measures use the graded judgments, so nDCG@10 has the same value as with trec_eval.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from branchrank.workspace import Workspace
 
 #: The default measures of a BEIR run. The first is the primary measure.
 BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
-#: Default settings of a new workspace. Text is analysed as in published BM25 results, and vector search is
+#: Default settings of a new workspace. Text is analyzed as in published BM25 results, and vector search is
 #: exact.
 NEW_WORKSPACE: Mapping[str, object] = {
     "index.embedder": "none",
@@ -186,5 +186,5 @@ def _shortened(notes: Sequence[str]) -> list[str]:
     more = len(notes) - NOTES_SHOWN
     return [
         *notes[:NOTES_SHOWN],
-        *([f"and {plural(more, 'more note')} on the judgements"] if more > 0 else []),
+        *([f"and {plural(more, 'more note')} on the judgments"] if more > 0 else []),
     ]

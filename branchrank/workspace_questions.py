@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from branchrank.questions.generation import GeneratedQuestions, GenerationEstimate
     from branchrank.questions.mining import Mined
     from branchrank.questions.proposals import Proposals
-    from branchrank.runs.labelling import Labelling
+    from branchrank.runs.labeling import Labeling
     from branchrank.runs.run import RunData
 
 AnyPath = str | PathLike[str]
@@ -175,7 +175,7 @@ class WorkspaceQuestions:
         depth: int = 5,
         seed: int = 42,
         questions: AnyPath | None = None,
-    ) -> Labelling:
+    ) -> Labeling:
         """Return the passages for ``annotator`` to label (the first ``depth`` hits from each system in a
         run).
 
@@ -183,9 +183,9 @@ class WorkspaceQuestions:
         ``questions`` is needed for a run that does not store the text of its questions. Raises
         :class:`~branchrank.errors.RunError` if the workspace's documents differ from those of the run.
         """
-        from branchrank.runs.labelling import Labelling
+        from branchrank.runs.labeling import Labeling
 
-        return Labelling(
+        return Labeling(
             run,
             Path(output),
             annotator=annotator,

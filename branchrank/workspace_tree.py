@@ -1,4 +1,4 @@
-"""Methods that build, check, summarise, export and import the PageIndex tree of a workspace."""
+"""Methods that build, check, summarize, export and import the PageIndex tree of a workspace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from branchrank.records import Record
 from branchrank.workspace_questions import Spent
 
 if TYPE_CHECKING:
-    from branchrank.systems.node_summaries import Summarised
+    from branchrank.systems.node_summaries import Summarized
     from branchrank.tree.navigate import Tree
 
 AnyPath = str | PathLike[str]
@@ -62,7 +62,7 @@ class WorkspaceTree:
         lines = {document.source: document.line_count for document in documents}
         return check_nodes(list(tree.nodes.values()), lines)
 
-    def summarise(
+    def summarize(
         self,
         output: AnyPath,
         *,
@@ -70,17 +70,17 @@ class WorkspaceTree:
         model: str = "",
         seed: int = 42,
         progress: Progress = no_progress,
-    ) -> tuple[Summarised, Spent]:
-        """Summarise every node of the tree with an LLM, and write the nodes to ``output``.
+    ) -> tuple[Summarized, Spent]:
+        """Summarize every node of the tree with an LLM, and write the nodes to ``output``.
 
-        After the corpus is edited, only the edited sections and the sections above them are summarised again.
+        After the corpus is edited, only the edited sections and the sections above them are summarized again.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.execution import check_engine, open_executor
         from branchrank.llm.ledger import totals
         from branchrank.llm.session import open_gateway
         from branchrank.llm.shards import Source
-        from branchrank.systems.node_summaries import summarise_nodes
+        from branchrank.systems.node_summaries import summarize_nodes
         from branchrank.tree.build import build_nodes
         from branchrank.tree.navigate import Tree
         from branchrank.tree.store import write_nodes
@@ -97,7 +97,7 @@ class WorkspaceTree:
                 prices,
             ),
         ):
-            result = summarise_nodes(
+            result = summarize_nodes(
                 Tree(nodes), llm, seed=seed, progress=progress, executor=executor, source=source
             )
             spent = Spent(totals=totals(llm.ledger.rows, prices), prices=prices)

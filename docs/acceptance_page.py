@@ -19,7 +19,7 @@ HEAD = """\
 # Acceptance tests
 
 BranchRank implements the requirements in five design documents, numbered 000 to 004, and in a project card,
-which summarises the purpose, the parts and the users of the project. Each requirement, scenario and statement
+which summarizes the purpose, the parts and the users of the project. Each requirement, scenario and statement
 in these documents has a test with the same name. This page lists each statement with its test. `make test`
 runs all of these tests.
 

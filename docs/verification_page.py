@@ -15,7 +15,7 @@ sys.path.insert(0, str(DOCS.parent / "tests"))
 HEAD = """\
 # Verifying a run
 
-`branchrank verify RUN` recomputes the judgements, tables, reports and plots of a run from its rows, timings
+`branchrank verify RUN` recomputes the judgments, tables, reports and plots of a run from its rows, timings
 and questions, and reports each number that differs. `branchrank verify` also reports contradictions within
 the run. If `branchrank verify` finds an error, it exits with code 1.
 

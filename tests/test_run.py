@@ -86,7 +86,7 @@ def test_a_positive_difference_means_that_the_candidate_is_better(run: Run) -> N
 
 
 def test_a_declared_comparison_is_the_one_of_the_report(run: Run) -> None:
-    assert run.compare("hybrid") == run.judgement.comparisons[0]
+    assert run.compare("hybrid") == run.judgment.comparisons[0]
     assert run.compare("hybrid").family == 2
     assert run.compare("asked", "hybrid").family == 1
     assert run.compare("hybrid", "local", "relaxed_hit@5").measure == "relaxed_hit@5"
@@ -248,7 +248,7 @@ def test_measures_by_name_are_columns_after_the_others(run: Run, named: Run) -> 
 def test_the_primary_measure_is_in_every_table(
     named: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert named.judgement.measure == "nDCG@10"
+    assert named.judgment.measure == "nDCG@10"
     named.print()
     table = capsys.readouterr().out.split("\n\n")[2]
     header, *lines = table.splitlines()
@@ -275,6 +275,6 @@ def test_a_run_in_memory_is_the_run_on_the_disk(tmp_path: Path) -> None:
     made = Run.of(make_run(tmp_path, PLANNED, latency_sample=3))
     loaded = Run.load(made.directory)
     assert made.record == loaded.record
-    assert made.judgement == loaded.judgement
+    assert made.judgment == loaded.judgment
     for frame in ("summary", "questions", "calls", "timings"):
         pd.testing.assert_frame_equal(getattr(made, frame), getattr(loaded, frame))

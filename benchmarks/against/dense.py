@@ -92,5 +92,5 @@ def _same(world: World, nearest: list[list[str]], found: list[list[str]]) -> str
     rows = {key: row for row, key in enumerate(world.ids)}
     for vector, a, b in zip(world.asked, nearest, found, strict=True):
         ours, theirs = (world.matrix[[rows[key] for key in keys]] @ vector for keys in (a, b))
-        assert np.abs(ours - theirs).max() < 1e-6, "other neighbours"
-    return "the same neighbours"
+        assert np.abs(ours - theirs).max() < 1e-6, "other neighbors"
+    return "the same neighbors"

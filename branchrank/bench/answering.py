@@ -1,7 +1,7 @@
 """Answer the questions of a run in shards, in this process or in workers.
 
 1. A shard contains :data:`SHARD` consecutive questions. All predictors answer the questions of a shard in the
-   same process, so that the predictors share memoised results.
+   same process, so that the predictors share memoized results.
 2. The process that opened the plan reuses its open predictors. A worker process opens the plan again and
    checks the digests of the plan's indexes.
 """

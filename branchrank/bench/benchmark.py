@@ -281,7 +281,7 @@ def _timings(
         return read_timings(path)
     size = min(settings.latency_sample, len(questions))
     timings = latency_pass(
-        [each.unmemoised for each in predictors],
+        [each.unmemoized for each in predictors],
         sample_questions(questions, size, run.seed) if size else [],
         top_k=run.top_k,
         seed=run.seed,

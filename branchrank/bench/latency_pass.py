@@ -1,4 +1,4 @@
-"""The latency pass times one query at a time, without memoised results, in a seeded random order.
+"""The latency pass times one query at a time, without memoized results, in a seeded random order.
 
 1. Each predictor first answers one question that is timed separately, because the first query of a predictor
    can include one-time work. The index and the models are already open, so the first query is not a cold

@@ -30,7 +30,7 @@ class OpenPredictor(Record, frozen=True, kw_only=True):
     """An open predictor, its uncached copy for the latency pass, and its record."""
 
     predictor: BenchmarkPredictor
-    unmemoised: BenchmarkPredictor
+    unmemoized: BenchmarkPredictor
     record: PredictorRecord
 
 
@@ -156,12 +156,12 @@ def _opened(
 ) -> OpenPredictor:
     record = predictor_record(plan, each)
     if not isinstance(each, PlannedSystem):
-        return OpenPredictor(predictor=each, unmemoised=each, record=record)
+        return OpenPredictor(predictor=each, unmemoized=each, record=record)
     engine, timing = engines[each.index]
     filters = read_filters(plan.filters)
     return OpenPredictor(
         predictor=SystemPredictor(each.system, engine, filters),
-        unmemoised=SystemPredictor(each.system, timing, filters),
+        unmemoized=SystemPredictor(each.system, timing, filters),
         record=record,
     )
 

@@ -2,7 +2,7 @@
 
 1. Rows of an interrupted run are kept, and their questions are not answered again.
 2. The questions are sent to the executor in shards (:mod:`branchrank.bench.answering`). All predictors answer
-   a question before the next question is asked, so that they share memoised results.
+   a question before the next question is asked, so that they share memoized results.
 3. A failed query becomes a row with the reason, and counts as a miss in every hit rate.
 4. Ctrl-C and SIGTERM end the pass between rows, and finished rows are kept. If several workers run the pass,
    the answers of unfinished shards are lost.

@@ -44,7 +44,7 @@ def command() -> None:
 
 @command.command("run", help_name="beir run", resumes=True)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--split", default="test", show_default=True, help="Read the judgements in qrels/SPLIT.tsv.")
+@click.option("--split", default="test", show_default=True, help="Read the judgments in qrels/SPLIT.tsv.")
 @click.option(
     "--predictor",
     "predictors",
@@ -139,7 +139,7 @@ def run(
 
 @command.command("questions")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--split", default="test", show_default=True, help="Read the judgements in qrels/SPLIT.tsv.")
+@click.option("--split", default="test", show_default=True, help="Read the judgments in qrels/SPLIT.tsv.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -150,7 +150,7 @@ def run(
     "--remove-query", is_flag=True, help="Exclude a document from the hits of the query with the same id."
 )
 def questions(folder: Path, split: str, output: Path, remove_query: bool) -> None:
-    """Convert the queries and relevance judgements of the BEIR folder FOLDER to questions."""
+    """Convert the queries and relevance judgments of the BEIR folder FOLDER to questions."""
     from branchrank import library
 
     made = library.import_beir(folder, output, split=split, remove_query=remove_query)

@@ -1,4 +1,4 @@
-"""``branchrank questions generate`` and ``branchrank pageindex summarise`` (commands that need an LLM)."""
+"""``branchrank questions generate`` and ``branchrank pageindex summarize`` (commands that need an LLM)."""
 
 from __future__ import annotations
 
@@ -134,22 +134,22 @@ def _print_estimate(estimate: branchrank.library.GenerationEstimate) -> None:
         click.echo(f"  {what}: {bound.calls} LLM calls, about {bound.tokens} tokens")
 
 
-@click.command("summarise", cls=Command, resumes=True)
+@click.command("summarize", cls=Command, resumes=True)
 @OUTPUT
 @data_dir_option
 @llm_options(required=True)
 @settings_options(EngineSettings)
-def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int, quiet: bool) -> None:
-    """Summarise every node of the workspace's tree with an LLM, and write the nodes to the file OUTPUT.
+def summarize(output: Path, data_dir: Path, base_url: str, model: str, seed: int, quiet: bool) -> None:
+    """Summarize every node of the workspace's tree with an LLM, and write the nodes to the file OUTPUT.
 
     To use the summaries, set `nodes` in branchrank.toml to OUTPUT. After you edit the corpus, run the same
-    command again to summarise only the edited sections and their parent sections.
+    command again to summarize only the edited sections and their parent sections.
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
         progress_bars(quiet) as bars,
     ):
-        result, spent = opened.tree_tools.summarise(
+        result, spent = opened.tree_tools.summarize(
             output, base_url=base_url, model=model, seed=seed, progress=bars
         )
     click.echo(_cost(spent))

@@ -25,7 +25,7 @@ def command(
     quiet: bool,
     no_llm: bool,
 ) -> None:
-    """Search with the hybrid predictor (vectors with tree neighbours, BM25 over nodes, RRF, LLM reranking).
+    """Search with the hybrid predictor (vectors with tree neighbors, BM25 over nodes, RRF, LLM reranking).
 
     If you give no QUERY, the command prompts for queries and keeps the index loaded between them.
     """

@@ -20,7 +20,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "retrieve": ("retrieve", "Search with the local predictor."),
     "hybrid": ("hybrid", "Search with the hybrid predictor."),
     "benchmark": ("benchmark", "Run predictors on the same questions, and write a report."),
-    "pageindex": ("pageindex", "Build, show, check, summarise, import or export the PageIndex tree."),
+    "pageindex": ("pageindex", "Build, show, check, summarize, import or export the PageIndex tree."),
     "questions": ("questions", "Add, label, check, re-anchor, mine, split or generate questions."),
     "run": ("run", "Run the experiment in a TOML file."),
     "tune": ("tune", "Tune weights by cross-validation on mined questions."),

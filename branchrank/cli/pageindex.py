@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 import branchrank
-from branchrank.cli.generation import summarise
+from branchrank.cli.generation import summarize
 from branchrank.cli.options import data_dir_option, given_flags
 from branchrank.cli.querying import open_workspace
 from branchrank.cli.terminal import Group, safe
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @click.group("pageindex", cls=Group)
 def command() -> None:
-    """Build, show, check, summarise, import or export the PageIndex tree."""
+    """Build, show, check, summarize, import or export the PageIndex tree."""
 
 
-command.add_command(summarise)
+command.add_command(summarize)
 
 
 @command.command("build")

@@ -9,7 +9,7 @@ import click
 
 import branchrank
 from branchrank.cli.generation import generate
-from branchrank.cli.labelling import agreement, label
+from branchrank.cli.labeling import agreement, label
 from branchrank.cli.options import data_dir_option
 from branchrank.cli.terminal import Group, safe
 from branchrank.cli.writing import add

@@ -65,7 +65,7 @@ class Label(Record, frozen=True, kw_only=True):
 
 
 class Reference(Record, frozen=True, kw_only=True):
-    """A cross reference whose link text was written by the author.
+    """A cross-reference whose link text was written by the author.
 
     ``role`` is ``ref``, ``doc`` or ``link``. ``target`` is a label, the path of a document, or a relative URL
     that may end with ``#anchor``, as written in the file.

@@ -4,7 +4,7 @@ In BranchRank, a dataset is called ``ir:ID``, where ``ID`` is the id of the data
 
 1. A dataset is written once as a BEIR folder inside the folder of the named corpora. Later commands read this
    BEIR folder.
-2. All relevance judgements of a dataset are written as the split ``test``, because the id of a dataset
+2. All relevance judgments of a dataset are written as the split ``test``, because the id of a dataset
    already selects one subset, such as ``beir/scifact/test``.
 3. While a dataset is read, ir-datasets can download files only if the caller allows downloads.
 """
@@ -37,7 +37,7 @@ def dataset_folder(
     """Return the BEIR folder below ``home`` for the dataset ``ir:ID``, and create the folder if necessary.
 
     ``progress("read", done, total)`` is called for each document. Raises :class:`CorpusError` if the id is
-    unknown, if the dataset lacks documents, queries or judgements, or if the dataset is not on this machine
+    unknown, if the dataset lacks documents, queries or judgments, or if the dataset is not on this machine
     and ``download`` is false. Raises :class:`~branchrank.errors.MissingDependencyError` if ir-datasets is not
     installed.
     """
@@ -78,7 +78,7 @@ def _dataset(identifier: str) -> Any:
 
 
 def _write(dataset: Any, identifier: str, folder: Path, progress: Progress) -> None:
-    """Write a dataset's judgements, queries and documents to a BEIR folder."""
+    """Write a dataset's judgments, queries and documents to a BEIR folder."""
     qrels: dict[tuple[str, str], int] = {}
     for judged in _read(identifier, dataset.qrels_iter):
         qrels[judged.query_id, judged.doc_id] = judged.relevance

@@ -3,7 +3,7 @@
 1. A passage can list several possible paths for its document. A path can be absolute or relative to the
    corpus folder, and can start with folders that do not exist in the corpus. The first path that matches a
    document is used.
-2. If the passage has line numbers, and the document's lines with these numbers contain the normalised text of
+2. If the passage has line numbers, and the document's lines with these numbers contain the normalized text of
    the passage, these lines are used. If the passage has line numbers but no text, the lines with these
    numbers are used.
 3. In all other cases, the document is searched for the text of the passage. If no path matches a document,
@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
 from branchrank.corpus.lines import decode, split_lines
-from branchrank.corpus.normalised import NormalisedLines, normalise
+from branchrank.corpus.normalized import NormalizedLines, normalize
 from branchrank.records import Record, Span
 from branchrank.safe_open import read_beneath
 
@@ -96,7 +96,7 @@ class Places:
                 self._lines[source] = split_lines(decode(read_beneath(root, source))[0])
         self._taken: set[Span] = set()
         self._last: dict[str, int] = {}
-        self._normalised = cache(lambda source: NormalisedLines.of(self._lines[source]))
+        self._normalized = cache(lambda source: NormalizedLines.of(self._lines[source]))
 
     def source(self, paths: Sequence[str]) -> str:
         """Return the document that the first matching path in ``paths`` refers to, or an empty string."""
@@ -111,12 +111,12 @@ class Places:
         return place
 
     def _place(self, passage: Passage) -> Place | str:
-        text = normalise(passage.text)
+        text = normalize(passage.text)
         source, lines = self.source(passage.paths), passage.lines
         given = None
         if source and lines and 1 <= lines[0] <= lines[1] <= len(self._lines[source]):
             given = Span(source=source, line_start=lines[0], line_end=lines[1])
-            if text in normalise("\n".join(self._lines[source][lines[0] - 1 : lines[1]])):
+            if text in normalize("\n".join(self._lines[source][lines[0] - 1 : lines[1]])):
                 return Place(given, "lines")
         if not text:
             return "it has neither text nor valid line numbers"
@@ -141,7 +141,7 @@ class Places:
         spans = [
             Span(source=each, line_start=first, line_end=last)
             for each in ([source] if source else self._lines)
-            for first, last in self._normalised(each).quoted(text)
+            for first, last in self._normalized(each).quoted(text)
         ]
         if not spans:
             return f"its text does not occur in {source or 'the corpus'}"

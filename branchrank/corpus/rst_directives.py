@@ -134,7 +134,7 @@ def base_name(name: str) -> str:
 def definitions(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the texts of the ``|name| replace::`` definitions in a file, and the URIs of its named targets.
 
-    The keys of both returned dictionaries are normalised names.
+    The keys of both returned dictionaries are normalized names.
     """
     substitutions: dict[str, str] = {}
     targets: dict[str, str] = {}

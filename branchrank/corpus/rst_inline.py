@@ -49,10 +49,10 @@ _PATTERNS = _BASE.patterns  # compiled from class attributes, so all instances c
 
 
 class InlineReader:
-    """Reads the inline markup in one file and collects the file's cross references.
+    """Reads the inline markup in one file and collects the file's cross-references.
 
     ``substitutions`` maps the name in ``|name|`` to its text, and ``targets`` maps the name in ```name`_`` to
-    its URI. The keys of ``substitutions`` and ``targets`` are normalised by :func:`normalize_name`.
+    its URI. The keys of ``substitutions`` and ``targets`` are normalized by :func:`normalize_name`.
     Substitutions add at most ``growth`` characters to the file.
     """
 

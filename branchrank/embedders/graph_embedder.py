@@ -1,6 +1,6 @@
 """An embedder that runs an ONNX graph.
 
-Each text is tokenised, truncated and encoded separately. Several threads encode texts at the same time, the
+Each text is tokenized, truncated and encoded separately. Several threads encode texts at the same time, the
 longest texts first. The returned vectors are in the order of the texts.
 """
 
@@ -27,7 +27,7 @@ Made = TypeVar("Made")
 
 
 class GraphEmbedder:
-    """An embedder that tokenises and encodes texts on ``threads`` threads.
+    """An embedder that tokenizes and encodes texts on ``threads`` threads.
 
     ``tokenizer`` must truncate long texts and must not pad short texts.
     """

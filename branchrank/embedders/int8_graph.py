@@ -1,12 +1,12 @@
-"""Quantise the linear layers of an ONNX model to 8-bit integers.
+"""Quantize the linear layers of an ONNX model to 8-bit integers.
 
 1. The weights of each output channel are divided by a scale and rounded to integers from -127 to 127. The
    scale is the largest absolute weight of the channel, divided by 127.
-2. The inputs of a layer are quantised while the model runs (dynamic quantisation), with one scale for the
+2. The inputs of a layer are quantized while the model runs (dynamic quantization), with one scale for the
    whole text.
-3. Embeddings, attention scores, normalisation layers and activation functions stay float32.
+3. Embeddings, attention scores, normalization layers and activation functions stay float32.
 
-For all-MiniLM-L6-v2, the mean cosine similarity between the quantised and the float32 vector of a text is
+For all-MiniLM-L6-v2, the mean cosine similarity between the quantized and the float32 vector of a text is
 0.995 (see ``docs/embedders.md``).
 """
 

@@ -2,7 +2,7 @@
 
 1. A model is supported if it is a NomicBert in the published format (:mod:`branchrank.embedders.nomic_bert`)
    with float32 weights in one file. The model's sentence-transformers modules must be a transformer, a
-   pooling module (first token or mean) and, optionally, a normalisation module. Other models are run by
+   pooling module (first token or mean) and, optionally, a normalization module. Other models are run by
    :mod:`branchrank.embedders.sentence_transformers`.
 2. The vectors are the same as those that sentence-transformers computes, except for rounding errors (1e-6 in
    tests), and the two embedders have the same identity. An index that was built with this embedder can

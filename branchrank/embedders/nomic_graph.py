@@ -1,7 +1,7 @@
 """Build an ONNX graph of a NomicBert encoder, for :mod:`branchrank.embedders.onnx_encoder`.
 
-1. Each transformer block consists of attention, layer normalisation, a gated MLP and a second layer
-   normalisation (post-norm). The attention and the MLP each have a residual connection. Linear layers have no
+1. Each transformer block consists of attention, layer normalization, a gated MLP and a second layer
+   normalization (post-norm). The attention and the MLP each have a residual connection. Linear layers have no
    bias.
 2. The position embeddings are rotary (RoFormer, 2021), without interleaving. Coordinate ``i`` of the first
    half of an attention head and coordinate ``i`` of its second half are rotated by an angle that grows with

@@ -7,7 +7,7 @@
 3. With the precisions ``float32`` and ``int8``, the encoder runs in ONNX Runtime. With ``bfloat16``, the
    encoder runs in OpenVINO, because ONNX Runtime can't multiply bfloat16 matrices on the CPU.
 
-Only the basic graph optimisations of ONNX Runtime are enabled, because the fused operators were not faster on
+Only the basic graph optimizations of ONNX Runtime are enabled, because the fused operators were not faster on
 the CPU, and the fused skip-layer-norm operator was about 10% slower.
 """
 

@@ -1,7 +1,7 @@
 """A cache of token vectors, for candidates whose token vectors are not stored in the index.
 
 1. As in the embedding cache, each key is a hash of the embedder's identity, the prefix and the exact text.
-2. The token vectors are quantised to int8 (:func:`branchrank.ranking.maxsim.quantise`). A text of 256 tokens
+2. The token vectors are quantized to int8 (:func:`branchrank.ranking.maxsim.quantize`). A text of 256 tokens
    takes about 100 kB if the vectors have 384 dimensions.
 3. The file does not grow beyond :data:`LIMIT_BYTES`, because the oldest vectors are deleted to make room.
 """
@@ -17,7 +17,7 @@ from branchrank.embedders.cache import cache_keys
 from branchrank.embedders.protocol import TokenEmbedder, Vectors
 from branchrank.embedders.sqlite_blobs import BlobLayout, SqliteBlobs
 from branchrank.progress import Notify
-from branchrank.ranking.maxsim import TokenVectors, quantise
+from branchrank.ranking.maxsim import TokenVectors, quantize
 
 #: The maximum size of the file, enough for about 10,000 chunks of 256 tokens with 384 dimensions.
 LIMIT_BYTES = 1 << 30
@@ -66,7 +66,7 @@ class TokenCache:
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         if missing:
             rows = embed(list(missing.values()))
-            fresh = {key: quantise(each, "int8") for key, each in zip(missing, rows, strict=True)}
+            fresh = {key: quantize(each, "int8") for key, each in zip(missing, rows, strict=True)}
             self._blobs.put_many({key: _packed(vectors) for key, vectors in fresh.items()})
             known |= fresh
         return [known[key] for key in keys]

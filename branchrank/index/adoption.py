@@ -28,7 +28,7 @@ import numpy as np
 from branchrank.artifacts import digest_file, write_jsonl
 from branchrank.corpus.loading import Corpus, CorpusOutline, load_corpus
 from branchrank.corpus.named import locate_corpus
-from branchrank.corpus.normalised import normalise
+from branchrank.corpus.normalized import normalize
 from branchrank.corpus.placing import Place, Places, passage_of, string_of
 from branchrank.embedders import Embedder, EmbedderIdentity, open_embedder, unit_rows
 from branchrank.embedders.agreement import Agreement, check_agreement
@@ -337,8 +337,8 @@ def _section(fields: Mapping[str, Any], tree: Tree, places: Places) -> Node | No
     if isinstance(place, Place):
         first = msgspec.structs.replace(place.span, line_end=place.span.line_start)
         return next(iter(tree.overlapping(first)), None)
-    title, source = normalise(string_of(fields, "title")), places.source(passage.paths)
-    named = [node for node in tree.sections if node.source == source and normalise(node.title) == title]
+    title, source = normalize(string_of(fields, "title")), places.source(passage.paths)
+    named = [node for node in tree.sections if node.source == source and normalize(node.title) == title]
     return named[0] if title and len(named) == 1 else None
 
 

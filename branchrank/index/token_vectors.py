@@ -29,7 +29,7 @@ from branchrank.index.reader import CHUNKS, TOKENS
 from branchrank.index.stamps import check_digests
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Progress
-from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantise
+from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
 from branchrank.records import Chunk
 from branchrank.stores.indexed_text import embedded_text
 from branchrank.stores.token_file import TokenFile, save_token_vectors
@@ -104,7 +104,7 @@ def _computed(
         vectors.update(zip((texts[key] for key in batch), embedded.vectors, strict=True))
         progress("tokens", done, len(keys))
         yield from (
-            (key, quantise(each, precision)) for key, each in zip(batch, embedded.tokens, strict=True)
+            (key, quantize(each, precision)) for key, each in zip(batch, embedded.tokens, strict=True)
         )
 
 

@@ -54,7 +54,7 @@ _NEAREST = (
     "SELECT key, stage, question, request FROM calls "
     "ORDER BY key != ?, question != ?, stage != ?, key LIMIT ?"
 )
-_NEIGHBOURS = 200
+_NEIGHBORS = 200
 _PATIENCE = 30.0  # seconds to wait for a file that other processes have locked
 _RETRY = 0.01
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -205,7 +205,7 @@ class Cassette:
         with self._lock, self._guarded():
             rows = self._db.execute(
                 _NEAREST,
-                (key, request.context.question_id, request.stage, _NEIGHBOURS),
+                (key, request.context.question_id, request.stage, _NEIGHBORS),
             ).fetchall()
         if not rows:
             return "the cassette is empty"

@@ -58,7 +58,7 @@ def fragility(
         return Fragility(leader=None, unsettle=(), overturn=(), candidates=0)
     if total < 0:
         differences = -differences
-    favouring = sorted(
+    favoring = sorted(
         (i for i in range(len(ids)) if differences[i] > 0), key=lambda i: (-differences[i], ids[i])
     )
     sources = [clusters[each] for each in ids]
@@ -70,12 +70,12 @@ def fragility(
             unsettled = overturned
         if remaining.sum() <= 1e-9:
             break
-        remaining[favouring[overturned]] *= -1
+        remaining[favoring[overturned]] *= -1
         overturned += 1
-    chosen = tuple(ids[i] for i in favouring)
+    chosen = tuple(ids[i] for i in favoring)
     return Fragility(
         leader=b[0] if total > 0 else a[0],
         unsettle=chosen[: overturned if unsettled is None else unsettled],
         overturn=chosen[:overturned],
-        candidates=len(favouring),
+        candidates=len(favoring),
     )

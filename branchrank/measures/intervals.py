@@ -177,12 +177,12 @@ def wilson_bounds(rate: Floats | float, n: Floats | float, level: float = LEVEL)
     """Return Wilson's score interval for a ``rate`` over ``n`` questions (n can be fractional)."""
     z2 = _z(level) ** 2
     rate, n = np.asarray(rate), np.asarray(n)
-    centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
+    center = (rate + z2 / (2 * n)) / (1 + z2 / n)
     half = np.sqrt(z2 * np.maximum(rate * (1 - rate), 0.0) / n + (z2 / (2 * n)) ** 2) / (1 + z2 / n)
     # If the rate is 0 or 1, one bound is equal to the rate, but the formula returns it with a rounding error.
     return (
-        np.where(rate <= 0, 0.0, np.maximum(centre - half, 0.0)),
-        np.where(rate >= 1, 1.0, np.minimum(centre + half, 1.0)),
+        np.where(rate <= 0, 0.0, np.maximum(center - half, 0.0)),
+        np.where(rate >= 1, 1.0, np.minimum(center + half, 1.0)),
     )
 
 
@@ -193,10 +193,10 @@ def padded_bounds(totals: PageTotals, n: Floats, level: float) -> tuple[Floats, 
     """
     z2 = _z(level) ** 2
     mean = totals.mean
-    centre = (n * mean + z2 / 2) / (n + z2)
+    center = (n * mean + z2 / 2) / (n + z2)
     second = (n * (totals.variance + mean**2) + z2 / 2) / (n + z2)
-    half = np.sqrt(z2 * np.maximum(second - centre**2, 0.0) / (n + z2))
-    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+    half = np.sqrt(z2 * np.maximum(second - center**2, 0.0) / (n + z2))
+    return np.maximum(center - half, 0.0), np.minimum(center + half, 1.0)
 
 
 def score_bounds(

@@ -28,7 +28,7 @@ from typing import Literal
 
 import msgspec
 
-from branchrank.corpus.normalised import normalise
+from branchrank.corpus.normalized import normalize
 from branchrank.measures.measures import Ranking
 from branchrank.records import GoldItem, GoldLevel, Hit, Question, Record, Span
 
@@ -92,12 +92,12 @@ def _overlaps(hit: Hit, item: GoldItem) -> bool:
 
 
 def _quotes(hit: Hit, item: GoldItem) -> bool:
-    quote = normalise(item.answer_quote or "")
-    return bool(quote) and quote in normalise(hit.text)
+    quote = normalize(item.answer_quote or "")
+    return bool(quote) and quote in normalize(hit.text)
 
 
 class JudgedHit(Record, frozen=True, kw_only=True):
-    """The judgement of one hit.
+    """The judgment of one hit.
 
     ``gain`` is the hit's gain in ``graded`` mode. ``gold`` is the index (in ``Question.gold``) of the gold
     item that the hit is credited with. If the hit is credited with several gold items, ``gold`` is the lowest
@@ -196,11 +196,11 @@ def _first_to_hold(
     """
     held: set[int] = set()
     places = set()
-    for place, (judgement, hit) in enumerate(zip(judged, hits, strict=True)):
+    for place, (judgment, hit) in enumerate(zip(judged, hits, strict=True)):
         own = {
             number
             for number, item in enumerate(question.gold)
-            if (_holds(hit, item, question, share) if has_lines(item, question) else judgement.gold == number)
+            if (_holds(hit, item, question, share) if has_lines(item, question) else judgment.gold == number)
         }
         if own - held:
             places.add(place)

@@ -85,7 +85,7 @@ class PassageSummary(Record, frozen=True, kw_only=True):
     gold_coverage: float | None
 
 
-def summarise_passages(sizes: Sequence[PassageSize]) -> PassageSummary:
+def summarize_passages(sizes: Sequence[PassageSize]) -> PassageSummary:
     """Summarize one predictor's passage sizes over all questions."""
     hits = sum(size.hits for size in sizes)
     return PassageSummary(

@@ -53,8 +53,8 @@ def hit_power(n: int, disagreement: float, difference: float, alpha: float = ALP
     differing = np.arange(least, most + 1)
     critical = binom.ppf(alpha / 2, differing, 0.5)
     critical -= binom.cdf(critical, differing, 0.5) > alpha / 2
-    favour = min(1.0, (disagreement + difference) / (2 * disagreement))
-    rejects = binom.cdf(critical, differing, favour) + binom.sf(differing - critical - 1, differing, favour)
+    favor = min(1.0, (disagreement + difference) / (2 * disagreement))
+    rejects = binom.cdf(critical, differing, favor) + binom.sf(differing - critical - 1, differing, favor)
     return float((binom.pmf(differing, n, disagreement) * rejects).sum())
 
 

@@ -123,7 +123,7 @@ def _random_totals(moving: Floats, seed: int, draws: int) -> Floats:
 
 
 def paired_t(differences: Sequence[float] | Floats) -> float | None:
-    """Return the p-value of Student's paired t-test, which reports show beside the randomisation test.
+    """Return the p-value of Student's paired t-test, which reports show beside the randomization test.
 
     Returns ``None`` if there are fewer than two questions, or if all differences are equal.
     """

@@ -43,16 +43,16 @@ def question_qrels(question: Question) -> dict[str, int]:
 def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> list[Scored]:
     """Return the document ids for the n hits, best first, with the scores n, n-1, ..., 1.
 
-    ``judged`` must contain the judgements of these hits. The scores are whole numbers, since trec_eval reads
+    ``judged`` must contain the judgments of these hits. The scores are whole numbers, since trec_eval reads
     scores in single precision, in which close scores would become equal.
     """
     kept = without_excluded(hits, question)
     ids: dict[str, None] = {}
-    for hit, judgement in zip(kept, judged.hits, strict=True):
-        if judgement.gold is not None:
-            name = f"gold-{judgement.gold + 1}"
-        elif judgement.gain:
-            name = f"page-{(judgement.page or 0) + 1}"
+    for hit, judgment in zip(kept, judged.hits, strict=True):
+        if judgment.gold is not None:
+            name = f"gold-{judgment.gold + 1}"
+        elif judgment.gain:
+            name = f"page-{(judgment.page or 0) + 1}"
         else:
             span = f"{quote(hit.source, safe='/._-~')}:{hit.line_start}-{hit.line_end}"
             name, repeat = span, 1

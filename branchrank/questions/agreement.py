@@ -1,4 +1,4 @@
-"""The agreement between two annotators who labelled the same passages."""
+"""The agreement between two annotators who labeled the same passages."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ BINARY = ("yes", "not yes")
 def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[Agreement, Agreement]:
     """Return the agreement on the three labels, and the agreement on ``yes`` versus any other label.
 
-    Only passages that are labelled in both files are compared. ``names`` gives each file's annotator;
+    Only passages that are labeled in both files are compared. ``names`` gives each file's annotator;
     without names, each file must have labels by exactly one annotator. Raises :class:`UsageError` if a file
-    has no labels by its annotator, and :class:`QuestionError` if no passage is labelled in both files.
+    has no labels by its annotator, and :class:`QuestionError` if no passage is labeled in both files.
     """
     if len(names) not in (0, 2):
         raise UsageError(
@@ -37,7 +37,7 @@ def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[
     common = sorted(labels[0].keys() & labels[1].keys())
     if not common:
         raise QuestionError(
-            f"{chosen[0]} and {chosen[1]} have not labelled the same passages",
+            f"{chosen[0]} and {chosen[1]} have not labeled the same passages",
             remedy="let both annotators label the same run: "
             "branchrank questions label RUN --output FILE --annotator NAME",
         )

@@ -1,6 +1,6 @@
 """Checks the anchors of gold spans, and moves them when documents change.
 
-1. Lines and quotes are normalised before they are compared, in the same way as hits and gold are. An anchored
+1. Lines and quotes are normalized before they are compared, in the same way as hits and gold are. An anchored
    gold item stores a digest of its lines.
 2. An anchor is valid if its file and its lines exist, the lines contain its quote, and the digest of the
    lines matches the stored digest.
@@ -25,7 +25,7 @@ import msgspec
 from branchrank.artifacts import digest_bytes
 from branchrank.corpus.discovery import discover
 from branchrank.corpus.lines import decode, split_lines
-from branchrank.corpus.normalised import NormalisedLines, normalise
+from branchrank.corpus.normalized import NormalizedLines, normalize
 from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.safe_open import read_beneath
 
@@ -89,7 +89,7 @@ def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorPro
 
 def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
     """Update the gold items whose lines have moved, and add the digest of the lines to every valid anchor."""
-    text_of = cache(lambda source: NormalisedLines.of(lines[source]))
+    text_of = cache(lambda source: NormalizedLines.of(lines[source]))
     mended: list[Question] = []
     moved: list[AnchorMove] = []
     problems: list[AnchorProblem] = []
@@ -115,11 +115,11 @@ def lines_digest(lines: Sequence[str]) -> str:
 
     The digest does not depend on how the text is wrapped into lines.
     """
-    return _digest(" ".join(filter(None, map(normalise, lines))))
+    return _digest(" ".join(filter(None, map(normalize, lines))))
 
 
-def _digest(normalised: str) -> str:
-    return digest_bytes(normalised.encode())[:_DIGEST_DIGITS]
+def _digest(normalized: str) -> str:
+    return digest_bytes(normalized.encode())[:_DIGEST_DIGITS]
 
 
 def _anchored(item: GoldItem, place: Span, lines: Lines) -> GoldItem:
@@ -139,20 +139,20 @@ def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
         source = next((alias for alias in question.source_aliases if alias in lines), "")
     if not source:
         return f"the corpus has no file {item.source_file!r}"
-    count, quote = len(lines[source]), normalise(item.answer_quote or "")
+    count, quote = len(lines[source]), normalize(item.answer_quote or "")
     span = item.span
     if span is not None and not 1 <= span.line_start <= span.line_end <= count:
         return f"lines {span.line_start}-{span.line_end} are not in {source} ({count} lines)"
     first, last = (1, count) if span is None else (span.line_start, span.line_end)
     own = lines[source][first - 1 : last]
-    if quote and quote not in NormalisedLines.of(own).text:
+    if quote and quote not in NormalizedLines.of(own).text:
         return f"the quote is not in lines {first}-{last} of {source}"
     if item.answer_digest and span is not None and item.answer_digest != lines_digest(own):
         return f"lines {first}-{last} of {source} have changed since the question was anchored"
     return ""
 
 
-def _digested(text: NormalisedLines, digest: str, length: int) -> Iterator[tuple[int, int]]:
+def _digested(text: NormalizedLines, digest: str, length: int) -> Iterator[tuple[int, int]]:
     """Yield the first and the last line of every block with this digest and at most ``2 * length`` lines."""
     ends = [*(start - 1 for start in text.starts[1:]), len(text.text)]
     for first, start in enumerate(text.starts):
@@ -161,12 +161,12 @@ def _digested(text: NormalisedLines, digest: str, length: int) -> Iterator[tuple
                 yield text.numbers[first], text.numbers[last]
 
 
-def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLines]) -> Span | str:
+def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalizedLines]) -> Span | str:
     """Return the span that now contains a gold item's lines or quote, or the reason why there is none."""
     own = [item.source_file] if item.source_file in lines else []
     others = [source for source in lines if source not in own]
     span = item.span
-    quote = normalise(item.answer_quote or "")
+    quote = normalize(item.answer_quote or "")
     if span is not None and item.answer_digest:
         for sources in (own, others):
             found = [

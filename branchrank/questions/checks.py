@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from branchrank.corpus.document import Document, Section
-from branchrank.corpus.normalised import normalise
+from branchrank.corpus.normalized import normalize
 from branchrank.measures.matching import is_file_level
 from branchrank.questions.anchoring import Lines, check_anchors
 from branchrank.questions.leakage import content_stems, leaked_share
@@ -141,13 +141,13 @@ def _duplicates(questions: Sequence[Question]) -> Iterator[Finding]:
     same_text: defaultdict[object, list[Question]] = defaultdict(list)
     same_words: defaultdict[object, list[Question]] = defaultdict(list)
     for question in questions:
-        same_text[normalise(question.question)].append(question)
+        same_text[normalize(question.question)].append(question)
         if words := frozenset(stems(question.question)):
             same_words[words].append(question)
     for manner, groups in (("text", same_text), ("words", same_words)):
         for first, *others in groups.values():
             for other in others:
-                if manner == "text" or normalise(first.question) != normalise(other.question):
+                if manner == "text" or normalize(first.question) != normalize(other.question):
                     yield Finding(
                         severity="warning",
                         check="duplicates",

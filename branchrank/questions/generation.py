@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from branchrank.corpus.normalised import normalise
+from branchrank.corpus.normalized import normalize
 from branchrank.execution import Executor, InProcess
 from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.ledger import Totals, totals
@@ -172,10 +172,10 @@ def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
 
     Markup and layout are ignored.
     """
-    wanted = normalise(quote)
+    wanted = normalize(quote)
     text, starts = "", []
     for number in range(span.line_start, min(span.line_end, len(lines)) + 1):
-        folded = normalise(lines[number - 1])
+        folded = normalize(lines[number - 1])
         if folded:
             starts.append((len(text), number))
             text += f"{folded} "
@@ -270,7 +270,7 @@ class _Verifier:
         """Return the reason why a question is rejected, or an empty string if it is accepted."""
         if len(question.split()) < _MIN_QUESTION_WORDS or not words:
             return "question too short"
-        if len(normalise(quote).split()) < _MIN_QUOTE_WORDS or normalise(quote) == normalise(node.title):
+        if len(normalize(quote).split()) < _MIN_QUOTE_WORDS or normalize(quote) == normalize(node.title):
             return "quote too short"
         if gold is None:
             return "quote not in the section"

@@ -33,8 +33,8 @@ CHOICES: tuple[Choice, ...] = get_args(Choice)
 class Label(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The label that ``annotator`` gave to a passage.
 
-    If an LLM labelled the passage, ``by`` is ``llm`` and ``model`` is the name of the LLM. If a person
-    labelled the passage after seeing an LLM's proposal, ``model`` is the name of the LLM and ``proposed`` is
+    If an LLM labeled the passage, ``by`` is ``llm`` and ``model`` is the name of the LLM. If a person
+    labeled the passage after seeing an LLM's proposal, ``model`` is the name of the LLM and ``proposed`` is
     the proposal. ``gold`` contains the first and the last line that the label added to the gold, or is
     ``None`` if it added none.
     """
@@ -52,7 +52,7 @@ class Label(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def span(self) -> Span:
-        """The labelled passage."""
+        """The labeled passage."""
         return Span(source=self.source_file, line_start=self.line_start, line_end=self.line_end)
 
 
@@ -70,8 +70,8 @@ def labels_of(question: Question) -> tuple[Label, ...]:
         ) from None
 
 
-def is_labelled(question: Question, span: Span, annotator: str, lines: Lines) -> bool:
-    """Return whether ``annotator`` has labelled the passage ``span`` with its current text."""
+def is_labeled(question: Question, span: Span, annotator: str, lines: Lines) -> bool:
+    """Return whether ``annotator`` has labeled the passage ``span`` with its current text."""
     digest = _digest(span, lines)
     return any(
         (each.span, each.annotator, each.answer_digest) == (span, annotator, digest)
@@ -79,8 +79,8 @@ def is_labelled(question: Question, span: Span, annotator: str, lines: Lines) ->
     )
 
 
-def unlabelled_gold(question: Question) -> tuple[GoldItem, ...]:
-    """Return the gold that the question had before any passage was labelled."""
+def unlabeled_gold(question: Question) -> tuple[GoldItem, ...]:
+    """Return the gold that the question had before any passage was labeled."""
     labels = labels_of(question)
     return tuple(item for item in question.gold if not any(_made(item, each, question) for each in labels))
 
@@ -135,7 +135,7 @@ def with_label(
 
 
 def llm_gold(questions: Iterable[Question]) -> tuple[int, tuple[str, ...]]:
-    """Return the number of gold passages that only an LLM has labelled, and the names of the LLMs."""
+    """Return the number of gold passages that only an LLM has labeled, and the names of the LLMs."""
     found = [
         label.model for each in questions for label in labels_of(each) if label.gold and label.by == "llm"
     ]
@@ -143,7 +143,7 @@ def llm_gold(questions: Iterable[Question]) -> tuple[int, tuple[str, ...]]:
 
 
 def annotators(questions: Sequence[Question]) -> tuple[str, ...]:
-    """Return the names of the annotators who labelled these questions."""
+    """Return the names of the annotators who labeled these questions."""
     return tuple(sorted({label.annotator for each in questions for label in labels_of(each)}))
 
 

@@ -1,4 +1,4 @@
-"""Resolves the cross references between the documents in a corpus.
+"""Resolves the cross-references between the documents in a corpus.
 
 1. The target of a reference to a label (``ref``) is a section if the label is at the section's heading, and a
    page if the label is at the page's title. A label in any other place is called an inner label, and a
@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
 
 class Links:
-    """Resolves the cross references in a corpus."""
+    """Resolves the cross-references in a corpus."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._documents = {document.source: document for document in documents}

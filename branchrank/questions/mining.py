@@ -1,6 +1,6 @@
-"""Navigational questions made from the cross references in a corpus, without an LLM.
+"""Navigational questions made from the cross-references in a corpus, without an LLM.
 
-1. Every cross reference that has link text is resolved (:mod:`branchrank.questions.links`). The link text
+1. Every cross-reference that has link text is resolved (:mod:`branchrank.questions.links`). The link text
    becomes a query, and the target of the link becomes the gold.
 2. A link is dropped if its target is missing from the corpus, is an inner label (a label that is not at a
    heading), is in release notes, or is the page or section that contains the link.
@@ -80,7 +80,7 @@ _VERSION = re.compile(r"(?:\w+ )?(?:version )?v?\d+(?:\.\d+)+(?: release notes?)
 class Mined(NamedTuple):
     """The questions in the order of their ids, and the numbers of dropped links and queries by reason.
 
-    ``links`` is the number of cross references that have link text. ``queries`` is the number of distinct
+    ``links`` is the number of cross-references that have link text. ``queries`` is the number of distinct
     link texts among the links that were not dropped.
     """
 
@@ -119,7 +119,7 @@ class _Query(NamedTuple):
 
 
 def mine_questions(documents: Sequence[Document]) -> Mined:
-    """Return questions made from cross references. The order of ``documents`` has no effect."""
+    """Return questions made from cross-references. The order of ``documents`` has no effect."""
     documents = sorted(documents, key=lambda document: document.source)
     first: dict[str, str] = {}
     copies: defaultdict[str, list[str]] = defaultdict(list)
@@ -147,7 +147,7 @@ def mine_questions(documents: Sequence[Document]) -> Mined:
 
 
 class _Miner:
-    """Makes queries from the cross references in a corpus, and questions from the queries."""
+    """Makes queries from the cross-references in a corpus, and questions from the queries."""
 
     def __init__(
         self, documents: Sequence[Document], first: dict[str, str], copies: dict[str, list[str]]

@@ -1,4 +1,4 @@
-"""Relevance judgements (qrels) in TREC files and BEIR folders."""
+"""Relevance judgments (qrels) in TREC files and BEIR folders."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_qrels(path: Path) -> Qrels:
             raise InputError(f"{path}:{number}: {document!r} is judged twice for the query {query!r}")
         qrels[query][document] = int(number_of(text, f"{path}:{number}", whole=True))
     if not qrels:
-        raise InputError(f"{path} has no judgements", remedy="give a file with qrels")
+        raise InputError(f"{path} has no judgments", remedy="give a file with qrels")
     return dict(qrels)
 
 

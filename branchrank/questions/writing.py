@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from branchrank.corpus.normalised import normalise
+from branchrank.corpus.normalized import normalize
 from branchrank.errors import QuestionError, UsageError, suggestion
 from branchrank.questions.anchoring import Lines, lines_digest
 from branchrank.records import GoldItem, Question, Span
@@ -68,7 +68,7 @@ def new_question(
                 f"lines {span.line_start}-{span.line_end} of {span.source} are empty",
                 remedy="give the lines that answer the question",
             )
-    if quote and normalise(quote) not in normalise("\n".join(_text(gold[0], lines))):
+    if quote and normalize(quote) not in normalize("\n".join(_text(gold[0], lines))):
         first = gold[0]
         raise QuestionError(
             f"the quote is not in lines {first.line_start}-{first.line_end} of {first.source}: {quote!r}",

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from branchrank.ranking.lists import RankedList
-from branchrank.ranking.neighbourhood import Neighbourhood, Places, Scores
+from branchrank.ranking.neighborhood import Neighborhood, Places, Scores
 from branchrank.records import Scored
 from branchrank.tree.navigate import Tree
 from branchrank.tree.rows import Rows
@@ -36,7 +36,7 @@ def expand(
     A seed keeps its score unless it gets a larger score from a neighbor. No score in the result is larger
     than the best seed's score.
     """
-    around = Neighbourhood(tree, siblings)
+    around = Neighborhood(tree, siblings)
     start = RankedList.of(seeds)
     started = np.array([tree.table.row(identifier) for identifier in start.ids], dtype=np.intp)
     order = np.argsort(started)
@@ -60,7 +60,7 @@ def expand(
 
 
 def _step(
-    around: Neighbourhood, rows: Places, scores: Scores, frontier: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    around: Neighborhood, rows: Places, scores: Scores, frontier: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> tuple[Places, Scores, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Do one step of the expansion from the rows in ``frontier``.
 

@@ -88,7 +88,7 @@ def dbsf(branches: Branches, weights: Weights | None = None) -> RankedList:
 
 
 def _fuse(
-    branches: Branches, weights: Weights | None, normalise: Callable[[Sequence[float]], list[float]]
+    branches: Branches, weights: Weights | None, normalize: Callable[[Sequence[float]], list[float]]
 ) -> RankedList:
     fused: dict[str, float] = {}
     for name in sorted(branches):
@@ -98,7 +98,7 @@ def _fuse(
         if weight == 0:
             continue
         ranking = _distinct(RankedList.of(branches[name]))
-        for key, share in zip(ranking.ids, normalise(ranking.scores), strict=True):
+        for key, share in zip(ranking.ids, normalize(ranking.scores), strict=True):
             fused[key] = fused.get(key, 0.0) + weight * share
     return ranked(fused)
 

@@ -45,10 +45,10 @@ class TokenVectors(NamedTuple):
     scales: NDArray[np.float32]
 
 
-def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVectors:
+def quantize(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVectors:
     """Convert rows of unit length, with the shape ``(tokens, d)``, to int8 or float16 for storage.
 
-    >>> quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8").values.tolist()
+    >>> quantize(np.array([[0.6, 0.8]], dtype=np.float32), "int8").values.tolist()
     [[95, 127]]
     """
     if precision == "fp16":
@@ -63,7 +63,7 @@ def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVecto
 def unit_tokens(vectors: TokenVectors) -> NDArray[np.float32]:
     """Return the unit vectors of stored tokens as a float32 array of shape ``(tokens, d)``.
 
-    >>> rows = unit_tokens(quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8"))
+    >>> rows = unit_tokens(quantize(np.array([[0.6, 0.8]], dtype=np.float32), "int8"))
     >>> rows.astype(float).round(3).tolist()
     [[0.599, 0.801]]
     """

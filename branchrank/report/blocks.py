@@ -11,7 +11,7 @@ from branchrank.records import Record
 
 
 class Strong(NamedTuple):
-    """Emphasised text."""
+    """Emphasized text."""
 
     text: str
 
@@ -26,7 +26,7 @@ class Paragraph(Record, frozen=True, kw_only=True):
 
 
 class Points(Record, frozen=True, kw_only=True):
-    """A list whose items can contain emphasised words."""
+    """A list whose items can contain emphasized words."""
 
     items: tuple[tuple[Cell, ...], ...]
 

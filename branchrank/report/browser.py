@@ -10,7 +10,7 @@ which have the following items:
   stage that lost the gold, an error, a list of ranks, a list of hits and a list of fallbacks.
 - A rank has a stage (an index into ``stages``) and the gold's rank after the stage, or null if the stage's
   list does not contain the gold.
-- A hit has a source (an index into ``sources``), a first line, a last line, a score and a judgement (2 if the
+- A hit has a source (an index into ``sources``), a first line, a last line, a score and a judgment (2 if the
   hit contains gold, 1 if the hit is on a gold page, otherwise 0).
 
 For a run with compact rows, at most the first 100 hits in each row are included.

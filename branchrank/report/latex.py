@@ -77,7 +77,7 @@ def datasets_latex(found: DatasetComparison, *, label: str = "tab:datasets") -> 
         first = found.comparisons[0]
         corrected = "" if first.family == 1 else f", Holm-corrected for {first.family} comparisons"
         words += (
-            f" {DAGGER}: differs from {found.baseline} (sign-flip randomisation test by page, stratified by "
+            f" {DAGGER}: differs from {found.baseline} (sign-flip randomization test by page, stratified by "
             f"dataset; two-sided{corrected}, adjusted p below {first.alpha:g})."
         )
     heading = ["System", *map(escape, found.datasets), "macro average"]

@@ -37,7 +37,7 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
             *([self.pairs] if self.pairs else []),
             *self._table(),
             f"With {candidates} against the baseline, an adjusted p below {first.alpha:g} needs at least "
-            f"{first.unanimous} differing questions, if all favour the same system.",
+            f"{first.unanimous} differing questions, if all favor the same system.",
         ]
         if first.difference is not None:
             needed = "more than 20,000" if first.questions_needed is None else f"{first.questions_needed:,}"

@@ -19,7 +19,7 @@ from branchrank.measures.names import NamedMeasure
 from branchrank.records import GoldLevel
 from branchrank.report import plots
 from branchrank.report.blocks import Cell, Paragraph, Plot, Strong, Table
-from branchrank.runs.comparisons import Judgement
+from branchrank.runs.comparisons import Judgment
 from branchrank.runs.estimates import Estimate
 from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
@@ -30,9 +30,9 @@ _GOLD_WORDS: dict[GoldLevel, str] = {"span": "lines", "file": "a whole file"}
 _AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
 
 
-def named(predictor: str, judgement: Judgement) -> Cell:
+def named(predictor: str, judgment: Judgment) -> Cell:
     """Return a predictor's name, in bold if the predictor is the winner."""
-    return Strong(predictor) if predictor == judgement.winner else predictor
+    return Strong(predictor) if predictor == judgment.winner else predictor
 
 
 def over(run: RunData) -> str:
@@ -92,7 +92,7 @@ def rates_table(
     rows: list[tuple[Cell, ...]] = []
     for level, part in run.by_gold.items():
         for row in part.summary_rows:
-            name = named(row.predictor, run.judgement) if part is run else row.predictor
+            name = named(row.predictor, run.judgment) if part is run else row.predictor
             label = (name, row.llm)[: len(labels) - 2]
             asked = (level, str(len(part.scores.answerable))) if is_mixed else ()
             rows.append((*label, *asked, *_cells(row, measures, cell), *costs[1](row)))

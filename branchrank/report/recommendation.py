@@ -80,7 +80,7 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
         return (Strong("No recommendation:"), "every query failed.")
     # If the means are equal, prefer the baseline, since there is no reason to replace it.
     leader = max(
-        usable, key=lambda name: (run.scores.average(name, run.primary), name == run.judgement.baseline)
+        usable, key=lambda name: (run.scores.average(name, run.primary), name == run.judgment.baseline)
     )
     rivals = [each for each in _rivals(run, leader) if each.name not in failed]
     if not rivals:
@@ -99,9 +99,7 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
 def _rivals(run: RunData, name: str) -> list[_Rival]:
     """Return the systems that ``name`` was compared with, in ascending order of the difference."""
     found = [
-        _seen_from(each, name)
-        for each in run.judgement.comparisons
-        if name in (each.candidate, each.baseline)
+        _seen_from(each, name) for each in run.judgment.comparisons if name in (each.candidate, each.baseline)
     ]
     return sorted(found, key=lambda each: (each.difference, each.name))
 
@@ -169,7 +167,7 @@ def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
         text += f", and better than {'1 system' if beaten == 1 else f'{beaten} systems'}"
     text += f", {_cost(_row(run, name), against=_row(run, closest.name))}."
     settled = all(each.verdict == "equivalent within delta" for each in unsettled)
-    if settled or name == run.judgement.baseline:
+    if settled or name == run.judgment.baseline:
         return (Strong(f"{_verb(run)} {name}:"), text)
     return (Strong(f"No clear winner{' yet' if is_pilot(run) else ''}, {name} leads:"), text)
 

@@ -22,7 +22,7 @@ from branchrank.report.rates import (
     value,
 )
 from branchrank.report.recommendation import recommendation
-from branchrank.runs.comparisons import Judgement, pairs_of
+from branchrank.runs.comparisons import Judgment, pairs_of
 from branchrank.runs.estimates import choice, difference, flip_rate, standings
 from branchrank.runs.run import RunData, with_others
 from branchrank.runs.summary import SummaryRow
@@ -51,11 +51,11 @@ _WITHOUT_LLM = ("predictor", "gold", "questions")
 
 def result(run: RunData) -> Section:
     """Return the section about the recommendation, the hit rates and the differences from the baseline."""
-    judgement = run.judgement
-    words = Paragraph(text=" ".join([*_scoring_words(run), _bold_words(judgement)]))
+    judgment = run.judgment
+    words = Paragraph(text=" ".join([*_scoring_words(run), _bold_words(judgment)]))
     blocks: list[Block] = [recommendation(run), *mixed_words(run), _rates(run), words]
-    if judgement.comparisons:
-        blocks.append(plots.differences(judgement.comparisons))
+    if judgment.comparisons:
+        blocks.append(plots.differences(judgment.comparisons))
     elif run.scores.answerable:
         blocks.append(rates_plot(run))
     if at_depths(run):
@@ -107,7 +107,7 @@ def _scoring_words(run: RunData) -> list[str]:
         words.append("A hit is relaxed if it is on the gold's page.")
     if "graded" in modes:
         words.append(
-            "In graded measures, the gain of a hit is the grade of its judgement. For measures without "
+            "In graded measures, the gain of a hit is the grade of its judgment. For measures without "
             "grades, such as AP and R, every document judged above 0 is relevant."
         )
     words.append("A failed query counts as a miss.")
@@ -118,19 +118,19 @@ def _scoring_words(run: RunData) -> list[str]:
     return words
 
 
-def _bold_words(judgement: Judgement) -> str:
-    if judgement.winner is None:
+def _bold_words(judgment: Judgment) -> str:
+    if judgment.winner is None:
         return (
             "No predictor is shown in bold, because no lead on the primary measure is significant after "
             "adjustment for multiple comparisons."
         )
-    if judgement.all_pairs:
+    if judgment.all_pairs:
         return (
             "The predictor in bold is significantly better than every other predictor, after adjustment for "
             "multiple comparisons."
         )
-    if judgement.winner in judgement.baselines:
-        if len(judgement.baselines) > 1:
+    if judgment.winner in judgment.baselines:
+        if len(judgment.baselines) > 1:
             return (
                 "The baseline in bold is significantly better than every other predictor, after adjustment "
                 "for multiple comparisons."
@@ -139,7 +139,7 @@ def _bold_words(judgement: Judgement) -> str:
             "The baseline (in bold) is significantly better than every candidate, after adjustment for "
             "multiple comparisons."
         )
-    which = "the baseline" if len(judgement.baselines) == 1 else "every baseline"
+    which = "the baseline" if len(judgment.baselines) == 1 else "every baseline"
     return (
         f"The best candidate (in bold) is significantly better than {which}, after adjustment for multiple "
         "comparisons. Candidates were not tested against each other."
@@ -155,7 +155,7 @@ def _verdicts(run: RunData) -> Points:
                 sentence(each),
                 *(f"Warning: {text}" for text in about(run, each.candidate, each.baseline)),
             )
-            for each in run.judgement.comparisons
+            for each in run.judgment.comparisons
         )
     )
 
@@ -179,17 +179,17 @@ def _flips(run: RunData) -> list[Block]:
 
 def statistics(run: RunData) -> Section:
     """Return the section with the tests of the primary measure and the values of the untested measures."""
-    judgement = run.judgement
-    if not judgement.comparisons:
+    judgment = run.judgment
+    if not judgment.comparisons:
         nothing = Paragraph(
             text="There is nothing to compare: the run has only one predictor or no answerable questions."
         )
         return Section(title="Statistics", blocks=(_means(run), nothing))
-    first = judgement.comparisons[0]
-    one = len(judgement.baselines) == 1
-    whom = judgement.baseline if one else "its baseline"
+    first = judgment.comparisons[0]
+    one = len(judgment.baselines) == 1
+    whom = judgment.baseline if one else "its baseline"
     tests = Table(
-        caption=f"{judgement.measure} against {whom}, over {over(run)}",
+        caption=f"{judgment.measure} against {whom}, over {over(run)}",
         headings=(
             "candidate",
             *(() if one else ("baseline",)),
@@ -206,7 +206,7 @@ def statistics(run: RunData) -> Section:
             "questions needed",
             "deciding labels",
         ),
-        rows=tuple(_test_row(each, run, () if one else (each.baseline,)) for each in judgement.comparisons),
+        rows=tuple(_test_row(each, run, () if one else (each.baseline,)) for each in judgment.comparisons),
         labels=3 if one else 4,
     )
     return Section(
@@ -214,7 +214,7 @@ def statistics(run: RunData) -> Section:
         blocks=(
             _verdicts(run),
             Paragraph(
-                text=f"Primary measure: {judgement.measure}. {_baselines(judgement)}. "
+                text=f"Primary measure: {judgment.measure}. {_baselines(judgment)}. "
                 f"{_declared(run)} {_units(run, first)}. Tests and intervals are adjusted for "
                 f"{plural(first.family, 'comparison')} (Holm, Bonferroni), with alpha {first.alpha:g}. "
                 f"Delta is {margin(first.delta, first.measure)}."
@@ -257,10 +257,10 @@ def _declared(run: RunData) -> str:
     )
 
 
-def _baselines(judgement: Judgement) -> str:
-    if judgement.all_pairs:
+def _baselines(judgment: Judgment) -> str:
+    if judgment.all_pairs:
         return "Every pair of predictors is compared"
-    names = judgement.baselines
+    names = judgment.baselines
     return f"Baseline: {names[0]}" if len(names) == 1 else f"Baselines: {', '.join(names)}"
 
 
@@ -301,10 +301,10 @@ def _by_gold(run: RunData) -> list[Table]:
     """Return one table of differences in the primary measure per gold level, if there are two levels."""
     if len(run.by_gold) == 1:
         return []
-    judgement, measure = run.judgement, run.primary
-    one = len(judgement.baselines) == 1
+    judgment, measure = run.judgment, run.primary
+    one = len(judgment.baselines) == 1
     parts = list(run.by_gold.items())
-    whom = judgement.baseline if one else "the baseline"
+    whom = judgment.baseline if one else "the baseline"
     return [
         Table(
             caption=f"{measure.name} by level of gold, exploratory: difference from {whom} (95% interval)",
@@ -317,7 +317,7 @@ def _by_gold(run: RunData) -> list[Table]:
                     *((candidate,) if one else (candidate, baseline)),
                     *(_difference(part, baseline, candidate, measure) for _, part in parts),
                 )
-                for baseline, candidate in pairs_of(judgement.baselines, run.predictors)
+                for baseline, candidate in pairs_of(judgment.baselines, run.predictors)
             ),
             labels=1 if one else 2,
         )
@@ -325,9 +325,9 @@ def _by_gold(run: RunData) -> list[Table]:
 
 
 def _exploratory(run: RunData) -> Table:
-    judgement = run.judgement
-    one = len(judgement.baselines) == 1
-    whom = judgement.baseline if one else "the baseline"
+    judgment = run.judgment
+    one = len(judgment.baselines) == 1
+    whom = judgment.baseline if one else "the baseline"
     measures = [each for each in run.shown if not each.same(run.primary)]
     return Table(
         caption=f"Other measures, exploratory: difference from {whom} (95% interval), over {over(run)}",
@@ -340,7 +340,7 @@ def _exploratory(run: RunData) -> Table:
                 *((candidate,) if one else (candidate, baseline)),
                 *(_difference(run, baseline, candidate, measure) for measure in measures),
             )
-            for baseline, candidate in pairs_of(judgement.baselines, run.predictors)
+            for baseline, candidate in pairs_of(judgment.baselines, run.predictors)
         ),
         labels=1 if one else 2,
     )

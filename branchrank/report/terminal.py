@@ -68,7 +68,7 @@ def summary_table(run: RunData) -> Table:
     shown = _shown(run)
     rows = tuple(
         (
-            named(row.predictor, run.judgement),
+            named(row.predictor, run.judgment),
             row.llm,
             *(score(row.rates[measure.name], measure.name) for measure in shown),
             number(row.lines_per_hit),
@@ -139,7 +139,7 @@ def cached_calls(run: RunData) -> str:
 
 def verdicts(run: RunData) -> list[str]:
     """Return the verdict of each declared comparison, with its numbers."""
-    return [f"{opening(each)} {sentence(each)}" for each in run.judgement.comparisons]
+    return [f"{opening(each)} {sentence(each)}" for each in run.judgment.comparisons]
 
 
 class PipedConsole(Console):
@@ -153,7 +153,7 @@ class PipedConsole(Console):
 def print_summary(run: RunData) -> None:
     """Print the recommendation with its warnings, the tables, the verdicts and a legend.
 
-    The output fits a terminal with 80 columns. The output is coloured if it goes to a terminal and NO_COLOR
+    The output fits a terminal with 80 columns. The output is colored if it goes to a terminal and NO_COLOR
     is not set.
     """
     console = PipedConsole()
@@ -174,9 +174,9 @@ def print_summary(run: RunData) -> None:
             console.print(_table(part))
         if table is not summary:
             say(console, table.caption, style="dim")
-    if run.judgement.comparisons:
+    if run.judgment.comparisons:
         console.print()
-        for each in run.judgement.comparisons:
+        for each in run.judgment.comparisons:
             console.print(_verdict(each))
     console.print()
     say(console, legend(run), style="dim")
@@ -233,7 +233,7 @@ def short_model(name: str) -> str:
 
 
 def _verdict(comparison: Comparison) -> Text:
-    """Return the coloured verdict of a comparison, and a sentence with its numbers."""
+    """Return the colored verdict of a comparison, and a sentence with its numbers."""
     verdict = verdict_words(comparison)
     names = opening(comparison).removesuffix(f"{verdict}.")
     return Text.assemble(

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from branchrank.corpus.normalised import normalise
+from branchrank.corpus.normalized import normalize
 from branchrank.index import Index
 from branchrank.measures.matching import is_file_level, is_strict
 from branchrank.records import GoldItem, Question, Record, StageTrace
@@ -50,7 +50,7 @@ def gold_keys(question: Question, index: Index) -> frozenset[str]:
 
 
 def _nodes(question: Question, item: GoldItem, sources: set[str], index: Index) -> set[str]:
-    quote = normalise(item.answer_quote or "")
+    quote = normalize(item.answer_quote or "")
     found = set()
     for node in index.tree.of_sources(sources):
         own = node.own_span
@@ -58,7 +58,7 @@ def _nodes(question: Question, item: GoldItem, sources: set[str], index: Index) 
             continue
         gold = item.span
         overlaps = gold is not None and own.line_start <= gold.line_end and gold.line_start <= own.line_end
-        quoted = bool(quote) and quote in normalise(node.text)
+        quoted = bool(quote) and quote in normalize(node.text)
         if is_file_level(item, question) or overlaps or quoted:
             found.add(node.id)
     return found

@@ -23,7 +23,7 @@ from branchrank.settings import BenchmarkSettings
 ALL_PAIRS = "all-pairs"
 
 
-class Judgement(Record, frozen=True, kw_only=True):
+class Judgment(Record, frozen=True, kw_only=True):
     """A run's comparisons on one measure, and the winner if there is one.
 
     ``baselines`` are the declared baselines; with ``all_pairs`` every predictor is a baseline. ``winner`` is
@@ -132,7 +132,7 @@ def clusters_of(scores: Scores) -> dict[str, str]:
     return {key: source_cluster(scores.questions[key]) for key in scores.answerable}
 
 
-def judge(scores: Scores, measure: NamedMeasure, settings: BenchmarkSettings, seed: int) -> Judgement:
+def judge(scores: Scores, measure: NamedMeasure, settings: BenchmarkSettings, seed: int) -> Judgment:
     """Compute the comparisons that a run's settings declare."""
     baselines = baselines_of(settings.baseline, scores.predictors)
     comparisons = compare_scored(
@@ -143,7 +143,7 @@ def judge(scores: Scores, measure: NamedMeasure, settings: BenchmarkSettings, se
         alpha=settings.alpha,
         seed=seed,
     )
-    return Judgement(
+    return Judgment(
         measure=measure.name,
         baselines=baselines,
         comparisons=comparisons,

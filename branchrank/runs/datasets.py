@@ -81,7 +81,7 @@ def compare_datasets(
             + "; ".join(f"{name}: {', '.join(run.predictors)}" for name, run in runs.items()),
             remedy="run the same predictors over every dataset",
         )
-    baseline = baseline or (first.judgement.baseline if first.judgement.baseline in systems else systems[0])
+    baseline = baseline or (first.judgment.baseline if first.judgment.baseline in systems else systems[0])
     if baseline not in systems:
         raise UsageError(
             f"the baseline {baseline!r} is not in every run",

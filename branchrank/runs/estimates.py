@@ -119,6 +119,6 @@ def choice(run: RunData, found: Sequence[Standing]) -> tuple[tuple[Standing, ...
         measure=run.primary.name,
         delta=run.settings.delta,
         seed=run.record.seed,
-        preferred=run.judgement.baseline,
+        preferred=run.judgment.baseline,
     )
     return frontier(found), cheapest

@@ -1,4 +1,4 @@
-"""Judge the hits in a run's rows, and convert rows into the judgements from which measures are computed."""
+"""Judge the hits in a run's rows, and convert rows into the judgments from which measures are computed."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
             characters=len(hit.text),
             tokens=_tokens(hit.text),
             score=hit.score,
-            gain=judgement.gain,
-            gold=judgement.gold,
-            page=judgement.page,
+            gain=judgment.gain,
+            gold=judgment.gold,
+            page=judgment.page,
             node_id=hit.node_id,
             distance=hit.distance,
             branches=hit.branches,
             fallback=hit.fallback,
         )
-        for hit, judgement in zip(kept, judge(kept, question).hits, strict=True)
+        for hit, judgment in zip(kept, judge(kept, question).hits, strict=True)
     )
 
 
@@ -50,7 +50,7 @@ def _tokens(text: str) -> int:
 
 
 def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
-    """Return a row's judgements.
+    """Return a row's judgments.
 
     If ``depths`` is true, each hit is also judged under the half and full criteria.
     """

@@ -38,7 +38,7 @@ def pilot(run: RunData, measure: str = "") -> Pilot:
     compare, or the measure is not a hit rate.
     """
     chosen = run.measure(measure)
-    baseline = run.judgement.baseline
+    baseline = run.judgment.baseline
     others = [name for name in run.predictors if name != baseline]
     if not others or not run.clusters:
         raise UsageError(

@@ -82,7 +82,7 @@ def compare_within(
     if a predictor or the measure is unknown, a predictor is compared with itself, or the run has no
     answerable questions.
     """
-    baseline = baseline or run.judgement.baseline
+    baseline = baseline or run.judgment.baseline
     for name in (candidate, baseline):
         if name not in run.predictors:
             raise unknown_predictor(str(run.directory), name, run.predictors)
@@ -90,7 +90,7 @@ def compare_within(
         raise UsageError(f"{candidate!r} can't be compared with itself", remedy="choose another baseline")
     chosen = run.measure(measure)
     if chosen.same(run.primary) and delta in (None, run.settings.delta):
-        for declared in run.judgement.comparisons:
+        for declared in run.judgment.comparisons:
             if (declared.candidate, declared.baseline) == (candidate, baseline):
                 return declared
     [found] = compare_pairs(

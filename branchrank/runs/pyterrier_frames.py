@@ -1,4 +1,4 @@
-"""Runs and judgements as PyTerrier data frames, made with pandas and without PyTerrier.
+"""Runs and judgments as PyTerrier data frames, made with pandas and without PyTerrier.
 
 ========  =====================================================
 topics    ``qid``, ``query``
@@ -62,7 +62,7 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
 
 
 def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return a run's judgements, with one row per judged document.
+    """Return a run's judgments, with one row per judged document.
 
     With ``ids="gold"``, the judged documents are the gold items, and the pages on which at least one gold
     item has lines or a quote.
@@ -106,7 +106,7 @@ def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
             raise RunError(f"{name}, row {row}: {str(docno)!r} is judged twice for the query {str(qid)!r}")
         judged[str(docno)] = int(value)
     if not found:
-        raise RunError(f"{name} has no judgements", remedy="pass a frame with at least one row")
+        raise RunError(f"{name} has no judgments", remedy="pass a frame with at least one row")
     return found
 
 

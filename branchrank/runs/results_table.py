@@ -274,13 +274,13 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
             [made.experiment, *([made.split] if split_is_new else []), f"{len(run.clusters)} {unit}"]
         ),
         clusters=run.clusters,
-        pairs=[(each.baseline, each.candidate) for each in run.judgement.comparisons],
+        pairs=[(each.baseline, each.candidate) for each in run.judgment.comparisons],
         delta=run.settings.delta,
         alpha=run.settings.alpha,
         seed=made.seed,
     )
     primary = labels.get(run.primary.name)
-    declared = [msgspec.structs.replace(each, measure=primary) for each in run.judgement.comparisons]
+    declared = [msgspec.structs.replace(each, measure=primary) for each in run.judgment.comparisons]
     others = [each for each in table.comparisons if each.measure != primary]
     return msgspec.structs.replace(
         table, comparisons=(*declared, *others) if primary is not None else table.comparisons
@@ -351,7 +351,7 @@ def _test_words(test: str) -> str:
     if "McNemar" in test:
         return "exact McNemar test"
     by = " by cluster" if test.startswith("cluster ") else ""
-    return f"paired sign-flip randomisation test{by}"
+    return f"paired sign-flip randomization test{by}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -34,7 +34,7 @@ class RowHit(Record, frozen=True, kw_only=True):
 
     ``characters`` and ``tokens`` give the size of the text. All token counts use the same tokenizer,
     whichever model embeds the text. In rows from older versions, ``tokens`` is ``None``. ``gain``, ``gold``
-    and ``page`` are the judgement of the hit (:class:`branchrank.measures.matching.JudgedHit`).
+    and ``page`` are the judgment of the hit (:class:`branchrank.measures.matching.JudgedHit`).
     """
 
     id: str

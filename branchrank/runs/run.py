@@ -25,7 +25,7 @@ from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import (
-    Judgement,
+    Judgment,
     check_kept,
     clusters_of,
     declared_measures,
@@ -36,7 +36,7 @@ from branchrank.runs.directory import RunRecord, check_files, read_run
 from branchrank.runs.rows import Row, read_rows
 from branchrank.runs.scores import Scores, standard_measures
 from branchrank.runs.slices import GoldFacts
-from branchrank.runs.summary import SummaryRow, summarise
+from branchrank.runs.summary import SummaryRow, summarize
 from branchrank.runs.timings import Timing, read_timings
 from branchrank.settings import BenchmarkSettings
 
@@ -109,7 +109,7 @@ class RunData:
     @cached_property
     def summary_rows(self) -> tuple[SummaryRow, ...]:
         """One row per predictor, with rates, passage sizes, latency and LLM cost."""
-        return tuple(summarise(self.scores, self.timed, (*self.standard, *self.extra)))
+        return tuple(summarize(self.scores, self.timed, (*self.standard, *self.extra)))
 
     @cached_property
     def clusters(self) -> dict[str, str]:
@@ -117,7 +117,7 @@ class RunData:
         return clusters_of(self.scores)
 
     @cached_property
-    def judgement(self) -> Judgement:
+    def judgment(self) -> Judgment:
         """The declared comparisons on the primary measure, and the winner if there is one."""
         return judge(self.scores, self.primary, self.settings, self.record.seed)
 
@@ -180,7 +180,7 @@ class RunData:
         """A table with the columns of ``comparisons.csv``, and one row per declared comparison."""
         from branchrank.runs.frames import comparisons_frame
 
-        return comparisons_frame(self.judgement.comparisons)
+        return comparisons_frame(self.judgment.comparisons)
 
     @cached_property
     def questions(self) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from branchrank.measures.latency import Percentile, percentile
 from branchrank.measures.matching import has_lines
 from branchrank.measures.names import NamedMeasure
-from branchrank.measures.passage_size import summarise_passages
+from branchrank.measures.passage_size import summarize_passages
 from branchrank.records import Record
 from branchrank.runs.comparisons import clusters_of
 from branchrank.runs.estimates import Estimate, estimate
@@ -62,7 +62,7 @@ class SummaryRow(Record, frozen=True, kw_only=True):
         return {name: None if each is None else each.value for name, each in self.estimates.items()}
 
 
-def summarise(
+def summarize(
     scores: Scores, timings: Sequence[Timing], measures: Iterable[NamedMeasure]
 ) -> list[SummaryRow]:
     """Return one row per predictor, in the order of the run."""
@@ -80,7 +80,7 @@ def _summary(
 ) -> SummaryRow:
     rows = scores.rows(predictor)
     calls = [call for row in rows for call in row.calls]
-    sizes = summarise_passages(scores.passage_sizes(predictor))
+    sizes = summarize_passages(scores.passage_sizes(predictor))
     shown = scores.shown_hits(predictor)
     warm = Warm(timings, predictor)
     p50, p95 = warm.found(TOTAL, 0.5), warm.found(TOTAL, 0.95)

@@ -29,7 +29,7 @@ MORE_RATES = STANDARD[4:]
 def write_tables(run: RunData) -> None:
     """Write a run's CSV files, and the questions that no predictor solved, into the run's directory."""
     write_text(run.directory / names.SUMMARY_CSV, summary_csv(run))
-    write_text(run.directory / names.COMPARISONS_CSV, comparisons_csv(run.judgement.comparisons))
+    write_text(run.directory / names.COMPARISONS_CSV, comparisons_csv(run.judgment.comparisons))
     write_text(run.directory / names.QUESTIONS_CSV, questions_csv(run))
     write_text(run.directory / names.CALLS_CSV, calls_csv(run))
     write_questions(run.directory / names.HARD_SET, run.hard_set)

@@ -9,7 +9,7 @@
 3. The scores in an exported run are n, n-1, ..., 1.
 4. A failed query has no lines in the run. A failed query scores 0, since the qrels include every question
    with gold. Questions without gold are not in the qrels and not in the means.
-5. An id is written unchanged, so that it matches qrels from other programs. If an id contains white space or
+5. An id is written unchanged, so that it matches qrels from other programs. If an id contains whitespace or
    control characters, these characters and ``%`` are percent-encoded.
 6. A run that is read from a file is sorted by score, with ties ordered as in trec_eval. The rank column of
    the file is ignored.
@@ -91,7 +91,7 @@ def run_lists(run: RunData, predictor: str, ids: DocumentIds) -> TrecRun:
 
 
 def run_qrels(run: RunData, ids: DocumentIds) -> Qrels:
-    """Return a run's judgements by question id, for the questions with gold."""
+    """Return a run's judgments by question id, for the questions with gold."""
     return {question.id: _qrels(question, ids) for question in run.asked if question.gold}
 
 

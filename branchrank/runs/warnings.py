@@ -21,7 +21,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
     """Return all warnings about a run's scores on ``questions``."""
     return (
         *examples(questions),
-        *labelled_by_llm(questions),
+        *labeled_by_llm(questions),
         *total_failures(rows, run.predictors),
         *shallow(run.top_k),
         *lost_branches(rows, run.predictors, run.indexes),
@@ -64,14 +64,14 @@ def examples(questions: Sequence[Question]) -> list[str]:
     ]
 
 
-def labelled_by_llm(questions: Sequence[Question]) -> list[str]:
-    """Find gold that an LLM labelled and no person checked."""
+def labeled_by_llm(questions: Sequence[Question]) -> list[str]:
+    """Find gold that an LLM labeled and no person checked."""
     count, models = llm_gold(questions)
     if not count:
         return []
     total = sum(len(question.gold) for question in questions)
     return [
-        f"{count} of {total} gold passages were labelled by an LLM ({', '.join(models)}); rates of "
+        f"{count} of {total} gold passages were labeled by an LLM ({', '.join(models)}); rates of "
         "systems that use an LLM may be too high"
     ]
 

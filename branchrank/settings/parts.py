@@ -105,7 +105,7 @@ class Bm25Settings(Settings, frozen=True, kw_only=True):
         bool, Meta(description="also index the words inside camelCase, snake_case and dotted names")
     ] = True
     k1: Annotated[float, Meta(ge=0.0, le=10.0, description="term frequency saturation")] = 0.9
-    b: Annotated[float, Meta(ge=0.0, le=1.0, description="length normalisation; 0: none, 1: full")] = 0.4
+    b: Annotated[float, Meta(ge=0.0, le=1.0, description="length normalization; 0: none, 1: full")] = 0.4
     idf: Annotated[
         Literal["lucene", "robertson", "atire", "bm25+", "bm25l"], Meta(description="BM25 variant")
     ] = "lucene"

@@ -17,7 +17,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-#: The maximum number of look-ups in a cache. When a cache is full, it is cleared.
+#: The maximum number of lookups in a cache. When a cache is full, it is cleared.
 _KEPT = 1 << 16
 
 
@@ -48,7 +48,7 @@ class Strings(Sequence[str]):
         self.ties = ties
         # Indexing a memoryview returns Python integers, which are faster than NumPy's integers.
         self._starts, self._order, self._text = starts.data, order.data, text.data
-        #: Caches of look-ups by string and by row, because queries look up the same strings repeatedly.
+        #: Caches of lookups by string and by row, because queries look up the same strings repeatedly.
         self._found: dict[str, int] = {}
         self._decoded: dict[int, str] = {}
 

@@ -62,7 +62,7 @@ def pageindex(settings: Resolved) -> System:
 def hybrid(settings: Resolved) -> System:
     """Return the system ``hybrid``, which fuses vector and BM25 search by RRF and reranks the results.
 
-    The sections that contain the nearest chunks, and their neighbours in the tree, are fused with the results
+    The sections that contain the nearest chunks, and their neighbors in the tree, are fused with the results
     of a BM25 search over sections.
 
     If there is no LLM endpoint, or ``no_llm`` is set, the system does not rerank with an LLM, but it may
@@ -185,8 +185,8 @@ def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
     The name of a group, such as ``all``, stands for the predictors in the group. Raises :class:`UsageError`
     for an unknown name.
     """
-    spelt = [member for name in names for member in GROUPS.get(name, (name,))]
-    unknown = [name for name in spelt if name not in BUILTIN]
+    spelled = [member for name in names for member in GROUPS.get(name, (name,))]
+    unknown = [name for name in spelled if name not in BUILTIN]
     if unknown:
         known = [*BUILTIN, *GROUPS]
         near = suggestion(unknown[0], known)
@@ -194,4 +194,4 @@ def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
             f"no predictor is called {unknown[0]!r}{near and '; ' + near}",
             remedy=f"choose from {', '.join(known)}, or give a class as module:Class",
         )
-    return [BUILTIN[name](settings) for name in dict.fromkeys(spelt)]
+    return [BUILTIN[name](settings) for name in dict.fromkeys(spelled)]

@@ -371,7 +371,7 @@ class Engine:
     def _expanded(
         self, branch: Branch, query: Query, n: int, shortlist: Sequence[Scored], trace: Trace
     ) -> RankedList:
-        """Map the chunks that a branch found to scored nodes, then add neighbouring nodes."""
+        """Map the chunks that a branch found to scored nodes, then add neighboring nodes."""
         walk = branch.expand
         assert walk is not None
         memo = self.memo if branch_kind(branch.kind).remembered else Memo()
@@ -385,7 +385,7 @@ class Engine:
         return reached
 
     def _reached(self, seeds: Sequence[Scored], walk: Expand, query: Query) -> RankedList:
-        """Return the seeds and their neighbours, without nodes that the query excludes."""
+        """Return the seeds and their neighbors, without nodes that the query excludes."""
         nodes = expand(
             seeds, self.index.tree, depth=walk.depth, siblings=walk.siblings, file_roots=walk.file_roots
         )

@@ -114,7 +114,7 @@ class HitMaker:
         for node in reached - placed.keys():
             near = best_of_file.get(self.index.tree.node(node).source)
             # In the tree, a page can be below a section of another page.
-            came = f"its file's #{near}" if near else "a neighbouring page"
+            came = f"its file's #{near}" if near else "a neighboring page"
             self.reached.setdefault(name, {})[node] = f"reached from {came}"
         return placed
 

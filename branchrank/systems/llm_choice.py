@@ -1,4 +1,4 @@
-"""Ask an LLM to choose from labelled options. The reply contains the labels of the chosen options.
+"""Ask an LLM to choose from labeled options. The reply contains the labels of the chosen options.
 
 1. The caller divides the options into pages, one for each prompt. The texts of a page's options are shortened
    until the page fits the token budget.
@@ -72,7 +72,7 @@ def shuffled(items: Sequence[T], query: str, context: CallContext) -> list[T]:
 
 
 def entries(options: Sequence[Option], body_chars: int) -> list[Shown]:
-    """Return the options as labelled entries of a prompt, in the given order."""
+    """Return the options as labeled entries of a prompt, in the given order."""
     names = labels(len(options))
     return [
         Shown(

@@ -1,4 +1,4 @@
-"""Memoisation of stage results, so that a stage that several systems share is computed once.
+"""Memoization of stage results, so that a stage that several systems share is computed once.
 
 1. The key of a result contains all values that the result depends on.
 2. A memo stores the most recently used results, up to a limit in bytes. A benchmark run answers a question

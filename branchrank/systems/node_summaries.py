@@ -1,11 +1,11 @@
 """Summaries of tree nodes, written by an LLM from the leaves up.
 
-1. The leaves are summarised first, then the nodes whose children are all summarised.
+1. The leaves are summarized first, then the nodes whose children are all summarized.
 2. A node's prompt contains its title, the start of its own text and its children's summaries. The calls for
    nodes of equal height run concurrently.
-3. Each finished call is cached under a digest of the request, so that an interrupted summarisation can be
+3. Each finished call is cached under a digest of the request, so that an interrupted summarization can be
    resumed. After an edit, only the edited section and those ancestors that have a child with a changed
-   summary are summarised again.
+   summary are summarized again.
 4. If a call fails, the node keeps its extractive summary, and the failure is counted.
 """
 
@@ -33,7 +33,7 @@ _SUMMARY_CHARS = 600
 _SUMMARY_TOKENS = 160
 
 
-class Summarised(Record, frozen=True, kw_only=True):
+class Summarized(Record, frozen=True, kw_only=True):
     """The nodes with their summaries, in pre-order, and the totals of the LLM calls.
 
     ``failed`` maps the id of each node whose call failed to the reason for the failure.
@@ -44,7 +44,7 @@ class Summarised(Record, frozen=True, kw_only=True):
     totals: Totals
 
 
-def summarise_nodes(
+def summarize_nodes(
     tree: Tree,
     llm: Gateway,
     *,
@@ -52,8 +52,8 @@ def summarise_nodes(
     progress: Progress = no_progress,
     executor: Executor | None = None,
     source: Source | None = None,
-) -> Summarised:
-    """Summarise every node except the root. ``progress`` is called after each group of nodes of equal height.
+) -> Summarized:
+    """Summarize every node except the root. ``progress`` is called after each group of nodes of equal height.
 
     ``executor`` makes the calls, by default in this process. ``source`` contains what a worker process needs
     to open its own gateway. Raises the same errors as :meth:`Gateway.ask`.
@@ -71,7 +71,7 @@ def summarise_nodes(
             summaries[node.id] = node.summary if answer.value is None else answer.value
             calls.append(answer.call)
         progress("summaries", len(summaries), count)
-    return Summarised(
+    return Summarized(
         nodes=tuple(_with_summaries(tree.nodes.values(), summaries)),
         failed=failed,
         totals=totals(calls),

@@ -170,8 +170,8 @@ class Searcher:
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name.
         """
-        spelt = builtin_systems(arguments.texts("names", names, "local"), self.settings)
-        return tuple(system.name for system in spelt)
+        spelled = builtin_systems(arguments.texts("names", names, "local"), self.settings)
+        return tuple(system.name for system in spelled)
 
     def search(
         self,

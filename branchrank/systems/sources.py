@@ -1,6 +1,6 @@
 """Lookups shared by all systems on an index: query vectors, scores of given passages and lines of files.
 
-Results are memoised, so that a stage that several systems share is computed once.
+Results are memoized, so that a stage that several systems share is computed once.
 """
 
 from __future__ import annotations

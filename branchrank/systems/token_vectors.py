@@ -18,7 +18,7 @@ from branchrank.embedders import TokenEmbedder, token_embedder
 from branchrank.embedders.protocol import Vectors
 from branchrank.embedders.token_cache import TokenCache
 from branchrank.index import Index
-from branchrank.ranking.maxsim import TokenVectors, maxsim, quantise, unit_tokens
+from branchrank.ranking.maxsim import TokenVectors, maxsim, quantize, unit_tokens
 from branchrank.stores.indexed_text import embedded_text
 from branchrank.systems.branches.protocol import MaxSim
 from branchrank.systems.memo import Memo
@@ -65,7 +65,7 @@ class TokenVectorSource:
 
     def _query(self, query: str) -> TokenVectors:
         kept = self._index.token_vectors
-        return quantise(self._embedder.embed_query_tokens(query), kept.precision if kept else "int8")
+        return quantize(self._embedder.embed_query_tokens(query), kept.precision if kept else "int8")
 
     def _query_rows(self, query: str) -> Vectors:
         """Return the query's token vectors.
@@ -83,7 +83,7 @@ class TokenVectorSource:
         texts = [embedded_text(self._index.chunks[chunk]) for chunk in chunks]
         if self._cache is not None:
             return self._cache.document_tokens(self._embedder, texts)
-        return [quantise(rows, "int8") for rows in self._embedder.embed_documents_and_tokens(texts).tokens]
+        return [quantize(rows, "int8") for rows in self._embedder.embed_documents_and_tokens(texts).tokens]
 
     @cached_property
     def _embedder(self) -> TokenEmbedder:

@@ -57,7 +57,7 @@ class Page(Record, frozen=True, kw_only=True):
             parent_id=parent,
             depth=depth,
             children=(*file.children, *(identifier for identifier, _ in below)),
-            summary=summarise(file.summary, [*titles, *(title for _, title in below)]),
+            summary=summarize(file.summary, [*titles, *(title for _, title in below)]),
         )
         for node in sections:
             yield msgspec.structs.replace(node, depth=node.depth + depth)
@@ -127,7 +127,7 @@ def block_text(blocks: Iterable[Block]) -> str:
     return text
 
 
-def summarise(prose: str, child_titles: Sequence[str]) -> str:
+def summarize(prose: str, child_titles: Sequence[str]) -> str:
     """Return the first sentences of ``prose``, followed by ``child_titles``.
 
     The text of the sentences and the list of titles are each cut to at most :data:`SUMMARY_LENGTH`
@@ -166,7 +166,7 @@ def _above(
         depth=depth,
         kind="root" if identifier == ROOT_ID else "folder",
         title=title,
-        summary=summarise("", [title for _, title in below]),
+        summary=summarize("", [title for _, title in below]),
         breadcrumb=title,
     )
 
@@ -194,7 +194,7 @@ def draft_page(document: Document) -> Page:
                 depth=depth,
                 kind="file" if is_file else "section",
                 title=section.title,
-                summary=prose if is_file else summarise(prose, [child.title for child in children]),
+                summary=prose if is_file else summarize(prose, [child.title for child in children]),
                 text=block_text(section.blocks),
                 source=document.source,
                 breadcrumb=breadcrumb,

@@ -110,7 +110,7 @@ class TestFallbackOrderIfTheLLMFails:
     def test_first_the_evidence_then_the_lexical_score(
         self, command: Command, serve: Any, script: Script, reason: str
     ) -> None:
-        """A short shortlist without neighbours, so that some candidates have no evidence."""
+        """A short shortlist without neighbors, so that some candidates have no evidence."""
         narrow = ("--hybrid-vector-top-n", 5, "--hybrid-neighbor-depth", 0, "--hybrid-file-roots", 0)
         by_words = ("--hybrid-bm25-weight", 50)
         words = (*narrow, *by_words, "--top-k", 30, "which tea, brew and temperature")

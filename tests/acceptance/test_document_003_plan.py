@@ -316,7 +316,7 @@ class TestStageBTreeExpansion:
         assert found.keys == ("a.md#b", "a.md")
         assert found.scores[1] == pytest.approx(found.scores[0] / 2)
 
-    def test_the_seed_stays_before_its_neighbours(self, tree: Library) -> None:
+    def test_the_seed_stays_before_its_neighbors(self, tree: Library) -> None:
         assert self.reached(tree).keys[0] == "a.md#b"
 
     def test_output_a_compact_pool_of_20_to_50_nodes(self, command: Command) -> None:
@@ -598,7 +598,7 @@ class TestRolloutPhases:
         rows = table(made / "summary.csv")
         assert [row["questions"] for row in rows] == ["100"] * 3
 
-    def test_4_candidate_limits_and_neighbour_policy_are_tuned_by_a_sweep(
+    def test_4_candidate_limits_and_neighbor_policy_are_tuned_by_a_sweep(
         self, project: Path, tmp_path: Path, command: Command
     ) -> None:
         experiment = tmp_path / "tune.toml"

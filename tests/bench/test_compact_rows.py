@@ -102,7 +102,7 @@ def beside(run: Path) -> None:
 
 
 DOCTORS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a judgement": (on_packed_row(b'"gain":0', b'"gain":2'), "rows.jsonl.zst: question"),
+    "a judgment": (on_packed_row(b'"gain":0', b'"gain":2'), "rows.jsonl.zst: question"),
     "a row is removed": (without_row, "rows.jsonl.zst: question"),
     "plain rows beside them": (beside, "rows.jsonl: does not belong to the run"),
     "said to be plain": (
@@ -121,7 +121,7 @@ def test_tampering_is_found(runs: dict[str, Path], tmp_path: Path, name: str) ->
         refinish(copy)
     found = [str(finding) for finding in verify_run(copy).findings]
     assert any(said in text for text in found), found
-    if name == "a judgement":
+    if name == "a judgment":
         assert "rows.jsonl.zst: has changed since the run: its digest is different" in found
 
 

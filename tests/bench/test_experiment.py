@@ -312,7 +312,7 @@ def test_keys_settings_and_systems_are_reported_together(tmp_path: Path) -> None
         f"""name = ""
 data_dir = "{tmp_path}"
 questions = "{tmp_path}/none.jsonl"
-colour = "red"
+color = "red"
 repeats = "two"
 [benchmark]
 sample_size = -1
@@ -338,7 +338,7 @@ branches = [{{ kind = "bm25" }}]
             "the baseline 'nobody' is not a system in this file; choose from words, local",
             "the experiment has no name",
             f"the question file {tmp_path}/none.jsonl does not exist",
-            "unknown key 'colour'",
+            "unknown key 'color'",
         ),
         strict=True,
     ):
@@ -362,8 +362,8 @@ def test_a_problem_is_reported_once_and_alone(tmp_path: Path) -> None:
 
 
 def test_a_wrong_workspace_is_a_problem_of_the_experiment_too(tmp_path: Path) -> None:
-    text = f'name = "x"\ndata_dir = "{tmp_path}"\ncolour = 1\n[systems.local]'
-    for content, count in (("benchmark = 3", 2), ("colour = 2", 2), ("[local", 2), ("[local]\nrrf_k = 0", 2)):
+    text = f'name = "x"\ndata_dir = "{tmp_path}"\ncolor = 1\n[systems.local]'
+    for content, count in (("benchmark = 3", 2), ("color = 2", 2), ("[local", 2), ("[local]\nrrf_k = 0", 2)):
         (tmp_path / "branchrank.toml").write_text(content)
         assert len(problems_of(tmp_path / "x.toml", text)) == count, content
 

@@ -18,7 +18,7 @@ from branchrank.measures.names import named_measure
 from branchrank.records import Question, Retrieval, Span, StageTrace
 from branchrank.runs.rows import Row, RowLog, read_rows
 from branchrank.runs.scores import Scores, standard_measures
-from branchrank.runs.summary import summarise
+from branchrank.runs.summary import summarize
 
 
 def asked(key: str, **fields: object) -> Question:
@@ -52,13 +52,13 @@ def test_a_failed_query_is_a_row_and_a_miss_in_every_rate(tmp_path: Path) -> Non
         # Two of the five gold lines are returned: less than half.
         assert scores.average("failing", measure) == (0.5 if measure.mode in ("strict", "relaxed") else 0)
         assert scores.per_question("failing", measure)["q1"] == 0
-    [summary] = summarise(scores, (), standard_measures("both"))
+    [summary] = summarize(scores, (), standard_measures("both"))
     assert (summary.questions, summary.failures) == (4, 1)
 
 
 def test_a_predictor_that_always_fails_scores_nothing(tmp_path: Path) -> None:
     rows = run(tmp_path, (Scripted("failing", {q.id: ValueError() for q in QUESTIONS}), 1))
-    [summary] = summarise(Scores(rows, QUESTIONS), (), standard_measures("both"))
+    [summary] = summarize(Scores(rows, QUESTIONS), (), standard_measures("both"))
     assert set(summary.rates.values()) == {0.0}
     assert (summary.questions, summary.failures, summary.lines_per_hit) == (4, 4, None)
 
@@ -116,7 +116,7 @@ def test_questions_without_an_answer_take_no_part_in_the_rates() -> None:
     predictor = Scripted("a", {"q0": RIGHT, "none": WRONG})
     scores = Scores([answer(predictor, question, 3) for question in questions], questions)
     assert scores.average("a", named_measure("strict_hit@1")) == 1
-    [summary] = summarise(scores, (), standard_measures("both"))
+    [summary] = summarize(scores, (), standard_measures("both"))
     assert summary.questions == 2
 
 

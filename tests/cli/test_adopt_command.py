@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from chromadb.utils.embedding_functions import register_embedding_function
 from click.testing import Result
-from support.artefacts import MODEL, make_chroma, paragraphs, state, write_objects
+from support.artifacts import MODEL, make_chroma, paragraphs, state, write_objects
 from support.commands import NO_LLM, invoke, json_lines, write_lines
 from support.worlds import PAGES, write_pages
 

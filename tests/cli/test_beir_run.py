@@ -113,7 +113,7 @@ def test_the_report_calls_means_and_judged_documents_by_their_names(run: Run) ->
     relevant = {item.source_file for question in run.asked for item in question.gold}
     assert f"4 systems; {len(relevant)} relevant documents; split test" in text
     assert "Means over the 24 questions with an answer, with 95% intervals" in text
-    assert "the gain of a hit is the grade of its judgement" in text
+    assert "the gain of a hit is the grade of its judgment" in text
     assert "The test has 24 questions and no clusters." in text
     assert "Size of the first five hits, over the 24 questions with an answer:" in text
     for words in ("Hit rates", "Strict", "Relaxed", "gold on", "gold source", "span precision", "same page"):

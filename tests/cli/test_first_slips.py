@@ -90,7 +90,7 @@ def test_an_empty_query_is_refused(words: str, query: str) -> None:
     assert "empty" in done.stderr
 
 
-def test_a_misspelt_embedder_is_refused_before_anything_is_built() -> None:
+def test_a_misspelled_embedder_is_refused_before_anything_is_built() -> None:
     done = invoke("retrieve", "--embedder", "fakee", "tea")
     assert done.exit_code == 2
     assert "building" not in done.stderr

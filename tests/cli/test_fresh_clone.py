@@ -28,7 +28,7 @@ BENCHMARKS = {
 
 
 def pins() -> dict[str, str]:
-    """The versions of ``constraints.txt``, by normalised name."""
+    """The versions of ``constraints.txt``, by normalized name."""
     lines = (ROOT / "constraints.txt").read_text().split()
     named = (line.partition("==") for line in lines)
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, _, version in named}

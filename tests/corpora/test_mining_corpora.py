@@ -10,7 +10,7 @@ import pytest
 from branchrank.corpus.document import Document
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.named import add_corpus
-from branchrank.corpus.normalised import normalise
+from branchrank.corpus.normalized import normalize
 from branchrank.errors import BranchRankError
 from branchrank.questions.anchoring import check_anchors, corpus_lines
 from branchrank.questions.mining import Mined, mine_questions
@@ -62,5 +62,5 @@ def test_every_excluded_section_holds_the_text(root: Path, mined: Mined) -> None
     lines = corpus_lines(root)
     for question in mined.questions:
         for span in question.excluded_spans:
-            text = normalise("\n".join(lines[span.source][span.line_start - 1 : span.line_end]))
-            assert normalise(question.question).split()[0] in text, (question.id, span)
+            text = normalize("\n".join(lines[span.source][span.line_start - 1 : span.line_end]))
+            assert normalize(question.question).split()[0] in text, (question.id, span)

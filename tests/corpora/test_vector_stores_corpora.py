@@ -48,7 +48,7 @@ def test_rows_are_the_same(data_dir: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("build", range(3))
-def test_every_build_finds_all_neighbours(data_dir: Path, tmp_path: Path, build: int) -> None:
+def test_every_build_finds_all_neighbors(data_dir: Path, tmp_path: Path, build: int) -> None:
     """Graphs differ from build to build; what they find must not."""
     questions = [json.loads(line)["question"] for line in QUESTIONS.read_text().splitlines()]
     with Workspace.open(data_dir, settings={"index.vector_store": "exact"}) as workspace:

@@ -374,7 +374,7 @@ def test_what_looks_like_a_heading_but_is_none(text: str) -> None:
     assert [section.title for section in read_rst("page.rst", text.encode()).sections] == ["page"]
 
 
-def test_headings_that_only_a_neighbour_tells_apart() -> None:
+def test_headings_that_only_a_neighbor_tells_apart() -> None:
     titles = [s.title for s in read("1. Intro\n========\n\nx\n\nA. Part\n-------\n\nunder\n====\n").sections]
     assert titles == ["page", "1. Intro", "A. Part", "under"]
 

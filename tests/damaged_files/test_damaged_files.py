@@ -40,9 +40,9 @@ def test_a_sample_of_damaged_files_is_refused_or_read(world: World) -> None:
 def test_changes_are_listed_for_every_file_and_kind(world: World) -> None:
     """The lists come from the files: an empty list would let every mutant pass."""
     trials = world.every_trial
-    by_artefact = Counter(trial.artefact.name for trial in trials)
-    assert len(by_artefact) == 7
-    assert all(count > 50 for count in by_artefact.values()), by_artefact
+    by_artifact = Counter(trial.artifact.name for trial in trials)
+    assert len(by_artifact) == 7
+    assert all(count > 50 for count in by_artifact.values()), by_artifact
     fields = {(trial.file.name, trial.change.name) for trial in trials}
     for expected in (
         ("run.json", "top_k: -1"),
@@ -66,14 +66,14 @@ def test_links_and_what_unpacks_without_end_are_refused(world: World) -> None:
     trials = [
         trial
         for trial in world.every_trial
-        if trial.artefact.name == "compact run" and trial.change.name in changes
+        if trial.artifact.name == "compact run" and trial.change.name in changes
     ]
     assert {trial.change.name for trial in trials} == changes
     assert [trial.name for trial in trials if not world.refuses(trial)] == []
 
 
 @pytest.mark.parametrize(
-    ("artefact", "file", "change"),
+    ("artifact", "file", "change"),
     [
         ("index", "manifest.json", "pipe"),
         ("run", "questions.csv", "llm: 10 MB"),
@@ -84,16 +84,16 @@ def test_links_and_what_unpacks_without_end_are_refused(world: World) -> None:
     ],
 )
 def test_changes_that_once_ended_in_a_traceback_or_a_wait_are_refused(
-    world: World, artefact: str, file: str, change: str
+    world: World, artifact: str, file: str, change: str
 ) -> None:
-    wanted = (artefact, file, change)
+    wanted = (artifact, file, change)
     chosen = [
         trial
         for trial in world.every_trial
-        if (trial.artefact.name, trial.file.name, trial.change.name) == wanted
+        if (trial.artifact.name, trial.file.name, trial.change.name) == wanted
     ]
     assert chosen
-    commands = [replace(trial, command=command) for trial in chosen for command in trial.artefact.commands]
+    commands = [replace(trial, command=command) for trial in chosen for command in trial.artifact.commands]
     assert [fault for trial in commands if (fault := world.judge(trial))] == []
 
 

@@ -38,10 +38,10 @@ from branchrank.cli.main import main
 from branchrank.report.plots import drawing
 from branchrank.runs.directory import COMPACT_ROWS, MEASURED, ROWS
 from damaged_files.changes import Change, changes_of
-from damaged_files.world import ARTEFACTS, CANARY, Artefact, files_of, make_world
+from damaged_files.world import ARTIFACTS, CANARY, Artifact, files_of, make_world
 
 CPU_S, WALL_S, GROWTH_MIB = 40.0, 120.0, 500
-#: The artefacts that are finished runs.
+#: The artifacts that are finished runs.
 RUNS = ("run", "compact run")
 #: Exit codes of errors in words; 1 is a finding of ``verify`` and of ``gate``.
 REFUSALS = frozenset({2, 3, 4, 5, 6, 7, 8, 9})
@@ -53,7 +53,7 @@ _TIME = re.compile(r"\d{8}T\d{6}Z|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?|\d+(\.\d+
 class Trial:
     """One change of one file, and the command that meets it. ``sealed``: digests are made to fit."""
 
-    artefact: Artefact
+    artifact: Artifact
     file: Path
     change: Change
     command: tuple[object, ...]
@@ -88,8 +88,8 @@ class World:
         self._whole_outside = folder / "outside-whole"
         shutil.copytree(self.outside, self._whole_outside)
         self.expected: dict[tuple[object, ...], Outcome] = {}
-        for artefact in ARTEFACTS:
-            for command in artefact.commands:
+        for artifact in ARTIFACTS:
+            for command in artifact.commands:
                 self.expected[command] = self.run(command)
                 self.restore()
                 assert self.expected[command].code == 0, self.expected[command]
@@ -125,20 +125,20 @@ class World:
         The record of the unfinished run has the fields of the finished one; every second of its changes is
         tried.
         """
-        for artefact in ARTEFACTS:
-            for file in files_of(artefact, self._whole):
+        for artifact in ARTIFACTS:
+            for file in files_of(artifact, self._whole):
                 for number, change in enumerate(changes_of(self._whole / file, self.outside)):
                     is_field = ": " in change.name
                     place = int(hashlib.sha256(f"{file}{change.name}".encode()).hexdigest()[:8], 16)
-                    if is_field and artefact.name == "unfinished run" and place % 2:
+                    if is_field and artifact.name == "unfinished run" and place % 2:
                         continue
-                    commands = artefact.commands
+                    commands = artifact.commands
                     chosen = {
                         commands[(place + more) % len(commands)] for more in range(1 if is_field else 3)
                     }
                     for command in sorted(chosen, key=str):
-                        sealed = is_field and number % 2 == 0 and _can_seal(artefact)
-                        yield Trial(artefact, file, change, command, sealed)
+                        sealed = is_field and number % 2 == 0 and _can_seal(artifact)
+                        yield Trial(artifact, file, change, command, sealed)
 
     @cached_property
     def every_trial(self) -> tuple[Trial, ...]:
@@ -146,14 +146,14 @@ class World:
         return tuple(self.trials())
 
     def sample(self, count: int, seed: int) -> list[Trial]:
-        """Trials drawn so that every artefact and every kind of change is there before any comes twice."""
+        """Trials drawn so that every artifact and every kind of change is there before any comes twice."""
         random = Random(seed)
         drawn = list(self.every_trial)
         random.shuffle(drawn)
         seen: dict[tuple[str, str], int] = {}
         order = []
         for trial in drawn:
-            kind = (trial.artefact.name, trial.change.name.rpartition(": ")[2])
+            kind = (trial.artifact.name, trial.change.name.rpartition(": ")[2])
             seen[kind] = seen.get(kind, -1) + 1
             order.append(seen[kind])
         kept = sorted(range(len(drawn)), key=lambda place: order[place])[:count]
@@ -210,7 +210,7 @@ class World:
             now = self.folder / trial.file
             same = now.is_file() and not now.is_symlink() and now.read_bytes() == changed
             return None if same else ("wrong", f"called right: {outcome.output[-300:]}")
-        if trial.artefact.protected and not trial.sealed and not alike:
+        if trial.artifact.protected and not trial.sealed and not alike:
             return "wrong", f"{outcome.output[-500:]} instead of {expected.output[-500:]}"
         return None
 
@@ -252,7 +252,7 @@ def _remove(path: Path) -> None:
 
 def _is_computed_from(trial: Trial) -> bool:
     """Whether the file is one that ``verify`` has the digest of."""
-    return trial.artefact.name in RUNS and trial.file.name in (ROWS, COMPACT_ROWS, *MEASURED)
+    return trial.artifact.name in RUNS and trial.file.name in (ROWS, COMPACT_ROWS, *MEASURED)
 
 
 def _names(trial: Trial) -> bool:
@@ -268,8 +268,8 @@ def _plain(output: str) -> str:
     return _TIME.sub("", output)
 
 
-def _can_seal(artefact: Artefact) -> bool:
-    return artefact.name in ("index", *RUNS)
+def _can_seal(artifact: Artifact) -> bool:
+    return artifact.name in ("index", *RUNS)
 
 
 def seal(folder: Path, file: Path) -> None:

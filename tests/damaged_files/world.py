@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support import scripted_llm
-from support.artefacts import paragraphs, write_objects
+from support.artifacts import paragraphs, write_objects
 from support.commands import QUESTIONS, invoke, write_lines
 from support.scripted_llm import ScriptedLLM
 from support.worlds import PAGES, write_pages
@@ -25,7 +25,7 @@ REPLAY = (
 
 
 @dataclass(frozen=True)
-class Artefact:
+class Artifact:
     """Files below ``folder`` (or one file) and the commands that read them.
 
     ``protected`` says that the files' digests are stored beside them, so that a command that answers must
@@ -39,8 +39,8 @@ class Artefact:
 
 
 SEARCH = ("retrieve", *DATA, "--json", "--quiet", "remove stains")
-ARTEFACTS = (
-    Artefact(
+ARTIFACTS = (
+    Artifact(
         "index",
         "data/indexes",
         (
@@ -51,12 +51,12 @@ ARTEFACTS = (
         ),
         protected=True,
     ),
-    Artefact(
+    Artifact(
         "workspace",
         "data",
         (SEARCH, ("questions", "check", *DATA), ("index", *DATA, "--quiet"), ("serve", "remove stains")),
     ),
-    Artefact(
+    Artifact(
         "run",
         "reports/finished",
         (
@@ -70,7 +70,7 @@ ARTEFACTS = (
             ("list", "--reports", "reports"),
         ),
     ),
-    Artefact(
+    Artifact(
         "compact run",
         "reports/compact/rows.jsonl.zst",
         (
@@ -81,13 +81,13 @@ ARTEFACTS = (
             ("export-trec", "reports/compact", "--output", "trec"),
         ),
     ),
-    Artefact("unfinished run", "reports/unfinished", (("resume", "reports/unfinished", "--quiet"),)),
-    Artefact(
+    Artifact("unfinished run", "reports/unfinished", (("resume", "reports/unfinished", "--quiet"),)),
+    Artifact(
         "cassette",
         "calls.sqlite",
         (("benchmark", *DATA, *RUN, "--reports", "again", "--predictor", "hybrid", *REPLAY),),
     ),
-    Artefact(
+    Artifact(
         "folder to adopt",
         "theirs",
         (("adopt", "theirs", "--data-dir", "mine", "--corpus", "docs", "--embedder", "fake:16", "--quiet"),),
@@ -156,12 +156,12 @@ def _theirs(folder: Path) -> None:
     )
 
 
-def files_of(artefact: Artefact, folder: Path) -> list[Path]:
-    """The regular files of an artefact, relative to the world; those of the index only as the index's."""
-    root = folder / artefact.folder
+def files_of(artifact: Artifact, folder: Path) -> list[Path]:
+    """The regular files of an artifact, relative to the world; those of the index only as the index's."""
+    root = folder / artifact.folder
     found = [root] if root.is_file() else sorted(path for path in root.rglob("*") if _is_file(path))
     names = [path.relative_to(folder) for path in found]
-    if artefact.name == "workspace":
+    if artifact.name == "workspace":
         names = [name for name in names if name.parts[1] != "indexes"]
     return names
 

@@ -25,7 +25,7 @@ from branchrank.corpus.sections import slug
 from branchrank.index.config_file import WorkspaceConfig
 from branchrank.questions.anchoring import check_anchors, corpus_lines
 from branchrank.questions.question_files import load_questions
-from branchrank.ranking import evidence, expansion, neighbourhood
+from branchrank.ranking import evidence, expansion, neighborhood
 from branchrank.runs import directory as run_directory
 from branchrank.runs.rows import Row
 from branchrank.runs.timings import Timing
@@ -177,9 +177,9 @@ def test_constants_of_the_systems_are_those_of_the_code() -> None:
     assert tuple(map(float, formula.groups())) == weights
     assert f"rank      = {1 + evidence.RANK_OFFSET} / (r + {evidence.RANK_OFFSET})" in page
     for name, share in (
-        ("parent", neighbourhood.PARENT_SHARE),
-        ("child", neighbourhood.CHILD_SHARE),
-        ("sibling", neighbourhood.SIBLING_SHARE),
+        ("parent", neighborhood.PARENT_SHARE),
+        ("child", neighborhood.CHILD_SHARE),
+        ("sibling", neighborhood.SIBLING_SHARE),
         ("file node", expansion.FILE_ROOT_SHARE),
     ):
         assert re.search(rf"(?m)^\| {name} \| {share:.2f} \|", page), name

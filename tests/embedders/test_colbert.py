@@ -26,7 +26,7 @@ from branchrank.embedders import DocumentVectors, Vectors, open_embedder, token_
 from branchrank.embedders.colbert import ColbertEmbedder
 from branchrank.errors import ModelError
 from branchrank.index import build_index
-from branchrank.ranking.maxsim import quantise
+from branchrank.ranking.maxsim import quantize
 from branchrank.settings import IndexSettings
 from branchrank.stores.indexed_text import embedded_text
 
@@ -89,8 +89,8 @@ class Reference:
 
 def mean(rows: Vectors) -> Vectors:
     """The mean of unit rows, of unit length."""
-    centre: Vectors = rows.mean(axis=0)
-    return centre / np.float32(np.linalg.norm(centre))
+    center: Vectors = rows.mean(axis=0)
+    return center / np.float32(np.linalg.norm(center))
 
 
 def test_token_vectors_are_those_of_the_written_out_forward_pass(checkpoint: Path) -> None:
@@ -149,7 +149,7 @@ def test_an_index_keeps_the_projected_token_vectors(checkpoint: Path, tmp_path: 
         assert kept is not None
         assert kept.dimension == DIMENSION
         for chunk, rows in zip(index.chunks, expected.tokens, strict=True):
-            assert np.array_equal(kept.vectors(chunk).values, quantise(rows, "int8").values)
+            assert np.array_equal(kept.vectors(chunk).values, quantize(rows, "int8").values)
 
 
 def test_code_beside_a_checkpoint_is_not_run(checkpoint: Path, tmp_path: Path) -> None:

@@ -401,7 +401,7 @@ def test_published_prefixes(model: str, query: str, document: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fakee", "ollamaa", "all-MiniLM-L6-v3", "CodeRankEmbed"])
-def test_a_misspelt_name_is_told_the_known_one_and_no_hub_is_asked(
+def test_a_misspelled_name_is_told_the_known_one_and_no_hub_is_asked(
     hub: Hub, tmp_path: Path, name: str
 ) -> None:
     known = {"fakee": "fake", "ollamaa": "ollama", "all-MiniLM-L6-v3": "all-MiniLM-L6-v2"}
@@ -414,7 +414,7 @@ def test_a_misspelt_name_is_told_the_known_one_and_no_hub_is_asked(
     assert not (tmp_path / "data" / "branchrank.toml").exists()
 
 
-def test_a_misspelt_name_of_the_hub_is_told_the_known_one(hub: Hub) -> None:
+def test_a_misspelled_name_of_the_hub_is_told_the_known_one(hub: Hub) -> None:
     pytest.importorskip("torch")
     with pytest.raises(ModelError, match="did you mean `nomic-ai/CodeRankEmbed`"):
         open_embedder(IndexSettings(embedder="nomic-ai/CodeRankEmbd"))

@@ -61,7 +61,7 @@ def test_the_token_vectors_are_those_of_sentence_transformers(checkpoint: Path) 
 
 @pytest.mark.parametrize("gate", ["swiglu", "geglu", "glu"])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_every_gate_and_pooling_that_the_files_name_is_honoured(
+def test_every_gate_and_pooling_that_the_files_name_is_honored(
     tmp_path: Path, gate: str, pooling: str
 ) -> None:
     ours = opened(write_checkpoint(tmp_path / "model", PUBLISHED | {"activation_function": gate}, pooling))

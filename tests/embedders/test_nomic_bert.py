@@ -42,9 +42,9 @@ def published_forward(text: str, gate: str = "swiglu", pooling: str = "cls") -> 
     width = PUBLISHED["n_embd"] // heads
 
     def norm(x: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-        centred = x - x.mean(axis=-1, keepdims=True)
-        scaled = centred / np.sqrt(
-            (centred**2).mean(axis=-1, keepdims=True) + PUBLISHED["layer_norm_epsilon"]
+        centered = x - x.mean(axis=-1, keepdims=True)
+        scaled = centered / np.sqrt(
+            (centered**2).mean(axis=-1, keepdims=True) + PUBLISHED["layer_norm_epsilon"]
         )
         result: NDArray[np.float64] = scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
         return result
@@ -101,7 +101,7 @@ def test_a_published_checkpoint_gives_the_vectors_of_the_published_architecture(
 
 @pytest.mark.parametrize("gate", ["swiglu", "geglu", "glu"])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_every_gate_and_pooling_that_the_files_name_is_honoured(
+def test_every_gate_and_pooling_that_the_files_name_is_honored(
     tmp_path: Path, gate: str, pooling: str
 ) -> None:
     config = PUBLISHED | {"activation_function": gate}
@@ -136,7 +136,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
-def test_a_value_that_cannot_be_honoured_is_an_error_that_names_it(checkpoint: Path, name: str) -> None:
+def test_a_value_that_cannot_be_honored_is_an_error_that_names_it(checkpoint: Path, name: str) -> None:
     path = checkpoint / "config.json"
     path.write_text(json.dumps(PUBLISHED | {name: UNUSABLE[name]}))
     try:

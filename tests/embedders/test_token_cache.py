@@ -11,7 +11,7 @@ from branchrank.embedders import DocumentVectors, FakeEmbedder, token_embedder
 from branchrank.embedders.token_cache import TokenCache
 from branchrank.errors import UsageError
 from branchrank.progress import Progress, no_progress
-from branchrank.ranking.maxsim import quantise
+from branchrank.ranking.maxsim import quantize
 
 TEXTS = [f"section {number} about routing" for number in range(10)]
 
@@ -59,7 +59,7 @@ def test_a_document_is_embedded_once(path: Path, cache: TokenCache) -> None:
     second = again.document_tokens(embedder, [TEXTS[3], "a new text", TEXTS[0]])
     again.close()
     assert embedder.asked == [*TEXTS, "a new text"]
-    expected = [quantise(rows, "int8") for rows in FakeEmbedder().embed_documents_and_tokens(TEXTS).tokens]
+    expected = [quantize(rows, "int8") for rows in FakeEmbedder().embed_documents_and_tokens(TEXTS).tokens]
     for found, vectors in zip(
         [*first, second[0], second[2]], [*expected, expected[0], expected[3], expected[0]], strict=True
     ):

@@ -65,7 +65,7 @@ def test_a_truncated_database_is_refused(location: Path) -> None:
     refuses(location, "Chroma")
 
 
-def test_lost_neighbours_are_found_by_the_probe(tmp_path: Path) -> None:
+def test_lost_neighbors_are_found_by_the_probe(tmp_path: Path) -> None:
     """The count is right and the sampled vectors are there, but searching finds others."""
     matrix = rows()
     store_rows = matrix.copy()

@@ -14,7 +14,7 @@ from branchrank.embedders import DocumentVectors, FakeEmbedder, Vectors, token_e
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.index import Index, build_index, open_index
 from branchrank.progress import Progress, no_progress
-from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantise
+from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
 from branchrank.stores.indexed_text import embedded_text
 from branchrank.stores.token_file import TokenFile, save_token_vectors
 
@@ -22,7 +22,7 @@ from branchrank.stores.token_file import TokenFile, save_token_vectors
 def computed(index: Index, precision: TokenPrecision) -> list[TokenVectors]:
     texts = [embedded_text(chunk) for chunk in index.chunks.values()]
     rows = token_embedder(index.embedder, "fake").embed_documents_and_tokens(texts).tokens
-    return [quantise(each, precision) for each in rows]
+    return [quantize(each, precision) for each in rows]
 
 
 def rewrite(path: Path, text: str) -> None:
@@ -194,7 +194,7 @@ def test_a_model_that_gives_none_is_refused_before_any_work(tmp_path: Path) -> N
 
 
 def test_files_that_do_not_fit_the_chunks_are_refused(tmp_path: Path) -> None:
-    rows = quantise(np.eye(3, dtype=np.float32), "int8")
+    rows = quantize(np.eye(3, dtype=np.float32), "int8")
     save_token_vectors(tmp_path / "tokens", ["a" * 64, "b" * 64], [rows, rows])
     kept = TokenFile(tmp_path / "tokens", ["one", "two"], "int8")
     assert kept.keys == ["a" * 64, "b" * 64]

@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 
 import pytest
-from support.artefacts import make_chroma, write_objects
+from support.artifacts import make_chroma, write_objects
 from support.beir_folders import beir_folder
 from support.commands import benchmark, make_project
 

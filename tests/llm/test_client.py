@@ -1,4 +1,4 @@
-"""The client against a scripted server over real HTTP: every misbehaviour, within the deadline."""
+"""The client against a scripted server over real HTTP: every misbehavior, within the deadline."""
 
 from __future__ import annotations
 

@@ -78,13 +78,13 @@ def test_a_workspace_without_text_says_so(server: ScriptedLLM, workspace: Path) 
 
 def test_summaries_are_written_and_only_edits_are_asked_again(server: ScriptedLLM, workspace: Path) -> None:
     output = workspace / "nodes.jsonl"
-    assert run(server, workspace, "pageindex", "summarise", str(output)).exit_code == 0
+    assert run(server, workspace, "pageindex", "summarize", str(output)).exit_code == 0
     tree = load_nodes(output)
     assert all(node.summary == "What one can do there." for node in tree.sections)
     before = len(server.requests)
     page = workspace / "docs" / "page2.md"
     page.write_text(page.read_text().replace("alpha2", "alpha9"))
-    assert run(server, workspace, "pageindex", "summarise", str(output)).exit_code == 0
+    assert run(server, workspace, "pageindex", "summarize", str(output)).exit_code == 0
     asked = [chat.prompt for chat in server.requests[before:]]
     assert len(asked) == 1
     assert "alpha9" in asked[0]
@@ -164,7 +164,7 @@ def pages(workspace: Path, count: int) -> Path:
     return workspace
 
 
-@pytest.mark.parametrize("verb", [("questions", "generate"), ("pageindex", "summarise")], ids=" ".join)
+@pytest.mark.parametrize("verb", [("questions", "generate"), ("pageindex", "summarize")], ids=" ".join)
 @pytest.mark.full
 def test_processes_write_what_one_process_writes(
     server: ScriptedLLM, workspace: Path, verb: tuple[str, str]

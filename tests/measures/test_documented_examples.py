@@ -13,7 +13,7 @@ from branchrank.measures.fragility import fragility
 from branchrank.measures.latency import percentile
 from branchrank.measures.matching import judge
 from branchrank.measures.measures import DEFINITIONS, parse_measure
-from branchrank.measures.passage_size import passage_size, summarise_passages
+from branchrank.measures.passage_size import passage_size, summarize_passages
 from branchrank.measures.risk import Answer, risk_coverage
 from branchrank.measures.verdicts import compare_predictors, gate
 
@@ -44,7 +44,7 @@ def compared(n, wins, losses, **options):
         ("Success@k (hit@k)", "hit@1", "hit@1 is 0"),
         ("Success@k (hit@k)", "hit@5", "hit@5 is 1"),
         ("RR and RR@k (reciprocal rank, MRR)", "RR@5", "RR@5 = 1/2 = 0.5"),
-        ("nDCG@k (normalised discounted cumulative gain)", "nDCG@5", "= 0.6309"),
+        ("nDCG@k (normalized discounted cumulative gain)", "nDCG@5", "= 0.6309"),
         ("AP (average precision, MAP)", "AP", "AP = 0.5"),
         ("R@k (recall)", "R@5", "R@5 = 1/1 = 1"),
         ("P@k (precision)", "P@5", "P@5 = 1/5 = 0.2"),
@@ -61,7 +61,7 @@ def test_measures(heading, measure, printed):
 
 def test_passages():
     size = passage_size(HITS, ASKED)
-    assert f"{summarise_passages([size]).lines_per_hit:.2f} lines per hit" in section(
+    assert f"{summarize_passages([size]).lines_per_hit:.2f} lines per hit" in section(
         "measures.md", "lines_per_hit, characters per hit, tokens per hit"
     )
     assert f"{size.gold_lines}/{size.lines} = {size.span_precision:.3f}" in section(
@@ -91,7 +91,7 @@ def test_significance():
         "statistics.md", "Exact McNemar test, for hits"
     )
     flipped = significance.sign_flip(np.array([2.0, 1, -1, 3, 1])).p
-    assert f"p = 8/32 = {flipped:g}" in section("statistics.md", "Sign-flip randomisation test")
+    assert f"p = 8/32 = {flipped:g}" in section("statistics.md", "Sign-flip randomization test")
     assert significance.holm([0.01, 0.02, 0.03]) == pytest.approx((0.03, 0.04, 0.04))
     assert "become 0.03, 0.04 and 0.04" in section("statistics.md", "Holm's correction")
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.gold import gold, golds_of, hit, hits_of, question
 
-from branchrank.corpus.normalised import normalise
+from branchrank.corpus.normalized import normalize
 from branchrank.measures.matching import judge, source_cluster, without_excluded
 from branchrank.measures.measures import parse_measure
 from branchrank.records import Question, Span
@@ -41,9 +41,9 @@ def test_a_quote_of_markup_alone_matches_nothing():
     assert gains([hit("a.md", 50, 60, "anything")], question(gold("a.md", 10, 20, quote="**"))) == [1]
 
 
-def test_normalising_folds_layout_case_and_markup():
-    assert normalise("  A *bold*\n\tSTRASSE\u00a0``x_y`` ") == "a bold strasse xy"
-    assert normalise("Straße") == normalise("STRASSE")
+def test_normalizing_folds_layout_case_and_markup():
+    assert normalize("  A *bold*\n\tSTRASSE\u00a0``x_y`` ") == "a bold strasse xy"
+    assert normalize("Straße") == normalize("STRASSE")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from support.gold import gold, golds_of, hit, hits_of, question
 
-from branchrank.measures.passage_size import passage_size, summarise_passages
+from branchrank.measures.passage_size import passage_size, summarize_passages
 from branchrank.records import Span
 
 
@@ -88,7 +88,7 @@ def test_returning_whole_files_shows():
 def test_totals_weigh_every_hit_the_same():
     asked = question(gold("a", 1, 4))
     sizes = [passage_size([hit("a", 1, 10), hit("a", 11, 20)], asked), passage_size([hit("a", 1, 1)], asked)]
-    summary = summarise_passages(sizes)
+    summary = summarize_passages(sizes)
     assert summary.lines_per_hit == 7.0
     assert summary.span_precision == (0.2 + 1.0) / 2
-    assert summarise_passages([passage_size([], asked)]).lines_per_hit is None
+    assert summarize_passages([passage_size([], asked)]).lines_per_hit is None

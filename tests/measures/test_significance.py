@@ -17,7 +17,7 @@ from branchrank.measures.significance import (
     sign_flip,
 )
 
-# Darwin's maize: cross- minus self-fertilised heights, eighths of an inch. Fisher (The Design of
+# Darwin's maize: cross- minus self-fertilized heights, eighths of an inch. Fisher (The Design of
 # Experiments, 1935, section 21) counts 863 of 32,768 sign patterns that reach the total of 314.
 MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
 
@@ -133,8 +133,8 @@ def test_false_positives_of_independent_hits():
 
 def clustered(rng, clusters=30, size=4):
     """Hits of pages that one system or the other knows, as a whole: no difference on average."""
-    favour = rng.choice([-1, 0, 1], size=clusters, p=[0.25, 0.5, 0.25])
-    return np.repeat(favour, size) * (rng.random(clusters * size) < 0.7)
+    favor = rng.choice([-1, 0, 1], size=clusters, p=[0.25, 0.5, 0.25])
+    return np.repeat(favor, size) * (rng.random(clusters * size) < 0.7)
 
 
 def test_false_positives_of_clustered_hits():

@@ -102,7 +102,7 @@ def test_questions_of_one_page_are_tested_as_a_cluster():
 
 
 def test_clusters_whose_wins_and_losses_cancel_could_have_agreed():
-    """Too few questions: no way of favouring one side would have been significant, and nothing else."""
+    """Too few questions: no way of favoring one side would have been significant, and nothing else."""
     pages = [f"page{number}" for number in (0, 1, 2, 3, 4, 4, 5, 5)] + [f"own{n}" for n in range(24)]
     same = [1] * 24
     mixed = compare([0, 0, 0, 0, 0, 1, 0, 1, *same], [1, 1, 1, 1, 1, 0, 1, 0, *same], clusters=pages)
@@ -249,7 +249,7 @@ def test_a_needed_number_is_offered_for_what_is_inconclusive():
     assert outcome(100, 8, 8).questions_needed is None
 
 
-def test_identical_scores_repeat_and_serialise():
+def test_identical_scores_repeat_and_serialize():
     first = outcome(60, 9, 4)
     assert first == outcome(60, 9, 4)
     assert msgspec.json.decode(msgspec.json.encode(first), type=type(first)) == first

@@ -144,7 +144,7 @@ SPELLED = ["<dbpedia:Cat>", "Łódź", "a+b(c)", "100%", "%41", "#1", 'd"4"', "a
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder ``odd`` with the BEIR folder ``set`` of odd ids and of judgements on an absent document, and
+    """A folder ``odd`` with the BEIR folder ``set`` of odd ids and of judgments on an absent document, and
     what of it was indexed, asked and run."""
     folder = tmp_path_factory.mktemp("spelled")
     entries = [{"_id": key, "text": f"topic{place}"} for place, key in enumerate(SPELLED)]
@@ -305,7 +305,7 @@ def test_a_querys_own_document_can_be_left_out(project: Path) -> None:
     assert made.questions[0].excluded_spans == ()
 
 
-def test_odd_judgements_are_noted(tmp_path: Path) -> None:
+def test_odd_judgments_are_noted(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "odd", qrels=["q1\td1\t1", "q1\tgone\t1", "q2\td1\t0", "nobody\td1\t1"])
     made = beir_questions(folder, "test")
     assert [question.id for question in made.questions] == ["q1"]

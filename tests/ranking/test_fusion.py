@@ -38,7 +38,7 @@ def test_a_repeated_key_counts_once_at_its_best_rank() -> None:
     ]
 
 
-def test_convex_normalises_each_branch_to_the_unit_interval() -> None:
+def test_convex_normalizes_each_branch_to_the_unit_interval() -> None:
     fused = convex(
         {"dense": [Scored("a", 0.9), Scored("b", 0.5), Scored("c", 0.1)], "bm25": [Scored("b", 7.0)]},
         weights={"dense": 0.6, "bm25": 0.4},

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, add_scores, maxsim, quantise
+from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, add_scores, maxsim, quantize
 from branchrank.records import Scored
 
 Rows = NDArray[np.float32]
@@ -43,7 +43,7 @@ def test_a_value_computed_by_hand() -> None:
         [[0.6, 0.8], [-1, 0]], dtype=np.float32
     )  # best: .6 for the first token, .8 for the second
     far = np.array([[-1, 0]], dtype=np.float32)  # best: -1 and 0
-    found = maxsim(quantise(query, "fp16"), [quantise(near, "fp16"), quantise(far, "fp16")])
+    found = maxsim(quantize(query, "fp16"), [quantize(near, "fp16"), quantize(far, "fp16")])
     assert found == pytest.approx([0.7, -0.5], abs=1e-3)
 
 
@@ -58,7 +58,7 @@ def test_it_is_the_mean_of_the_best_matches(
 ) -> None:
     query = random_rows(seed, query_tokens, dimension)
     documents = [random_rows(seed + 1 + n, tokens, dimension) for n, tokens in enumerate(shape)]
-    found = maxsim(quantise(query, precision), [quantise(rows, precision) for rows in documents])
+    found = maxsim(quantize(query, precision), [quantize(rows, precision) for rows in documents])
     expected = [by_definition(query, document) for document in documents]
     assert found == pytest.approx(expected, abs={"int8": 2e-2, "fp16": 1e-3}[precision])
     assert np.abs(found).max() <= 1 + 1e-6
@@ -70,9 +70,9 @@ def test_it_is_the_mean_of_the_best_matches(
 def test_a_score_depends_on_no_other_candidate_nor_on_the_order_of_summation(
     precision: TokenPrecision, seed: int, shape: list[int], dimension: int
 ) -> None:
-    query = quantise(random_rows(seed, 4, dimension), precision)
+    query = quantize(random_rows(seed, 4, dimension), precision)
     documents = [
-        quantise(random_rows(seed + 1 + n, tokens, dimension), precision) for n, tokens in enumerate(shape)
+        quantize(random_rows(seed + 1 + n, tokens, dimension), precision) for n, tokens in enumerate(shape)
     ]
     together = maxsim(query, documents).tolist()
     assert [maxsim(query, [document]).item() for document in documents] == together
@@ -92,11 +92,11 @@ def test_the_largest_products_of_bytes_are_exact() -> None:
 def test_the_number_of_blas_threads_changes_no_bit() -> None:
     code = (
         "import numpy as np\n"
-        "from branchrank.ranking.maxsim import maxsim, quantise\n"
+        "from branchrank.ranking.maxsim import maxsim, quantize\n"
         "draw = np.random.default_rng(7)\n"
         "rows = [draw.standard_normal((n, 384), dtype=np.float32) for n in (11, *range(90, 190, 7))]\n"
         "for p in ('int8', 'fp16'):\n"
-        "    vectors = [quantise(r / np.linalg.norm(r, axis=1, keepdims=True), p) for r in rows]\n"
+        "    vectors = [quantize(r / np.linalg.norm(r, axis=1, keepdims=True), p) for r in rows]\n"
         "    print(maxsim(vectors[0], vectors[1:]).tobytes().hex())\n"
     )
     printed = {
@@ -113,8 +113,8 @@ def test_the_number_of_blas_threads_changes_no_bit() -> None:
 
 
 def test_a_text_without_tokens_scores_nothing() -> None:
-    none = quantise(np.zeros((0, 4), np.float32), "int8")
-    some = quantise(random_rows(1, 3, 4), "int8")
+    none = quantize(np.zeros((0, 4), np.float32), "int8")
+    some = quantize(random_rows(1, 3, 4), "int8")
     assert maxsim(none, [some, none]).tolist() == [0, 0]
     found = maxsim(some, [none, some, none])
     assert found[[0, 2]].tolist() == [0, 0]
@@ -123,7 +123,7 @@ def test_a_text_without_tokens_scores_nothing() -> None:
 
 
 def test_a_row_that_is_kept_as_bytes_has_unit_length_again() -> None:
-    kept = quantise(random_rows(3, 20, 384), "int8")
+    kept = quantize(random_rows(3, 20, 384), "int8")
     assert kept.values.dtype == np.int8
     assert np.abs(kept.values).max(axis=1).tolist() == [127] * 20
     lengths = np.linalg.norm(kept.values * kept.scales[:, np.newaxis], axis=1)

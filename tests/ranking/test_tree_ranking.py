@@ -61,7 +61,7 @@ def test_a_chunk_can_speak_for_several_nodes_and_negative_similarity_is_no_proxi
     assert found == pytest.approx({"a.md#x": 0.3, "a.md#y": 0.3})
 
 
-def test_neighbours_inherit_their_shares() -> None:
+def test_neighbors_inherit_their_shares() -> None:
     reached = dict(expand([Scored("a.md#y", 1.0)], TREE, depth=1, siblings=1, file_roots=0))
     assert reached == pytest.approx({"a.md#y": 1.0, "a.md": 0.75, "a.md#y/p": 0.7, "a.md#x": 0.6})
 

@@ -74,7 +74,7 @@ def test_the_caption_says_the_test_and_the_correction() -> None:
     [caption] = re.findall(r"\\caption\{(.*)\}", latex(a_table("bm25", "dense", "local")))
     said = LatexNodes2Text().latex_to_text(caption)
     assert said == (
-        "made, 20 queries. Bold: the highest mean. †: differs from bm25 (paired sign-flip randomisation "
+        "made, 20 queries. Bold: the highest mean. †: differs from bm25 (paired sign-flip randomization "
         "test; two-sided, Holm-corrected for 2 comparisons per measure, adjusted p below 0.05)."
     )
 

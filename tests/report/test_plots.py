@@ -109,7 +109,7 @@ def test_names_are_text_in_a_drawing_and_in_its_description() -> None:
     assert nasty in plot.description
 
 
-def test_a_drawing_takes_the_colour_of_the_page() -> None:
+def test_a_drawing_takes_the_color_of_the_page() -> None:
     plot = frontier([standing("local")], {"local"}, "strict_hit@1", "LLM tokens per query")
     svg = draw(plot.spec)
     assert "currentColor" in svg

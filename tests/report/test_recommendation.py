@@ -60,7 +60,7 @@ def test_a_single_system_is_described_and_not_compared(tmp_path: Path) -> None:
 
 def test_a_clear_winner_is_recommended_with_its_difference(tmp_path: Path) -> None:
     run = made(tmp_path, Planned("local", 0.4), Planned("good", 0.9))
-    [comparison] = run.judgement.comparisons
+    [comparison] = run.judgment.comparisons
     text = recommendation_text(run)
     assert text.startswith(
         f"Use good: right passage first for {hits('good', 0.9)} of 100 questions, better than local"

@@ -114,7 +114,7 @@ def test_the_recommendation_comes_first_and_the_legend_last(
     assert all(part.startswith(start) for part, start in zip(parts, starts, strict=True))
 
 
-def test_verdicts_have_a_colour_on_a_terminal_alone(
+def test_verdicts_have_a_color_on_a_terminal_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = make_run(tmp_path, [Planned("local", 0.9), Planned("poor", 0.2)], latency_sample=0)

@@ -44,7 +44,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> RunData:
 
 
 def test_verdicts_come_from_the_declared_measure_and_settings(planned: RunData) -> None:
-    judged = planned.judgement
+    judged = planned.judgment
     assert judged.measure == "strict_hit@1"
     assert {each.candidate: each.verdict for each in judged.comparisons} == {
         "better": "better",
@@ -59,13 +59,13 @@ def test_verdicts_come_from_the_declared_measure_and_settings(planned: RunData) 
 def test_a_leader_that_is_not_proved_is_no_winner(tmp_path: Path) -> None:
     arms = (Planned("local", 0.5), Planned("slightly", 0.55), Planned("worse", 0.02))
     made = make_run(tmp_path, arms, latency_sample=0)
-    assert made.judgement.winner is None
+    assert made.judgment.winner is None
 
 
 def test_a_baseline_that_beats_all_is_the_winner(tmp_path: Path) -> None:
     arms = (Planned("poor", 0.05), Planned("poorer", 0.02), Planned("local", 0.9))
     made = make_run(tmp_path, arms, baseline="local", latency_sample=0)
-    assert made.judgement.winner == "local"
+    assert made.judgment.winner == "local"
 
 
 ARMS = (Planned("poor", 0.05), Planned("middling", 0.5), Planned("best", 0.95))
@@ -75,7 +75,7 @@ def test_several_baselines_and_all_pairs_are_one_family(tmp_path: Path) -> None:
     pairs = [("poor", "middling"), ("poor", "best"), ("middling", "best")]
     for declared in (("poor", "middling"), "all-pairs"):
         made = make_run(tmp_path, ARMS, baseline=declared, latency_sample=0)
-        found = made.judgement.comparisons
+        found = made.judgment.comparisons
         assert [(each.baseline, each.candidate) for each in found] == pairs
         assert {each.family for each in found} == {3}
         assert [each.p_adjusted for each in found] == pytest.approx(holm([each.p for each in found]))
@@ -100,10 +100,10 @@ def test_several_baselines_and_all_pairs_are_one_family(tmp_path: Path) -> None:
 def test_a_winner_beats_every_baseline(tmp_path: Path) -> None:
     nearly = (Planned("poor", 0.05), Planned("strong", 0.93), Planned("best", 0.95))
     made = make_run(tmp_path, nearly, baseline=("poor", "strong"), latency_sample=0)
-    assert made.judgement.winner is None
-    assert make_run(tmp_path, ARMS, baseline="all-pairs", latency_sample=0).judgement.winner == "best"
+    assert made.judgment.winner is None
+    assert make_run(tmp_path, ARMS, baseline="all-pairs", latency_sample=0).judgment.winner == "best"
     made = make_run(tmp_path, ARMS, baseline=("poor", "best"), latency_sample=0)
-    assert made.judgement.winner == "best"
+    assert made.judgment.winner == "best"
 
 
 def test_the_report_names_each_baseline(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_wrong_baseline_is_refused_before_any_work(declared: tuple[str, ...]) 
 
 def test_effect_sizes_stand_beside_the_verdicts(tmp_path: Path) -> None:
     made = make_run(tmp_path, (Planned("local", 0.4), Planned("other", 0.8)), latency_sample=0)
-    each = made.judgement.comparisons[0]
+    each = made.judgment.comparisons[0]
     assert each.losses
     assert each.odds_ratio == pytest.approx(each.wins / each.losses)
     assert each.odds_low is not None
@@ -142,7 +142,7 @@ def test_effect_sizes_stand_beside_the_verdicts(tmp_path: Path) -> None:
 
 def test_one_predictor_is_compared_with_nothing(tmp_path: Path) -> None:
     made = make_run(tmp_path, (Planned("local", 0.5),), latency_sample=0)
-    assert made.judgement.comparisons == ()
+    assert made.judgment.comparisons == ()
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_every_place_has_the_same_interval(planned: RunData) -> None:
 
 
 def test_a_verdicts_interval_is_of_its_family_and_others_are_alone(planned: RunData) -> None:
-    better = planned.judgement.comparisons[0]
+    better = planned.judgment.comparisons[0]
     scores = [planned.scores.per_question(name, HIT1) for name in ("local", "better")]
     differences = [scores[1][key] - scores[0][key] for key in planned.clusters]
     pages = list(planned.clusters.values())
@@ -207,7 +207,7 @@ def test_a_verdicts_interval_is_of_its_family_and_others_are_alone(planned: RunD
 def test_few_pages_print_no_interval_and_no_equivalence(tmp_path: Path) -> None:
     arms = (Planned("local", 0.5), Planned("same", 0.5))
     made = make_run(tmp_path, arms, make_questions(60, per_page=20), latency_sample=0)
-    [found] = made.judgement.comparisons
+    [found] = made.judgment.comparisons
     assert (found.clusters, found.ci_low, found.verdict) == (3, None, "too few questions to tell")
     for text in (sentence(found), interval(made.summary_rows[0].estimates["strict_hit@1"], "strict_hit@1")):
         assert FEW_PAGES in text
@@ -216,7 +216,7 @@ def test_few_pages_print_no_interval_and_no_equivalence(tmp_path: Path) -> None:
 
 def test_a_pilot_measures_what_a_plan_assumes(planned: RunData, tmp_path: Path) -> None:
     found = pilot(planned)
-    differing = [each.differing / 60 for each in planned.judgement.comparisons]
+    differing = [each.differing / 60 for each in planned.judgment.comparisons]
     assert found.disagreement == pytest.approx(sum(differing) / 2)
     assert found.rate == pytest.approx(planned.scores.average("local", HIT1))
     assert (found.candidates, found.page_sizes) == (2, (3,) * 20)

@@ -34,7 +34,7 @@ def test_a_cut_says_what_a_run_over_its_questions_says(
     alone = make_run(tmp_path, PREDICTORS, [each for each in questions if each.kind == "lookup"])
     assert cut.asked == alone.asked
     assert len(cut.asked) == 20
-    assert cut.judgement == alone.judgement
+    assert cut.judgment == alone.judgment
     assert [row.rates for row in cut.summary_rows] == [row.rates for row in alone.summary_rows]
     for section in (lost, hard, sliced, failures, unanswerable, passages, statistics):
         assert section(cut) == section(alone)
@@ -61,7 +61,7 @@ def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: RunData) -> 
 @pytest.mark.parametrize(
     ("condition", "says"),
     [
-        ("colour=red", "there is no slice 'colour'"),
+        ("color=red", "there is no slice 'color'"),
         ("kind", "=VALUE is missing\n.*kind=VALUE; kind is one of: howto, lookup"),
         ("kind=nothing", "kind is one of: howto, lookup"),
         ("overlap=subset", "no question of .* has a value for overlap with the heading"),

@@ -11,7 +11,7 @@ from branchrank.corpus.tokens import token_counter
 from branchrank.records import Question
 from branchrank.runs.judging import judged_hits
 from branchrank.runs.scores import Scores, standard_measures
-from branchrank.runs.summary import summarise
+from branchrank.runs.summary import summarize
 
 TEXTS = ("short", "Configure the routing_component with `App\\Kernel`.", "", "日本語 text\n\n" * 40)
 
@@ -36,7 +36,7 @@ def test_sizes_are_over_the_first_five_hits_of_answerable_questions() -> None:
         answer(Scripted("p", {"a": [words] * 5 + [passage("b.md", 1, 9)]}), answerable, 10),
         answer(Scripted("p", {"b": [msgspec.structs.replace(words, text="red " * 90)]}), hopeless, 10),
     ]
-    [line] = summarise(Scores(rows, [answerable, hopeless]), [], standard_measures("both"))
+    [line] = summarize(Scores(rows, [answerable, hopeless]), [], standard_measures("both"))
     assert (line.characters_per_hit, line.tokens_per_hit, line.lines_per_hit) == (14, 3, 2)
 
 
@@ -44,5 +44,5 @@ def test_older_rows_do_not_say_how_many_tokens() -> None:
     question = Question(id="a", question="?", gold=(gold("a.md", 1, 2),))
     row = answer(Scripted("p", {"a": [passage("a.md", 1, 2)] * 2}), question, 5)
     old = msgspec.structs.replace(row, hits=(row.hits[0], msgspec.structs.replace(row.hits[1], tokens=None)))
-    [line] = summarise(Scores([old], [question]), [], standard_measures("both"))
+    [line] = summarize(Scores([old], [question]), [], standard_measures("both"))
     assert line.tokens_per_hit is None

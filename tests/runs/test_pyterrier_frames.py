@@ -119,7 +119,7 @@ def test_wrong_results_are_named_by_frame_and_row(frame: dict[str, list[object]]
         ({"qid": ["q"], "docno": ["d"]}, "qrels has no column 'label'"),
         ({"qid": ["q"], "docno": ["d"], "label": [0.5]}, "row 0: the label 0.5 is not a whole number"),
         ({"qid": [1] * 2, "docno": [7] * 2, "label": [0, 1]}, "row 1: '7' is judged twice for the query '1'"),
-        ({"qid": [], "docno": [], "label": []}, "qrels has no judgements"),
+        ({"qid": [], "docno": [], "label": []}, "qrels has no judgments"),
     ],
 )
 def test_wrong_qrels_are_refused(frame: dict[str, list[object]], message: str) -> None:

@@ -168,7 +168,7 @@ def test_unreadable_and_empty_files_are_errors(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not UTF-8"):
         read_trec(tmp_path / "binary")
-    with pytest.raises(InputError, match="has no judgements"):
+    with pytest.raises(InputError, match="has no judgments"):
         read_qrels(write(tmp_path / "empty"))
     with pytest.raises(InputError, match=r"'1\.5' is not a whole number"):
         read_qrels(write(tmp_path / "qrels", "1 0 a 1.5"))

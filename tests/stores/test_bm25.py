@@ -24,7 +24,7 @@ TEXTS = {
     "a": "red green blue",
     "b": "red red yellow",
     "c": "green",
-    "d": "red blue black white grey",
+    "d": "red blue black white gray",
     "e": "",
 }
 

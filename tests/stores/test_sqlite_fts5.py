@@ -177,9 +177,9 @@ def test_scores_lie_in_the_unit_interval_best_first(table: Fts5Table, query: str
 @settings(derandomize=True, max_examples=40, deadline=None)
 @given(
     texts=st.lists(
-        st.lists(st.sampled_from(["red", "green", "blue", "grey"]), min_size=1, max_size=5), max_size=12
+        st.lists(st.sampled_from(["red", "green", "blue", "gray"]), min_size=1, max_size=5), max_size=12
     ),
-    query=st.lists(st.sampled_from(["red", "green", "blue", "grey", "gr"]), min_size=1, max_size=3),
+    query=st.lists(st.sampled_from(["red", "green", "blue", "gray", "gr"]), min_size=1, max_size=3),
 )
 def test_keyword_search_finds_what_a_dictionary_of_words_finds(
     texts: list[list[str]], query: list[str], tmp_path_factory: pytest.TempPathFactory

@@ -45,7 +45,7 @@ def beir_folder(folder: Path, *, documents: int = 60, queries: int = 24, seed: i
 def write(
     folder: Path, entries: list[dict[str, str]], queries: list[dict[str, str]], judged: list[str]
 ) -> None:
-    """Write the files of a folder, the judgements as the split ``test``."""
+    """Write the files of a folder, the judgments as the split ``test``."""
     (folder / "qrels").mkdir(parents=True)
     for name, lines in (("corpus", entries), ("queries", queries)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -121,7 +121,7 @@ class Chromium:
         return result["result"].get("value")
 
     def look(self, width: int, *, dark: bool = False, medium: str = "") -> None:
-        """Give the page a width and a colour scheme, or a medium such as print."""
+        """Give the page a width and a color scheme, or a medium such as print."""
         self._send(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
         )

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from qdrant_client import QdrantClient, models
-from support.artefacts import paragraphs, write_objects
+from support.artifacts import paragraphs, write_objects
 from support.commands import invoke, write_lines
 from support.doc_blocks import ROOT, blocks
 from support.embedding_servers import serving as embedding_server
@@ -138,7 +138,7 @@ def write_labels(folder: Path) -> None:
         "line_end": 4,
         "answer_digest": "sha256:" + 64 * "0",
     }
-    for name, annotator in (("labelled.jsonl", "ada"), ("labelled-bob.jsonl", "bob")):
+    for name, annotator in (("labeled.jsonl", "ada"), ("labeled-bob.jsonl", "bob")):
         label = {**passage, "label": "yes", "annotator": annotator}
         gold = {"source_file": "index.rst", "answer_line_start": 4, "answer_line_end": 4}
         write_objects(folder / name, [{"id": "q", "question": "what brews tea", **gold, "labels": [label]}])
@@ -175,7 +175,7 @@ def write_theirs(folder: Path) -> None:
 
 
 def answer(chat: Chat, number: int) -> Action:
-    """An LLM that ranks in the order shown, asks about a section's longest line, and summarises in a word."""
+    """An LLM that ranks in the order shown, asks about a section's longest line, and summarizes in a word."""
     if chat.entries:
         return first_shown(chat, number)
     section = chat.prompt.partition("<section>\n")[2].partition("\n</section>")[0]

@@ -184,7 +184,7 @@ def make_run(
     opened = [
         OpenPredictor(
             predictor=each,
-            unmemoised=each,
+            unmemoized=each,
             record=PredictorRecord(
                 name=each.name, llm=each.llm, repeats=repeats if each.llm != "none" else 1
             ),

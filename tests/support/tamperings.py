@@ -464,7 +464,7 @@ TAMPERINGS = (
     edited("a token in llm_calls.csv", replaced("llm_calls.csv", ",100,", ",10,"), says="prompt_tokens"),
     edited("a row deleted", on_rows(lambda rows: rows[1:]), says="is missing"),
     edited("a row repeated", on_rows(lambda rows: [*rows, rows[-1]]), says="occurs twice"),
-    edited("a gain flipped", on_row(flip_gain), says="judgement"),
+    edited("a gain flipped", on_row(flip_gain), says="judgment"),
     edited("a gold hit's lines moved", on_row(move_span), says="rows.jsonl: has changed"),
     edited("a lost stage renamed", on_row(rename_lost), says="has the stage 'rerank' that lost"),
     edited(

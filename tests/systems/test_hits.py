@@ -60,7 +60,7 @@ def test_a_section_reached_by_the_expansion_alone_says_from_where(world: World) 
                     for rank, chunk in enumerate(stages[DENSE], start=1)
                     if index.chunks[chunk].source == hit.source
                 ]
-                came = f"its file's #{ranks[0]}" if ranks else "a neighbouring page"
+                came = f"its file's #{ranks[0]}" if ranks else "a neighboring page"
                 assert hit.notes[DENSE] == f"reached from {came}"
                 assert f"{DENSE} {hit.notes[DENSE]}" in hit.reasons
                 noted += 1

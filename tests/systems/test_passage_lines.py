@@ -20,7 +20,7 @@ from branchrank.systems.builtin import BUILTIN, builtin_systems
 from branchrank.systems.engine import Engine
 
 FAMILY = ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction")
-LONG = "\n\n".join(f"Step {number}: the boiler needs {number} litres of water." for number in range(1, 60))
+LONG = "\n\n".join(f"Step {number}: the boiler needs {number} liters of water." for number in range(1, 60))
 MANY = {
     **PAGES,
     "long.md": f"# Boiler\n\n## Filling the boiler\n\n{LONG}\n\n## Draining the boiler\n\n{LONG}\n",
@@ -44,7 +44,7 @@ def grown(engine: Engine, name: str, lines: int) -> System:
 
 
 @pytest.mark.parametrize("name", FAMILY)
-@pytest.mark.parametrize("query", ["boiler water litres", *QUERIES])
+@pytest.mark.parametrize("query", ["boiler water liters", *QUERIES])
 def test_a_grown_hit_is_the_lines_of_its_own_section(engine: Engine, name: str, query: str) -> None:
     hits = engine.retrieve(grown(engine, name, 9), query, 12).hits
     for hit in hits:
@@ -64,7 +64,7 @@ def test_a_grown_hit_is_the_lines_of_its_own_section(engine: Engine, name: str, 
 
 
 def test_several_passages_of_one_section_are_returned(engine: Engine) -> None:
-    hits = engine.retrieve(grown(engine, "local", 9), "boiler water litres", 6).hits
+    hits = engine.retrieve(grown(engine, "local", 9), "boiler water liters", 6).hits
     assert len(hits) == 6
     assert len({hit.node_id for hit in hits}) < 6
     assert all(hit.span.lines >= 9 for hit in hits if hit.source == "long.md")
@@ -79,12 +79,12 @@ def test_a_text_that_stands_in_two_places_is_returned_once(engine: Engine) -> No
 
 
 def test_without_a_length_hits_stay_as_they_are(engine: Engine) -> None:
-    for hit in engine.retrieve(grown(engine, "local", 0), "boiler water litres", 12).hits:
+    for hit in engine.retrieve(grown(engine, "local", 0), "boiler water liters", 12).hits:
         assert (hit.span, hit.text) == (engine.index.chunks[hit.id].span, engine.index.chunks[hit.id].text)
 
 
 WORDS = st.lists(
-    st.sampled_from(("tea", "boiler", "water", "litres", "418", "stains", "vinegar")), max_size=4
+    st.sampled_from(("tea", "boiler", "water", "liters", "418", "stains", "vinegar")), max_size=4
 )
 
 
@@ -121,7 +121,7 @@ def test_documents_that_changed_after_indexing_are_not_read_past_their_end(tmp_p
     index, resolved = make_index(tmp_path, MANY, index__chunk_tokens=32)
     with index, Engine(index, tmp_path / "docs", resolved) as engine:
         (tmp_path / "docs" / "long.md").unlink()
-        hits = engine.retrieve(grown(engine, "local", 9), "boiler water litres", 6).hits
+        hits = engine.retrieve(grown(engine, "local", 9), "boiler water liters", 6).hits
         assert hits
         assert not any(one.span.overlap(other.span) for one, other in combinations(hits, 2))
         for hit in hits:

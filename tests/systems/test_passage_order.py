@@ -20,13 +20,13 @@ from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_stages import LLMStages
 
-LONG = "\n\n".join(f"Step {number}: the boiler needs {number} litres of water." for number in range(1, 40))
+LONG = "\n\n".join(f"Step {number}: the boiler needs {number} liters of water." for number in range(1, 40))
 MANY = {
     **PAGES,
     "long.md": f"# Boiler\n\n## Filling the boiler\n\n{LONG}\n\n## Draining the boiler\n\nOpen the valve.\n",
     "copy.md": "# Cleaning\n\nDescale the boiler with vinegar every month.\n",
 }
-ASKED = ("boiler water litres", *QUERIES)
+ASKED = ("boiler water liters", *QUERIES)
 FILLING = "long.md#filling-the-boiler"
 
 
@@ -87,10 +87,10 @@ def test_without_an_llm_all_passages_of_the_pool_are_ordered_by_score(engine: En
 
 
 def test_a_section_with_several_good_passages_returns_them(engine: Engine) -> None:
-    hits = engine.retrieve(hybrid(engine), "boiler water litres", 5).hits
+    hits = engine.retrieve(hybrid(engine), "boiler water liters", 5).hits
     assert [hit.node_id for hit in hits].count(FILLING) > 1
     one_each = engine.retrieve(
-        hybrid(engine, **{"passages.order": "sections"}), "boiler water litres", 5
+        hybrid(engine, **{"passages.order": "sections"}), "boiler water liters", 5
     ).hits
     assert [hit.node_id for hit in one_each].count(FILLING) == 1
 
@@ -108,13 +108,13 @@ def test_sections_are_returned_in_the_order_of_the_pool(engine: Engine, query: s
 
 
 def test_the_llms_first_section_leads_and_its_passages_follow(engine: Engine) -> None:
-    script = scripted.oracle(lambda text: "needs 7 litres" in text)
-    found = with_llm(engine, script, "boiler water litres", 40)
+    script = scripted.oracle(lambda text: "needs 7 liters" in text)
+    found = with_llm(engine, script, "boiler water liters", 40)
     assert found.fallbacks == ()
     sections = stage(found, "rerank").keys
     assert sections[0] == FILLING
     ranks = {section: rank for rank, section in enumerate(sections, start=1)}
-    by_score = stage(engine.retrieve(hybrid(engine), "boiler water litres", 1), "passage order").keys
+    by_score = stage(engine.retrieve(hybrid(engine), "boiler water liters", 1), "passage order").keys
     own: dict[str, int] = {}
     expected = {}
     for chunk in by_score:
@@ -130,19 +130,19 @@ def test_the_llms_first_section_leads_and_its_passages_follow(engine: Engine) ->
 @pytest.mark.parametrize("number", range(1, 40, 6))
 def test_a_perfect_reranker_reaches_every_passage_of_the_pool(engine: Engine, number: int) -> None:
     """Whatever passage of the first section is the answer, it is a hit: nothing of the section is lost."""
-    answer = f"Step {number}: the boiler needs {number} litres"
+    answer = f"Step {number}: the boiler needs {number} liters"
     found = with_llm(
-        engine, scripted.oracle(lambda text: "needs 7 litres" in text), "boiler water litres", 400
+        engine, scripted.oracle(lambda text: "needs 7 liters" in text), "boiler water liters", 400
     )
     assert any(answer in hit.text for hit in found.hits)
 
 
 def test_when_the_llm_fails_each_section_returns_its_best_passage(engine: Engine) -> None:
-    found = with_llm(engine, lambda chat, number: scripted.fail(500), "boiler water litres", 30)
+    found = with_llm(engine, lambda chat, number: scripted.fail(500), "boiler water liters", 30)
     assert found.fallbacks == ("rerank: http 500",)
     sections = list(stage(found, "rerank").keys)
     assert [engine.index.chunks[key].node_id for key in stage(found, "passage order").keys] == sections
-    by_score = stage(engine.retrieve(hybrid(engine), "boiler water litres", 1), "passage order").keys
+    by_score = stage(engine.retrieve(hybrid(engine), "boiler water liters", 1), "passage order").keys
     best = {engine.index.chunks[chunk].node_id: chunk for chunk in reversed(by_score)}
     assert stage(found, "passage order").keys == tuple(best[section] for section in sections)
 
@@ -156,8 +156,8 @@ def test_the_llms_answer_has_the_same_prefix_for_any_k(engine: Engine, query: st
 
 
 def test_excluded_passages_are_not_in_the_pool(engine: Engine) -> None:
-    best = engine.retrieve(hybrid(engine), "boiler water litres", 1).hits[0]
-    found = engine.retrieve(hybrid(engine), "boiler water litres", 30, excluded=(best.span,))
+    best = engine.retrieve(hybrid(engine), "boiler water liters", 1).hits[0]
+    found = engine.retrieve(hybrid(engine), "boiler water liters", 30, excluded=(best.span,))
     assert FILLING in {hit.node_id for hit in found.hits}
     assert best.id not in stage(found, "passage order").keys
 
@@ -165,6 +165,6 @@ def test_excluded_passages_are_not_in_the_pool(engine: Engine) -> None:
 def test_only_words_count_where_only_words_are_searched(engine: Engine) -> None:
     branch = Branch(kind="bm25", unit="node", top_n=30)
     system = with_values(System(name="words", branches=(branch,)), {"passages.order": "scores"})
-    found = stage(engine.retrieve(system, "boiler water litres", 3), "passage order")
+    found = stage(engine.retrieve(system, "boiler water liters", 3), "passage order")
     assert found.scores[0] == 0.5
     assert min(found.scores) >= 0.0

@@ -16,7 +16,7 @@ import pytest
 import qdrant_edge
 from click.testing import Result
 from qdrant_client import QdrantClient, models
-from support.artefacts import MODEL, paragraphs, state
+from support.artifacts import MODEL, paragraphs, state
 from support.commands import invoke, json_lines, make_project
 from support.fake_qdrant import FakeQdrant, fake_qdrant
 from support.worlds import PAGES

@@ -15,7 +15,7 @@ from support.worlds import QUERIES, make_index
 from branchrank import System
 from branchrank.embedders.protocol import Vectors
 from branchrank.index import Index
-from branchrank.ranking.maxsim import maxsim, quantise, unit_tokens
+from branchrank.ranking.maxsim import maxsim, quantize, unit_tokens
 from branchrank.settings import QdrantSettings
 from branchrank.spec import Branch, Fuse, Rescore
 from branchrank.stores import qdrant_server
@@ -64,7 +64,7 @@ def use_local_mode(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("place", PLACES, indirect=True)
 @pytest.mark.parametrize("precision", ["int8", "fp16"])
 def test_qdrants_maxsim_is_our_own(place: Callable[[], QdrantCollection], precision: str) -> None:
-    documents = [quantise(unit(count, WIDTH, seed=count), precision) for count in (1, 2, 7, 40, 3)]
+    documents = [quantize(unit(count, WIDTH, seed=count), precision) for count in (1, 2, 7, 40, 3)]
     collection = place()
     vectors = unit(len(documents) + 1, 8, seed=0)
     points = [
@@ -75,7 +75,7 @@ def test_qdrants_maxsim_is_our_own(place: Callable[[], QdrantCollection], precis
     collection.upsert([*points, bare])
     assert collection.token_dimension == WIDTH
     for count in (1, 5, 30):
-        query = quantise(unit(count, WIDTH, seed=100 + count), precision)
+        query = quantize(unit(count, WIDTH, seed=100 + count), precision)
         found = collection.maxsim(unit_tokens(query), ["k4", "k0", "k2", "bare"])
         expected = maxsim(query, [documents[4], documents[0], documents[2]])
         assert found.keys() == {"k4", "k0", "k2"}

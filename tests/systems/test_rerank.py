@@ -135,7 +135,7 @@ def names(chat: Chat) -> list[str]:
     return list(chat.entries)
 
 
-MISBEHAVIOURS: dict[str, tuple[Script, str | None]] = {
+MISBEHAVIORS: dict[str, tuple[Script, str | None]] = {
     "500": (lambda c, n: scripted.fail(500), "http 500"),
     "429": (lambda c, n: scripted.fail(429, retry_after="0.01"), "http 429"),
     "dropped": (lambda c, n: Action(drop=True), "connection"),
@@ -162,9 +162,9 @@ MISBEHAVIOURS: dict[str, tuple[Script, str | None]] = {
 }
 
 
-@pytest.mark.parametrize("kind", MISBEHAVIOURS)
-def test_each_misbehaviour_has_its_fallback_row_and_totals(serve: Serve, kind: str) -> None:
-    script, reason = MISBEHAVIOURS[kind]
+@pytest.mark.parametrize("kind", MISBEHAVIORS)
+def test_each_misbehavior_has_its_fallback_row_and_totals(serve: Serve, kind: str) -> None:
+    script, reason = MISBEHAVIORS[kind]
     _, gateway = serve(script, deadline_s=0.4 if reason == "timeout" else 5.0)
     result = asked(gateway, pool(30))
     (call,) = result.calls

@@ -12,7 +12,7 @@ from branchrank import System, Workspace
 from branchrank.embedders import token_embedder
 from branchrank.errors import UsageError
 from branchrank.index import build_index
-from branchrank.ranking.maxsim import maxsim, quantise
+from branchrank.ranking.maxsim import maxsim, quantize
 from branchrank.spec import Branch, Fuse, Rescore
 from branchrank.stores.indexed_text import embedded_text
 from branchrank.systems.engine import Engine
@@ -52,8 +52,8 @@ def test_the_first_candidates_get_the_weighted_maxsim_on_top(
     first = list(fused)[:candidates]
     model = token_embedder(engine.index.embedder, "fake")
     texts = [embedded_text(engine.index.chunks[key]) for key in first]
-    documents = [quantise(rows, "int8") for rows in model.embed_documents_and_tokens(texts).tokens]
-    expected = maxsim(quantise(model.embed_query_tokens(QUERY), "int8"), documents)
+    documents = [quantize(rows, "int8") for rows in model.embed_documents_and_tokens(texts).tokens]
+    expected = maxsim(quantize(model.embed_query_tokens(QUERY), "int8"), documents)
     assert found.keys() == fused.keys()
     assert [found[key] for key in first] == [
         pytest.approx(fused[key] + weight * score) for key, score in zip(first, expected, strict=True)

@@ -16,7 +16,7 @@ from branchrank.llm.request import BudgetError
 from branchrank.llm.session import LLMSession
 from branchrank.records import Node
 from branchrank.settings import LLMSettings
-from branchrank.systems.node_summaries import Summarised, summarise_nodes
+from branchrank.systems.node_summaries import Summarized, summarize_nodes
 from branchrank.tree.navigate import Tree
 
 _TITLE = re.compile(r"^Title: (.*)$", re.MULTILINE)
@@ -40,9 +40,9 @@ def server() -> Any:
         yield running
 
 
-def summarised(server: ScriptedLLM, tree: Tree, cache: Path, **settings: Any) -> Summarised:
+def summarized(server: ScriptedLLM, tree: Tree, cache: Path, **settings: Any) -> Summarized:
     with LLMSession(LLMSettings(retries=0, **settings), cache_path=cache, environment={}) as session:
-        return summarise_nodes(tree, session.gateway(server.base_url, "m"))
+        return summarize_nodes(tree, session.gateway(server.base_url, "m"))
 
 
 def edited(tree: Tree, key: str, text: str) -> Tree:
@@ -52,9 +52,9 @@ def edited(tree: Tree, key: str, text: str) -> Tree:
     return Tree(nodes)
 
 
-def test_every_node_is_summarised_after_its_children(server: ScriptedLLM, tmp_path: Path) -> None:
+def test_every_node_is_summarized_after_its_children(server: ScriptedLLM, tmp_path: Path) -> None:
     tree = grow([3, 3])
-    result = summarised(server, tree, tmp_path / "c")
+    result = summarized(server, tree, tmp_path / "c")
     summaries = {node.id: node.summary for node in result.nodes}
     assert [node.id for node in result.nodes] == list(tree.nodes)
     assert summaries["n2.1"] == "About Title n2.1: Words of n2.1"
@@ -69,9 +69,9 @@ def test_every_node_is_summarised_after_its_children(server: ScriptedLLM, tmp_pa
 
 def test_an_edit_asks_for_the_section_and_those_above_it_alone(server: ScriptedLLM, tmp_path: Path) -> None:
     tree = grow([3, 3, 2])
-    summarised(server, tree, tmp_path / "c")
+    summarized(server, tree, tmp_path / "c")
     before = len(server.requests)
-    result = summarised(server, edited(tree, "n2.1.1", "Other words"), tmp_path / "c")
+    result = summarized(server, edited(tree, "n2.1.1", "Other words"), tmp_path / "c")
     again = {titled(chat) for chat in server.requests[before:]}
     # n2's prompt quotes n2.1's summary, which doesn't speak of n2.1.1: nothing above it changes.
     assert again == {"Title n2.1.1", "Title n2.1"}
@@ -80,9 +80,9 @@ def test_an_edit_asks_for_the_section_and_those_above_it_alone(server: ScriptedL
 
 def test_an_interrupted_pass_goes_on_where_it_stopped(server: ScriptedLLM, tmp_path: Path) -> None:
     with pytest.raises(BudgetError):
-        summarised(server, grow([3, 3]), tmp_path / "c", max_calls=5, concurrency=1)
+        summarized(server, grow([3, 3]), tmp_path / "c", max_calls=5, concurrency=1)
     assert len(server.requests) == 5
-    whole = summarised(server, grow([3, 3]), tmp_path / "c")
+    whole = summarized(server, grow([3, 3]), tmp_path / "c")
     assert len(server.requests) == 12
     assert all(node.summary for node in whole.nodes if node.parent_id)
 
@@ -90,7 +90,7 @@ def test_an_interrupted_pass_goes_on_where_it_stopped(server: ScriptedLLM, tmp_p
 def test_a_failure_keeps_the_extractive_summary_and_is_counted(server: ScriptedLLM, tmp_path: Path) -> None:
     server.script = lambda chat, n: scripted.fail(500) if titled(chat) == "Title n1" else summary_of(chat, n)
     tree = Tree([with_summary(node, f"extract of {node.id}") for node in grow([2]).nodes.values()])
-    result = summarised(server, tree, tmp_path / "c")
+    result = summarized(server, tree, tmp_path / "c")
     summaries = {node.id: node.summary for node in result.nodes}
     assert summaries["n1"] == "extract of n1"
     assert summaries["n2"].startswith("About")

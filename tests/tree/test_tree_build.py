@@ -11,7 +11,7 @@ from branchrank.corpus.document import Block, Document
 from branchrank.corpus.reading import read_document
 from branchrank.records import Node
 from branchrank.tree import toctree
-from branchrank.tree.build import SUMMARY_LENGTH, block_text, build_nodes, summarise
+from branchrank.tree.build import SUMMARY_LENGTH, block_text, build_nodes, summarize
 from branchrank.tree.check import check_nodes
 from branchrank.tree.toctree import MAX_PATTERNS
 
@@ -190,14 +190,14 @@ def test_summaries_are_the_first_sentences_and_the_titles_below() -> None:
 
 def test_summaries_end_with_a_sentence_or_at_a_word() -> None:
     sentence = "This is a sentence of some length. "
-    cut = summarise(sentence * 20, [])
-    words = summarise("word " * 200, [])
+    cut = summarize(sentence * 20, [])
+    words = summarize("word " * 200, [])
 
     assert len(cut) <= SUMMARY_LENGTH
     assert cut.endswith("length.")
     assert len(words) <= SUMMARY_LENGTH
     assert words.endswith("word…")
-    assert len(summarise("x" * 1000, ["y" * 1000, "z"])) <= 2 * SUMMARY_LENGTH + 10
+    assert len(summarize("x" * 1000, ["y" * 1000, "z"])) <= 2 * SUMMARY_LENGTH + 10
 
 
 def test_a_deep_chain_of_toctrees_is_no_problem() -> None:

@@ -20,7 +20,7 @@ from branchrank.report.plots.style import (
 )
 from branchrank.runs.words import confidence, gap, gap_between, is_share, margin, plural, score, verdict_words
 
-#: The short name, shape and colour for each verdict. Readers who can't see colours can use names and shapes.
+#: The short name, shape and color for each verdict. Readers who can't see colors can use names and shapes.
 _LOOKS = {
     "better": ("better", "triangle-right", GOOD),
     "worse": ("worse", "triangle-left", BAD),
@@ -52,7 +52,7 @@ def _caption(comparisons: Sequence[Comparison]) -> str:
     baselines = list(dict.fromkeys(each.baseline for each in comparisons))
     against = baselines[0] if len(baselines) == 1 else "its baseline"
     band = (
-        f" Differences in the grey band, up to {margin(first.delta, first.measure)}, are too small to matter."
+        f" Differences in the gray band, up to {margin(first.delta, first.measure)}, are too small to matter."
     )
     measure = first.measure.replace("_", " ")
     return (
@@ -73,7 +73,7 @@ def _words(each: Comparison) -> str:
 
 def _row(each: Comparison, several: bool) -> dict[str, Any]:
     scale = 100 if is_share(each.measure) else 1
-    word, shape, colour = _LOOKS[each.verdict]
+    word, shape, color = _LOOKS[each.verdict]
     low = each.difference if each.ci_low is None else each.ci_low
     high = each.difference if each.ci_high is None else each.ci_high
     shown = f"{gap(each.difference, each.measure)} ({gap_between(each.ci_low, each.ci_high, each.measure)})"
@@ -83,7 +83,7 @@ def _row(each: Comparison, several: bool) -> dict[str, Any]:
         "low": scale * low,
         "high": scale * high,
         "shape": shape,
-        "colour": colour,
+        "color": color,
         "shown": shown,
         "verdict": word,
         "short": f"{gap(each.difference, each.measure)} {word}",
@@ -124,12 +124,12 @@ def _chart(comparisons: Sequence[Comparison], frame: Frame) -> dict[str, Any]:
         .encode(x=altair.X("from:Q", scale=x_scale, axis=x_axis), x2="to:Q"),
         altair.Chart(margins).mark_rule(color=INK, opacity=0.55, aria=False).encode(x="zero:Q"),
         base.mark_rule(strokeWidth=2, yOffset=down, y2Offset=down, aria=False).encode(
-            x="low:Q", x2="high:Q", y=y, color=altair.Color("colour:N", scale=None)
+            x="low:Q", x2="high:Q", y=y, color=altair.Color("color:N", scale=None)
         ),
         base.mark_point(filled=True, opacity=1, yOffset=down, size=110).encode(
             x="difference:Q",
             y=y,
-            color=altair.Color("colour:N", scale=None),
+            color=altair.Color("color:N", scale=None),
             shape=altair.Shape("shape:N", scale=None),
             description="words:N",
         ),

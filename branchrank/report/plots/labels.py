@@ -18,7 +18,7 @@ class Label(Record, frozen=True, kw_only=True):
     """The position of a label, in pixels from the lower left corner of the plot.
 
     On the right side of its point, a label starts at ``x``; on the left side, it ends at ``x``. The vertical
-    centre of the label is ``y``.
+    center of the label is ``y``.
     """
 
     x: float

@@ -7,7 +7,7 @@ from typing import Any
 
 from branchrank.records import Record
 from branchrank.report.blocks import Plot
-from branchrank.report.plots.style import LINE_COLOURS, LINE_DASHES, NARROW, WIDE, Frame, finished
+from branchrank.report.plots.style import LINE_COLORS, LINE_DASHES, NARROW, WIDE, Frame, finished
 from branchrank.runs.estimates import Estimate
 from branchrank.runs.words import interval, is_share, percent
 
@@ -56,9 +56,9 @@ def _risk_chart(curves: Curves, frame: Frame) -> dict[str, Any]:
             scale=altair.Scale(domain=[0, min(1.0, 1.08 * highest) or 1.0], nice=False),
             axis=altair.Axis(format=".0%", tickCount=5),
         ),
-        color=_colour("predictor", names, frame),
+        color=_color("predictor", names, frame),
     )
-    # Lines also differ in their dashes, since not all readers can distinguish the colours.
+    # Lines also differ in their dashes, since not all readers can distinguish the colors.
     line = base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=_dash("predictor", names))
     told = base.transform_filter(_told(rows)).mark_point(filled=True, size=36, opacity=1)
     chart = altair.layer(line, told.encode(description="words:N"))
@@ -123,7 +123,7 @@ def _sweep_chart(points: Sequence[Swept], axis: str, measure: str, frame: Frame)
     lowest, highest = ("low", "high") if len(others) == 1 else ("mean", "mean")
     low, high = min(row[lowest] for row in rows), max(row[highest] for row in rows)
     air = 0.06 * (high - low) or 0.05
-    base = altair.Chart(altair.Data(values=rows)).encode(x=across, color=_colour("others", others, frame))
+    base = altair.Chart(altair.Data(values=rows)).encode(x=across, color=_color("others", others, frame))
     scale = altair.Scale(domain=[max(0.0, low - air), min(1.0, high + air)], nice=False)
     up = altair.Y(
         "mean:Q",
@@ -159,7 +159,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _colour(field: str, names: Sequence[str], frame: Frame) -> Any:
+def _color(field: str, names: Sequence[str], frame: Frame) -> Any:
     import altair
 
     legend = altair.Legend(
@@ -174,7 +174,7 @@ def _colour(field: str, names: Sequence[str], frame: Frame) -> Any:
         f"{field}:N",
         title=None,
         sort=list(names),
-        scale=altair.Scale(domain=list(names), range=LINE_COLOURS),
+        scale=altair.Scale(domain=list(names), range=LINE_COLORS),
         legend=legend if len(names) > 1 else None,
     )
 

@@ -9,7 +9,7 @@ from branchrank.report.blocks import Plot
 from branchrank.report.plots.style import NARROW, WIDE, Frame, finished
 from branchrank.runs.words import percent
 
-_LOSS_COLOURS = {
+_LOSS_COLORS = {
     "retrieval": "#b5473c",
     "mapping": "#8d6cab",
     "fusion": "#e0803a",
@@ -18,8 +18,8 @@ _LOSS_COLOURS = {
     "rerank": "#4c78a8",
     "passage": "#9d755d",
 }
-_FAILED_COLOUR = "#5d636c"
-_FOUND_COLOUR = "#2a9d8f"
+_FAILED_COLOR = "#5d636c"
+_FOUND_COLOR = "#2a9d8f"
 
 Counts = Sequence[tuple[str, str, int]]
 
@@ -69,7 +69,7 @@ def _chart(counts: Counts, frame: Frame) -> dict[str, Any]:
                 "outcome:N",
                 title=None,
                 sort=outcomes,
-                scale=altair.Scale(domain=outcomes, range=[_outcome_colour(each) for each in outcomes]),
+                scale=altair.Scale(domain=outcomes, range=[_outcome_color(each) for each in outcomes]),
                 legend=altair.Legend(
                     orient="bottom",
                     columns=2 if frame.narrow else 4,
@@ -98,7 +98,7 @@ def _name_axis(frame: Frame) -> Any:
     return altair.Axis(**looks, labelLimit=frame.width, labelAlign="left", labelPadding=0, labelOffset=-10)
 
 
-def _outcome_colour(outcome: str) -> str:
+def _outcome_color(outcome: str) -> str:
     if outcome == "failed":
-        return _FAILED_COLOUR
-    return _LOSS_COLOURS.get(outcome.removeprefix("lost at "), _FOUND_COLOUR)
+        return _FAILED_COLOR
+    return _LOSS_COLORS.get(outcome.removeprefix("lost at "), _FOUND_COLOR)

@@ -1,4 +1,4 @@
-"""The style that all plots share, with sizes and colours that work on light and dark pages."""
+"""The style that all plots share, with sizes and colors that work on light and dark pages."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from branchrank.printable import safe
 if TYPE_CHECKING:
     from altair import TopLevelMixin
 
-#: A placeholder that is replaced by the page's text colour after drawing.
+#: A placeholder that is replaced by the page's text color after drawing.
 INK = "#010203"
 ACCENT = "#2f7fb8"
 MUTED = "#7c8490"
 GOOD = "#23915f"
 BAD = "#d0503f"
-LINE_COLOURS = ["#2f7fb8", "#d9772f", "#23917f", "#d0503f", "#8d6cab", "#9d755d", "#a88717", "#7c8490"]
+LINE_COLORS = ["#2f7fb8", "#d9772f", "#23917f", "#d0503f", "#8d6cab", "#9d755d", "#a88717", "#7c8490"]
 LINE_DASHES = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [10, 3], [1, 3], [6, 2, 1, 2, 1, 2]]
 #: The assumed maximum width of a character, as a fraction of the font size.
 _CHARACTER_WIDTH = 0.6

@@ -1,6 +1,6 @@
-"""Checks that the rows are complete and consistent, and that the judgements are correct.
+"""Checks that the rows are complete and consistent, and that the judgments are correct.
 
-A judgement is correct if it follows from the span of the hit and the gold of the question.
+A judgment is correct if it follows from the span of the hit and the gold of the question.
 
 The module :mod:`branchrank.report.verify.systems` contains further checks for the rows of predictors that are
 systems (not classes or endpoints).
@@ -67,7 +67,7 @@ def row_finding(key: RowKey, message: str) -> Finding:
 
 
 def _row_faults(row: Row, question: Question) -> Iterator[str]:
-    yield from _judgement_faults(row, question)
+    yield from _judgment_faults(row, question)
     yield from _status_faults(row)
     found = any(hit.gold is not None for hit in row.hits[:DEPTH])
     if row.stages and question.answerable:
@@ -96,10 +96,10 @@ def _status_faults(row: Row) -> Iterator[str]:
         yield "has the status failed, but lacks an error, or contains hits, stages or a trace"
 
 
-def _judgement_faults(row: Row, question: Question) -> Iterator[str]:
-    """Find judgements that do not follow from the hits' spans and the gold.
+def _judgment_faults(row: Row, question: Question) -> Iterator[str]:
+    """Find judgments that do not follow from the hits' spans and the gold.
 
-    If gold was credited because of its quote, the judgement is accepted unchecked, since a check would need
+    If gold was credited because of its quote, the judgment is accepted unchecked, since a check would need
     the text of the hit.
     """
     pages, weak = gold_pages(question)
@@ -126,4 +126,4 @@ def _judgement_faults(row: Row, question: Question) -> Iterator[str]:
             gain = RELAXED_GAIN
         if not right or page != kept.page or gain != kept.gain:
             where = f"{hit.source}:{hit.line_start}-{hit.line_end}"
-            yield f"hit {rank} ({where}): its judgement does not follow from its span and the gold"
+            yield f"hit {rank} ({where}): its judgment does not follow from its span and the gold"

@@ -69,7 +69,7 @@ def check_tables(run: RunData) -> list[Finding]:
     findings = []
     for name, content in (
         (names.SUMMARY_CSV, summary_csv(run)),
-        (names.COMPARISONS_CSV, comparisons_csv(run.judgement.comparisons)),
+        (names.COMPARISONS_CSV, comparisons_csv(run.judgment.comparisons)),
         (names.QUESTIONS_CSV, questions_csv(run)),
         (names.CALLS_CSV, calls_csv(run)),
     ):

@@ -128,7 +128,7 @@ def vectors(content: bytes) -> None:
     require(matrix.shape == (3, 16) and matrix.dtype == np.float32, f"{matrix.dtype} {matrix.shape}")
     header = 10 + int.from_bytes(content[8:10], "little")
     require(len(content) == header + matrix.nbytes, f"{len(content) - header} bytes for {matrix.nbytes}")
-    with np.errstate(invalid="ignore"):  # the bytes of a signalling NaN
+    with np.errstate(invalid="ignore"):  # the bytes of a signaling NaN
         float(np.asarray(matrix).astype(np.float64).min())
 
 

@@ -104,7 +104,7 @@ _BM25 = (
         (f"{BM25}::TestContextWindowEnrichmentForGrepResults::test_grep_match_with_context_window",),
     ),
     Mutant(
-        "grep-without-length-normalisation",
+        "grep-without-length-normalization",
         "branchrank/files/grep.py",
         "saturation = K1 * (1 - B + B * lengths / lengths.mean())",
         "saturation = K1 * np.ones(len(lengths))",
@@ -321,7 +321,7 @@ _PLAN = (
         "branchrank/bench/experiment.py",
         "for values in itertools.product(*lists.values()):",
         "for values in zip(*lists.values(), strict=False):",
-        (f"{PLAN}::TestRolloutPhases::test_4_candidate_limits_and_neighbour_policy_are_tuned_by_a_sweep",),
+        (f"{PLAN}::TestRolloutPhases::test_4_candidate_limits_and_neighbor_policy_are_tuned_by_a_sweep",),
     ),
 )
 

@@ -185,7 +185,7 @@ MUTANTS = (
         NOMIC,
         '    "qkv_proj_bias": (False,),\n',
         "",
-        (f"{TEST_NOMIC}::test_a_value_that_cannot_be_honoured_is_an_error_that_names_it",),
+        (f"{TEST_NOMIC}::test_a_value_that_cannot_be_honored_is_an_error_that_names_it",),
     ),
     Mutant(
         "nomic-missing-weights-random",
@@ -195,13 +195,13 @@ MUTANTS = (
         (f"{TEST_NOMIC}::test_weights_that_are_missing_or_too_many_are_refused",),
     ),
     Mutant(
-        "misspelt-embedder-goes-to-the-hub",
+        "misspelled-embedder-goes-to-the-hub",
         "branchrank/embedders/__init__.py",
         'if meant and "/" not in embedder',
         'if not meant and "/" not in embedder',
         (
             "tests/embedders/test_embedders_sentence_transformers.py"
-            "::test_a_misspelt_name_is_told_the_known_one_and_no_hub_is_asked",
+            "::test_a_misspelled_name_is_told_the_known_one_and_no_hub_is_asked",
         ),
     ),
     Mutant(

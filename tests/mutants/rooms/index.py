@@ -262,7 +262,7 @@ MUTANTS = (
     Mutant(
         "adopted-lines-not-compared-with-the-text",
         "branchrank/corpus/placing.py",
-        'if text in normalise("\\n".join(self._lines[source][lines[0] - 1 : lines[1]])):',
+        'if text in normalize("\\n".join(self._lines[source][lines[0] - 1 : lines[1]])):',
         "if lines:",
         (f"{TEST_ADOPT}::test_chunks_without_a_vector_are_embedded_and_unknown_texts_left_out",),
     ),

@@ -8,7 +8,7 @@ TEST_FILES = "tests/questions/test_questions.py"
 TEST_SPLITS = "tests/questions/test_splits.py"
 
 LABELS = "branchrank/questions/labels.py"
-TEST_LABELLING = "tests/questions/test_labelling.py"
+TEST_LABELING = "tests/questions/test_labeling.py"
 
 MUTANTS = (
     Mutant(
@@ -86,56 +86,56 @@ MUTANTS = (
         LABELS,
         'wanted = label == "yes" and (by == "person" or accept)',
         'wanted = label != "no" and (by == "person" or accept)',
-        (f"{TEST_LABELLING}::test_a_yes_becomes_gold_and_the_rest_is_recorded",),
+        (f"{TEST_LABELING}::test_a_yes_becomes_gold_and_the_rest_is_recorded",),
     ),
     Mutant(
         "an-llms-proposal-is-gold",
-        "branchrank/cli/labelling.py",
+        "branchrank/cli/labeling.py",
         "                    _label(word),\n",
         "                    proposed or _label(word),\n",
-        (f"{TEST_LABELLING}::test_proposals_are_shown_and_only_a_person_decides",),
+        (f"{TEST_LABELING}::test_proposals_are_shown_and_only_a_person_decides",),
     ),
     Mutant(
         "an-llms-gold-is-not-marked",
-        "branchrank/cli/labelling.py",
+        "branchrank/cli/labeling.py",
         'proposed, by="llm", model=proposals.model, accept=True',
         "proposed, model=proposals.model, accept=True",
-        (f"{TEST_LABELLING}::test_accepted_proposals_are_marked_and_the_report_says_so",),
+        (f"{TEST_LABELING}::test_accepted_proposals_are_marked_and_the_report_says_so",),
     ),
     Mutant(
         "labels-add-overlapping-gold",
         LABELS,
         "    if wanted and not _overlaps(found, question, gold):\n",
         "    if wanted:\n",
-        (f"{TEST_LABELLING}::test_lines_that_overlap_gold_add_none",),
+        (f"{TEST_LABELING}::test_lines_that_overlap_gold_add_none",),
     ),
     Mutant(
         "passages-in-the-systems-order",
-        "branchrank/runs/labelling.py",
+        "branchrank/runs/labeling.py",
         'spans = sorted(self._pool[key], key=lambda span: self._drawn(f"{span.source}:{span.line_start}"))',
         "spans = list(self._pool[key])",
-        (f"{TEST_LABELLING}::test_the_seed_orders_the_passages_of_a_question",),
+        (f"{TEST_LABELING}::test_the_seed_orders_the_passages_of_a_question",),
     ),
     Mutant(
         "labels-are-asked-for-again",
-        "branchrank/runs/labelling.py",
-        "        return not settled and not is_labelled(question, span, self.annotator, self.lines)\n",
+        "branchrank/runs/labeling.py",
+        "        return not settled and not is_labeled(question, span, self.annotator, self.lines)\n",
         "        return not settled\n",
-        (f"{TEST_LABELLING}::test_an_interrupted_pass_goes_on_where_it_stopped",),
+        (f"{TEST_LABELING}::test_an_interrupted_pass_goes_on_where_it_stopped",),
     ),
     Mutant(
         "kappa-without-chance",
         "branchrank/measures/agreement.py",
         "kappa = (observed - expected) / (1 - expected)",
         "kappa = observed",
-        (f"{TEST_LABELLING}::test_kappa_is_that_of_the_textbook",),
+        (f"{TEST_LABELING}::test_kappa_is_that_of_the_textbook",),
     ),
     Mutant(
         "kappas-error-without-the-cells-apart",
         "branchrank/measures/agreement.py",
         "spread = agreed + (1 - kappa) ** 2 * apart",
         "spread = agreed",
-        (f"{TEST_LABELLING}::test_kappa_is_that_of_the_textbook",),
+        (f"{TEST_LABELING}::test_kappa_is_that_of_the_textbook",),
     ),
     Mutant(
         "added-questions-have-no-digest",

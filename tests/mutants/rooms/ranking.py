@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 
 FUSION = "branchrank/ranking/fusion.py"
 EVIDENCE = "branchrank/ranking/evidence.py"
-AROUND = "branchrank/ranking/neighbourhood.py"
+AROUND = "branchrank/ranking/neighborhood.py"
 TEST_FUSION = "tests/ranking/test_fusion.py"
 GROWTH = "branchrank/ranking/passage_growth.py"
 TEST_GROWTH = "tests/ranking/test_passage_growth.py"
@@ -124,7 +124,7 @@ MUTANTS = (
         FUSION,
         "return [(score - low) / (high - low) for score in scores]",
         "return [score / high for score in scores]",
-        (f"{TEST_FUSION}::test_convex_normalises_each_branch_to_the_unit_interval",),
+        (f"{TEST_FUSION}::test_convex_normalizes_each_branch_to_the_unit_interval",),
     ),
     Mutant(
         "evidence-weights-swapped",
@@ -152,7 +152,7 @@ MUTANTS = (
         AROUND,
         "PARENT_SHARE = 0.75\nCHILD_SHARE = 0.7\n",
         "PARENT_SHARE = 0.7\nCHILD_SHARE = 0.75\n",
-        (f"{TEST_TREE}::test_neighbours_inherit_their_shares",),
+        (f"{TEST_TREE}::test_neighbors_inherit_their_shares",),
     ),
     Mutant(
         "preceding-sibling-preferred",
@@ -160,7 +160,7 @@ MUTANTS = (
         "[*range(1, siblings + 1), *range(-1, -siblings - 1, -1)]",
         "[*range(-1, -siblings - 1, -1), *range(1, siblings + 1)]",
         (
-            "tests/ranking/test_neighbourhood.py::test_of_two_siblings_at_the_same_distance_the_following_one_comes_first",
+            "tests/ranking/test_neighborhood.py::test_of_two_siblings_at_the_same_distance_the_following_one_comes_first",
         ),
     ),
     Mutant(

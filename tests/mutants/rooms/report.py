@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "every-predictor-bold",
         "branchrank/report/rates.py",
-        "return Strong(predictor) if predictor == judgement.winner else predictor",
+        "return Strong(predictor) if predictor == judgment.winner else predictor",
         "return Strong(predictor)",
         (f"{TEST_MARKDOWN}::test_nothing_is_bold_without_a_passed_test",),
     ),
@@ -65,9 +65,9 @@ MUTANTS = (
         (f"{TEST_VERIFY}::test_tampering_is_found_and_named",),
     ),
     Mutant(
-        "verify-trusts-the-judgement",
+        "verify-trusts-the-judgment",
         f"{VERIFY}/rows.py",
-        "    yield from _judgement_faults(row, question)\n",
+        "    yield from _judgment_faults(row, question)\n",
         "",
         (f"{TEST_VERIFY}::test_rewriting_the_digests_hides_no_contradiction",),
     ),
@@ -177,11 +177,11 @@ MUTANTS = (
         (f"{TEST_PLOTS}::test_no_label_covers_a_label_or_a_point",),
     ),
     Mutant(
-        "colours-in-a-pipe",
+        "colors-in-a-pipe",
         TERMINAL,
         "        console = PipedConsole(width=PIPE_WIDTH)\n",
         "        console = PipedConsole(width=PIPE_WIDTH, force_terminal=True)\n",
-        (f"{TEST_TERMINAL}::test_verdicts_have_a_colour_on_a_terminal_alone",),
+        (f"{TEST_TERMINAL}::test_verdicts_have_a_color_on_a_terminal_alone",),
     ),
     Mutant(
         "marks-out-of-reach-of-the-keyboard",
@@ -214,7 +214,7 @@ MUTANTS = (
     Mutant(
         "a-leader-by-chance-is-recommended",
         "branchrank/report/recommendation.py",
-        "    if settled or name == run.judgement.baseline:\n",
+        "    if settled or name == run.judgment.baseline:\n",
         "    if True:\n",
         (f"{TEST_RECOMMENDATION}::test_a_tie_says_that_there_is_no_clear_difference",),
     ),

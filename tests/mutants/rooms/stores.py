@@ -62,7 +62,7 @@ MUTANTS = (
         (f"{TEST_SERVER}::test_the_collection_of_another_index_is_refused",),
     ),
     Mutant(
-        "bm25-without-length-normalisation",
+        "bm25-without-length-normalization",
         "branchrank/stores/bm25_weights.py",
         "b=settings.b, delta=delta",
         "b=0.0, delta=delta",

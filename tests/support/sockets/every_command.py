@@ -75,7 +75,7 @@ WORDS: dict[str, tuple[tuple[str, ...], int]] = {
     "pageindex export": (("install.rst", "tree.json"), 0),
     "pageindex import": (("tree.json", "install.rst", "imported.jsonl"), 0),
     "pageindex show": ((), 0),
-    "pageindex summarise": (("summaries.jsonl", *_LLM), 0),
+    "pageindex summarize": (("summaries.jsonl", *_LLM), 0),
     "questions add": (("--question", "how?", "--source", "install.rst", "--lines", "14-15"), 0),
     "questions agreement": (("asked.jsonl", "asked.jsonl"), 2),
     "questions check": (("asked.jsonl",), 0),

@@ -3,10 +3,10 @@
 1. The first ``depth`` hits of every system, repeat and question are pooled as in TREC (Sparck Jones and van
    Rijsbergen 1975). The pool contains each passage once, without leading or trailing blank lines and without
    the names of the systems that found the passage.
-2. Passages that overlap the original gold, or are inside an excluded span, are not labelled.
+2. Passages that overlap the original gold, or are inside an excluded span, are not labeled.
 3. The questions, and the passages of each question, are shuffled with the seed, so that annotators can't
    infer the ranks from the order.
-4. Every label is written immediately, so that an interruption loses no labels. A labelled passage is not
+4. Every label is written immediately, so that an interruption loses no labels. A labeled passage is not
    shown again.
 """
 
@@ -20,7 +20,7 @@ from typing import Literal
 from branchrank.corpus.loading import digest_now
 from branchrank.errors import QuestionError, RunError, UsageError
 from branchrank.questions.anchoring import Lines, corpus_lines
-from branchrank.questions.labels import CHOICES, Choice, is_labelled, labels_of, unlabelled_gold, with_label
+from branchrank.questions.labels import CHOICES, Choice, is_labeled, labels_of, unlabeled_gold, with_label
 from branchrank.questions.question_files import (
     GIVE_QUESTIONS,
     check_wording,
@@ -40,7 +40,7 @@ class Passage(Record, frozen=True, kw_only=True):
     text: str
 
 
-class Labelling:
+class Labeling:
     """One annotator's labels for a run's pool, stored in the question file ``output``.
 
     A new file starts with the run's questions. Labels and missing questions are added to an existing file.
@@ -84,7 +84,7 @@ class Labelling:
         return tuple(self._questions.values())
 
     def waiting(self) -> list[Passage]:
-        """Return the passages that this annotator has not labelled yet, in shuffled order."""
+        """Return the passages that this annotator has not labeled yet, in shuffled order."""
         found: list[Passage] = []
         for key in sorted(self._pool, key=self._drawn):
             question = self._questions[key]
@@ -129,7 +129,7 @@ class Labelling:
         write_questions(self.output, self.questions)
 
     def counts(self) -> dict[Choice, int]:
-        """Count the passages that this annotator has labelled, by label."""
+        """Count the passages that this annotator has labeled, by label."""
         given = [each for question in self.questions for each in labels_of(question)]
         return {
             choice: sum(each.label == choice and each.annotator == self.annotator for each in given)
@@ -141,11 +141,11 @@ class Labelling:
             item.source_file == span.source
             if question.gold_level == "file"
             else item.span is not None and item.span.overlap(span)
-            for item in unlabelled_gold(question)
+            for item in unlabeled_gold(question)
         )
         excluded = any(span.overlap(other) == span.lines for other in question.excluded_spans)
         settled = touched or excluded
-        return not settled and not is_labelled(question, span, self.annotator, self.lines)
+        return not settled and not is_labeled(question, span, self.annotator, self.lines)
 
     def _passage(self, key: str, span: Span) -> Passage:
         text = "\n".join(self.lines[span.source][span.line_start - 1 : span.line_end])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from branchrank.ranking.expansion import FILE_ROOT_SHARE, expand
 from branchrank.ranking.lists import ranked
-from branchrank.ranking.neighbourhood import CHILD_SHARE, PARENT_SHARE, SIBLING_SHARE
+from branchrank.ranking.neighborhood import CHILD_SHARE, PARENT_SHARE, SIBLING_SHARE
 from branchrank.records import Node, Scored
 from branchrank.tree.navigate import Tree
 
@@ -45,7 +45,7 @@ def trees(draw: st.DrawFn) -> Tree:
     )
 
 
-def neighbours(tree: Tree, key: str, siblings: int) -> dict[str, float]:
+def neighbors(tree: Tree, key: str, siblings: int) -> dict[str, float]:
     """Who is passed which share, by the words of the definition."""
     parent = tree.parent(key)
     assert parent is not None
@@ -67,10 +67,10 @@ def walked(seeds: dict[str, float], tree: Tree, depth: int, siblings: int, file_
     for _ in range(depth):
         reached: dict[str, float] = {}
         for key, score in frontier.items():
-            for neighbour, share in neighbours(tree, key, siblings).items():
+            for neighbor, share in neighbors(tree, key, siblings).items():
                 passed = share * score
-                if passed > scores.get(neighbour, 0.0):
-                    scores[neighbour] = reached[neighbour] = passed
+                if passed > scores.get(neighbor, 0.0):
+                    scores[neighbor] = reached[neighbor] = passed
         frontier = reached
     files: dict[str, float] = {}
     for key, score in seeds.items():

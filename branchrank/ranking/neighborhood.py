@@ -15,7 +15,7 @@ Places = np.ndarray[tuple[int], np.dtype[np.intp]]
 Scores = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
-class Neighbourhood:
+class Neighborhood:
     """Finds a node's neighbors: its parent, its children and the nearest ``siblings`` in the same file.
 
     Only nodes with a source (files and sections) have neighbors. If two siblings have the same distance in

@@ -1,4 +1,4 @@
-"""Normalise text, so that quoted passages are found despite differences in markup and layout."""
+"""Normalize text, so that quoted passages are found despite differences in markup and layout."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import NamedTuple
 _MARKUP = str.maketrans("", "", "*_`~#|\\")
 
 
-def normalise(text: str) -> str:
-    r"""Normalise text, so that comparisons ignore differences in case, white space and markup.
+def normalize(text: str) -> str:
+    r"""Normalize text, so that comparisons ignore differences in case, whitespace and markup.
 
     The text is converted to the Unicode form NFKC and to lower case. The markup characters ``* _ ` ~ # | \``
-    are deleted, and each run of white space becomes one space.
+    are deleted, and each run of whitespace becomes one space.
     """
     folded = unicodedata.normalize("NFKC", text).casefold().translate(_MARKUP)
     return " ".join(folded.split())
 
 
-class NormalisedLines(NamedTuple):
-    """The normalised lines of a file, joined by spaces.
+class NormalizedLines(NamedTuple):
+    """The normalized lines of a file, joined by spaces.
 
     Line number ``numbers[i]`` of the file starts at the offset ``starts[i]`` of ``text``. Lines that are
-    empty after normalisation are skipped.
+    empty after normalization are skipped.
     """
 
     text: str
@@ -32,24 +32,24 @@ class NormalisedLines(NamedTuple):
     numbers: list[int]
 
     @classmethod
-    def of(cls, lines: Sequence[str]) -> NormalisedLines:
-        """Normalise the lines of a file. Line numbers start at 1."""
+    def of(cls, lines: Sequence[str]) -> NormalizedLines:
+        """Normalize the lines of a file. Line numbers start at 1."""
         words: list[str] = []
         starts: list[int] = []
         numbers: list[int] = []
         offset = 0
         for number, line in enumerate(lines, start=1):
-            if normalised := normalise(line):
-                words.append(normalised)
+            if normalized := normalize(line):
+                words.append(normalized)
                 starts.append(offset)
                 numbers.append(number)
-                offset += len(normalised) + 1
+                offset += len(normalized) + 1
         return cls(" ".join(words), starts, numbers)
 
     def quoted(self, quote: str) -> list[tuple[int, int]]:
         """Return the first and last line number of every occurrence of ``quote``.
 
-        ``quote`` must be normalised and not empty.
+        ``quote`` must be normalized and not empty.
         """
         places: list[tuple[int, int]] = []
         start = self.text.find(quote)

@@ -20,7 +20,7 @@ from branchrank.records import Span
 
 if TYPE_CHECKING:
     from branchrank.questions.proposals import Proposals
-    from branchrank.runs.labelling import Labelling, Passage
+    from branchrank.runs.labeling import Labeling, Passage
 
 #: Maps what an annotator types to the label that is stored.
 KEYS = {"y": "yes", "yes": "yes", "p": "partly", "partly": "partly", "n": "no", "no": "no"}
@@ -55,7 +55,7 @@ MOST_LINES = 60
 @click.option(
     "--accept-proposals",
     is_flag=True,
-    help="Store the LLM's labels without asking for confirmation. Reports say that an LLM labelled these "
+    help="Store the LLM's labels without asking for confirmation. Reports say that an LLM labeled these "
     "passages.",
 )
 @llm_options(required=False)
@@ -88,7 +88,7 @@ def label(
         workspace = opened.enter_context(
             branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say)
         )
-        labelling = workspace.questions.label(
+        labeling = workspace.questions.label(
             branchrank.Run.load(run),
             output,
             annotator=annotator,
@@ -102,15 +102,15 @@ def label(
                 workspace.questions.label_proposals(base_url=base_url, model=model)
             )
         if accept_proposals and proposals is not None:
-            _accept(labelling, proposals)
+            _accept(labeling, proposals)
         else:
-            _ask(labelling, proposals, quiet=quiet)
-    _print_counts(labelling)
+            _ask(labeling, proposals, quiet=quiet)
+    _print_counts(labeling)
 
 
-def _ask(labelling: Labelling, proposals: Proposals | None, *, quiet: bool) -> None:
+def _ask(labeling: Labeling, proposals: Proposals | None, *, quiet: bool) -> None:
     """Show the passages one by one, and read a label for each, until the input ends."""
-    passages = labelling.waiting()
+    passages = labeling.waiting()
     answers = _answers()
     if not quiet and passages:
         say(f"{len(passages)} passages to label; {HINT}")
@@ -132,7 +132,7 @@ def _ask(labelling: Labelling, proposals: Proposals | None, *, quiet: bool) -> N
             if word in ("s", "skip"):
                 break
             try:
-                labelling.add(
+                labeling.add(
                     passage,
                     _label(word),
                     answer=_narrowed(passage, word, lines),
@@ -147,12 +147,12 @@ def _ask(labelling: Labelling, proposals: Proposals | None, *, quiet: bool) -> N
             return  # the input has ended
 
 
-def _accept(labelling: Labelling, proposals: Proposals) -> None:
+def _accept(labeling: Labeling, proposals: Proposals) -> None:
     """Store the LLM's proposal for each passage as its label. Passages whose LLM call fails get no label."""
-    for passage in labelling.waiting():
+    for passage in labeling.waiting():
         proposed = proposals(passage.question, passage.heading, passage.text)
         if proposed is not None:
-            labelling.add(passage, proposed, by="llm", model=proposals.model, accept=True)
+            labeling.add(passage, proposed, by="llm", model=proposals.model, accept=True)
 
 
 def _answers() -> Iterator[str]:
@@ -198,13 +198,13 @@ def _show(passage: Passage, place: str) -> None:
         click.echo(f"        ... {len(lines) - MOST_LINES} more lines")
 
 
-def _print_counts(labelling: Labelling) -> None:
-    counts, left = labelling.counts(), len(labelling.waiting())
+def _print_counts(labeling: Labeling) -> None:
+    counts, left = labeling.counts(), len(labeling.waiting())
     done = ", ".join(f"{count} {name}" for name, count in counts.items())
     if not sum(counts.values()):
-        click.echo("no passage was labelled" if left else "all passages are labelled already")
+        click.echo("no passage was labeled" if left else "all passages are labeled already")
         return
-    click.echo(safe(f"{labelling.output}: labels by {labelling.annotator}: {done}; {left} passages left"))
+    click.echo(safe(f"{labeling.output}: labels by {labeling.annotator}: {done}; {left} passages left"))
 
 
 @click.command("agreement", cls=Command)
@@ -219,12 +219,12 @@ def _print_counts(labelling: Labelling) -> None:
 def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
     """Print Cohen's kappa, which measures how much more often two annotators agree than they would by chance.
 
-    FIRST and SECOND are question files with labels. Only passages that both annotators labelled are compared.
+    FIRST and SECOND are question files with labels. Only passages that both annotators labeled are compared.
     The confidence intervals assume that the passages are independent of each other.
     """
     labels, gold = branchrank.library.agreement(first, second, annotators)
     click.echo(
-        f"{labels.n} passages are labelled by both annotators; "
+        f"{labels.n} passages are labeled by both annotators; "
         f"rows: {safe(str(first))}, columns: {safe(str(second))}"
     )
     click.echo("".join(f"{name:>8}" for name in ("", *labels.categories)))

@@ -139,7 +139,7 @@ def test_a_yes_may_name_the_lines_that_answer(label, tmp_path: Path) -> None:
 
 def test_an_interrupted_pass_goes_on_where_it_stopped(label, tmp_path: Path) -> None:
     everything = shown(label("s\n" * 99).stdout)
-    assert not (tmp_path / "gold.jsonl").exists(), "nothing was labelled"
+    assert not (tmp_path / "gold.jsonl").exists(), "nothing was labeled"
     first = label("n\ny\nq\n")
     assert f"{len(everything) - 2} passages left" in first.stdout
     rest = label("n\n" * 99)
@@ -158,7 +158,7 @@ def test_two_annotators_see_the_same_passages(label) -> None:
     assert shown(label("n\n" * 99, who="bob", output="bob.jsonl").stdout) == shown(ada.stdout)
 
 
-def test_what_cannot_be_labelled_is_refused(made: tuple[Path, Path], label, tmp_path: Path) -> None:
+def test_what_cannot_be_labeled_is_refused(made: tuple[Path, Path], label, tmp_path: Path) -> None:
     project, run = made
     other = [{**line, "question": "another"} for line in QUESTIONS if line["id"] == "api"]
     write_lines(tmp_path / "other.jsonl", other)
@@ -239,7 +239,7 @@ def test_accepted_proposals_are_marked_and_the_report_says_so(
     run = benchmark(made[0], "--predictor", "bm25", "--questions", file, reports=tmp_path / "reports")
     text = (run / "report.md").read_text()
     assert f"Warning: {made_gold} of" in text
-    assert "gold passages were labelled by an LLM (tiny)" in text
+    assert "gold passages were labeled by an LLM (tiny)" in text
     assert invoke("verify", run).exit_code == 0
     # A person says no to all of it: the LLM's gold goes.
     assert shown(label("n\n" * 99).stdout)
@@ -265,7 +265,7 @@ def test_agreement_of_two_files(label, tmp_path: Path) -> None:
     files = (tmp_path / "gold.jsonl", tmp_path / "bob.jsonl")
     done = invoke("questions", "agreement", *files)
     assert done.exit_code == 0, done.output
-    assert f"{count} passages are labelled by both annotators" in done.output
+    assert f"{count} passages are labeled by both annotators" in done.output
     assert f"they agree on {(count - 2) / count:.0%}" in done.output
     same = invoke("questions", "agreement", files[0], files[0])
     assert "kappa is not defined" in same.output
@@ -289,7 +289,7 @@ def test_agreement_without_common_passages(label, tmp_path: Path) -> None:
     label("n\nq\n")
     label("s\nn\nq\n", who="bob", output="bob.jsonl")
     done = invoke("questions", "agreement", tmp_path / "gold.jsonl", tmp_path / "bob.jsonl")
-    assert (done.exit_code, "have not labelled the same passages" in done.output) == (3, True)
+    assert (done.exit_code, "have not labeled the same passages" in done.output) == (3, True)
 
 
 def pairs(table: list[list[int]]) -> list[tuple[str, str]]:
