@@ -2,8 +2,8 @@
 
 In a prompt, document text is quoted as data between labeled lines. A label such as ``s01`` is valid in one
 prompt only. Since the reply to a search prompt may contain only labels, a prompt injection in a document can
-at worst change a ranking. Increase :data:`PROMPT_VERSION` when you change a prompt; calls recorded with older
-prompts are then not reused.
+at worst change a ranking. Increase :data:`PROMPT_VERSION` when you change a prompt. The key of a recorded
+call depends on its prompt, so calls recorded with older prompts are not reused.
 """
 
 from __future__ import annotations
