@@ -50,7 +50,7 @@ class Plot(Record, frozen=True, kw_only=True):
     """A plot in two widths, with its file name, description and caption.
 
     ``description`` lists all values of the plot as text, and ``caption`` explains how to read the plot.
-    ``spec`` is the Vega-Lite specification for wide screens, and ``narrow`` is the one for narrow screens.
+    ``spec`` and ``narrow`` are the Vega-Lite specifications for wide and narrow screens.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Plot(Record, frozen=True, kw_only=True):
 
 
 class Callout(Record, frozen=True, kw_only=True):
-    """A report's main result, with warnings about it."""
+    """A report's recommendation, with warnings about the run."""
 
     text: tuple[Cell, ...]
     cautions: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Callout(Record, frozen=True, kw_only=True):
 class QuestionBrowser(Record, frozen=True, kw_only=True):
     """A placeholder for the question browser, which only HTML reports contain.
 
-    In Markdown reports, the text ``instead`` replaces the question browser.
+    ``instead`` is the text that replaces the question browser in Markdown reports.
     """
 
     instead: str
@@ -92,7 +92,7 @@ class Section(Record, frozen=True, kw_only=True):
 
     @property
     def anchor(self) -> str:
-        """The heading as an id, for links to the section."""
+        """The HTML id of the section, made from the title."""
         return "-".join("".join(c if c.isalnum() else " " for c in self.title.casefold()).split())
 
 

@@ -1,17 +1,19 @@
 """The data for the question browser in ``report.html``.
 
-To keep the page small, the data are lists instead of objects. The script ``page/page.js`` reads these lists,
-which have the following items:
+To keep the page small, the data are lists instead of objects. The script ``page/page.js`` reads these lists.
+Sources, predictors, outcomes and stages are stored as indexes into the lists ``sources``, ``predictors``,
+``outcomes`` and ``stages``.
 
-- A question has an id, a text, a list with one value per slice (an empty text if the question is not in the
-  slice), a flag (1 if the question is answerable, otherwise 0), a list of gold items and a list of rows.
-- A gold item has a source (an index into ``sources``), a first line, a last line and a quote.
-- A row has a predictor (an index into ``predictors``), a repeat, an outcome (an index into ``outcomes``), the
-  stage that lost the gold, an error, a list of ranks, a list of hits and a list of fallbacks.
-- A rank has a stage (an index into ``stages``) and the gold's rank after the stage, or null if the stage's
-  list does not contain the gold.
-- A hit has a source (an index into ``sources``), a first line, a last line, a score and a judgment (2 if the
-  hit contains gold, 1 if the hit is on a gold page, otherwise 0).
+- A question has an id, a text, a list with one value per slice, a flag (1 if the question is answerable,
+  otherwise 0), a list of gold items and a list of rows. The value is an empty string for a slice that does
+  not contain the question.
+- A gold item has a source, a first line, a last line and a quote.
+- A row has a predictor, a repeat, an outcome, the stage that lost the gold, an error, a list of ranks, a list
+  of hits and a list of fallbacks.
+- A rank has a stage and the gold's rank after the stage. The rank is null if the stage's list does not
+  contain the gold.
+- A hit has a source, a first line, a last line, a score and a judgment. The judgment is 2 if the hit contains
+  gold, 1 if the hit is on a gold page, and otherwise 0.
 
 For a run with compact rows, at most the first 100 hits in each row are included.
 """
@@ -51,10 +53,10 @@ class _Names:
 
 
 def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], list[list[Any]]]:
-    """Return the data for the question browser, which describes the run and each question.
+    """Return the data for the question browser.
 
-    The first part is a dictionary with data about the whole run. The second part has one list per question,
-    with the items that the module's docstring describes.
+    The dictionary describes the run. Each list describes one question, with the items listed in the docstring
+    of :mod:`branchrank.report.browser`.
     """
     scores = run.scores
     cuts = slices(run.asked, run.facts)

@@ -1,4 +1,4 @@
-"""The warnings in a report, each with the name of the predictor that it is about."""
+"""The warnings in a report, each with the name of the predictor concerned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from branchrank.runs.run import RunData
 
 
 class Caution(Record, frozen=True, kw_only=True):
-    """A warning; ``predictor`` is empty if the warning is about the whole run."""
+    """A warning about ``predictor``, or about the whole run if ``predictor`` is empty."""
 
     text: str
     predictor: str = ""
@@ -42,7 +42,7 @@ def cautions(run: RunData) -> list[Caution]:
 
 
 def _failures(run: RunData) -> list[Caution]:
-    """Return cautions about predictors with failed queries or fallbacks, each with its most common error."""
+    """Return a caution for each predictor with failed queries or fallbacks, with the most common reasons."""
     found = []
     for row in run.summary_rows:
         if not (row.failures or row.fallbacks):

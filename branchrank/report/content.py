@@ -3,8 +3,7 @@
 1. The scores, the comparisons and the slices are computed from the rows, the timings and the questions.
 2. The content consists of sections with text, tables and plots. The Markdown and HTML writers only format
    this content.
-3. The report starts with the recommended system, how certain the recommendation is, what the system costs,
-   and which questions it fails on. The statistics and all other sections follow.
+3. The report starts with the recommendation, the costs and the questions. Statistics and details follow.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from branchrank.runs.run import RunData
 
 
 def heading(run: RunData) -> str:
-    """Return the report's title, with `Pilot` if there are fewer than 50 answerable questions."""
+    """Return the report's title, which starts with "Pilot:" for fewer than 50 answerable questions."""
     pilot = "Pilot: " if is_pilot(run) else ""
     return f"{pilot}{run.record.experiment}, {asked(run)}"
 

@@ -65,7 +65,7 @@ class DatasetReport(Record, frozen=True, kw_only=True):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The CSV report as a table, with a row per system and dataset, and one average row per system."""
+        """The CSV report as a data frame, with one row per system and dataset, and one average per system."""
         import pandas as pd
 
         texts = dict.fromkeys(("system", "dataset", "measure", "baseline", "verdict"), str)
@@ -84,7 +84,7 @@ def _print(found: DatasetComparison, console: Console) -> None:
         table.add_column(safe(heading), justify="right" if place else "left", overflow="fold")
     narrow = console.width < PIPE_WIDTH
     for row in content.rows:
-        # In a terminal, intervals are on separate lines, so that more datasets fit side by side.
+        # In a terminal, each interval is on its own line, so that more datasets fit side by side.
         texts = [each.text if isinstance(each, Strong) else each for each in row]
         cells = [safe(text).replace(" (", "\n(") if narrow else safe(text) for text in texts]
         table.add_row(
@@ -111,16 +111,18 @@ def dataset_report(
     baseline: str = "",
     delta: float | None = None,
 ) -> DatasetReport:
-    """Compare runs on several datasets. Dataset names that are not given are derived from the runs.
+    """Compare runs on several datasets.
 
-    The other arguments and the errors are the same as for :func:`~branchrank.runs.datasets.compare_datasets`.
+    ``runs`` maps dataset names to runs. If ``runs`` is a sequence, the dataset names are derived from the
+    runs. For the other arguments and the errors raised, see
+    :func:`~branchrank.runs.datasets.compare_datasets`.
     """
     named = dict(runs) if isinstance(runs, Mapping) else dict(zip(_names(runs), runs, strict=True))
     return DatasetReport(comparison=compare_datasets(named, measure=measure, baseline=baseline, delta=delta))
 
 
 def _names(runs: Sequence[RunData]) -> list[str]:
-    """Name the runs after their experiments or corpora, or after their directories if names would repeat."""
+    """Return a distinct name for each run, from its experiment, its corpus folder or its directory."""
     directories = [str(run.directory) for run in runs]
     if twice := [name for name in directories if directories.count(name) > 1]:
         raise UsageError(f"{twice[0]} is given twice", remedy="give each run once")
@@ -147,10 +149,7 @@ def scores_table(found: DatasetComparison) -> Table:
 
 
 def _winner(found: DatasetComparison) -> str | None:
-    """Return the best candidate if it is ``better``, or the baseline if all candidates are ``worse``.
-
-    Otherwise, return ``None``.
-    """
+    """Return the best candidate if it is ``better``, or the baseline if all candidates are ``worse``."""
     if not found.comparisons:
         return None
     best = max(found.comparisons, key=lambda each: each.difference)

@@ -1,7 +1,7 @@
-"""The document text in ``report.html``: the lines of hits and gold, and two lines before and after them.
+"""The document text in ``report.html``, which consists of the hits and the gold with two lines of context.
 
-The text is read from the corpus when the report is written, and only if the corpus has not changed since the
-run. A report without document text shows only the files and line numbers of hits and gold.
+Document text is read from the corpus when the report is written, and only if the corpus has not changed since
+the run. A report without document text shows only the files and line numbers of hits and gold.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from branchrank.printable import safe
 from branchrank.runs.run import RunData
 from branchrank.safe_open import read_beneath
 
-#: The number of hits per answer for which the text is shown.
+#: The number of hits per answer whose text is shown.
 SHOWN_HITS = 5
 #: The number of lines shown before and after a passage.
 AROUND = 2
 #: The maximum number of lines that are shown for one passage.
 LONGEST = 200
 
-#: A mapping from source file to blocks of consecutive lines, each with the number of its first line.
+#: Maps each source file to its blocks of consecutive lines. A block has the number of its first line.
 Passages = dict[str, list[tuple[int, list[str]]]]
 
 

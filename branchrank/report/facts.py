@@ -28,7 +28,7 @@ def judged_documents(run: RunData) -> int | None:
 
 
 def in_short(run: RunData) -> tuple[str, ...]:
-    """Describe the run in a few words for the top of a report."""
+    """Return short facts about the run for the top of a report."""
     split = (f"split {run.record.split}",) if run.record.split else ()
     systems = plural(len(run.predictors), "system")
     pages, judged = len(set(run.clusters.values())), judged_documents(run)
@@ -96,7 +96,7 @@ def _recall(index: IndexFacts) -> str:
 
 
 def _filtered(run: RunData) -> str:
-    """State how many answerable questions have an answer in documents that pass the filters."""
+    """Describe how many answerable questions have an answer in documents that pass the filters."""
     filters = read_filters(run.record.filters)
     answerable = [question for question in run.asked if question.gold]
     inside = sum(

@@ -1,8 +1,8 @@
 """The result of a regression check for continuous integration, as JUnit XML and Markdown.
 
-The JUnit file has one test case for each predictor. The test case has a ``failure`` if the predictor fails
-the check, and an ``error`` of type ``undecided`` if the check is undecided for the predictor. If no predictor
-fails and at least one is undecided, ``branchrank gate`` ends with exit code 10.
+The JUnit file contains one test case per predictor. The test case of a predictor that fails the check
+contains a ``failure``. The test case of an undecided predictor contains an ``error`` of type ``undecided``.
+``branchrank gate`` exits with code 10 if no predictor fails and at least one predictor is undecided.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 1. The sections are HTML with escaped text, and the plots are inline SVG.
 2. The page contains the questions as JSON data with every ``<`` escaped, one question per line. The script
-   inserts the data as text nodes and shows only one page of results at a time, so that a report with a
+   inserts the data as text nodes. Only one page of results is shown at a time, so that a report with a
    thousand questions opens quickly.
-3. A content security policy allows only the page's own style and script, which are identified by their
-   digests.
+3. A content security policy allows only the page's own style and script, identified by their digests.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def escape(text: str) -> str:
 
 
 def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Passages | None = None) -> str:
-    """Return the complete page. If ``passages`` is ``None``, the page has no document text."""
+    """Return the complete page, without document text if ``passages`` is ``None``."""
     style, script = _asset("page.css"), _asset("page.js")
     about, questions = browser_data(run, with_quotes=passages is not None)
     links = [(section.anchor, section.title) for section in report.sections]
@@ -118,7 +117,7 @@ def _hash(text: str) -> str:
 def block_html(block: Block, drawings: Mapping[str, str]) -> str:
     """Return one block as HTML.
 
-    For a plot, ``drawings`` must contain the SVG, and may also contain a version for narrow screens.
+    For a plot, ``drawings`` must contain an SVG for wide screens, and can contain an SVG for narrow screens.
     """
     if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
@@ -184,7 +183,7 @@ def _name(cell: Cell) -> str:
 
 
 def _ranged(cell: Cell) -> str:
-    """Return a table cell's text as HTML. An interval in parentheses is put into an element of its own."""
+    """Return a table cell as HTML, with an interval in parentheses in its own element."""
     found = _RANGE.fullmatch(cell) if isinstance(cell, str) else None
     if found is None:
         return _cell(cell)

@@ -137,7 +137,7 @@ def unanswerable(run: RunData) -> Section | None:
         curves, offered = _curves(scores, name)
         answered = [curve.points[-1].coverage if curve.points else 0.0 for curve in curves]
         at = {coverage: _risk_at(curves, coverage) for coverage in _COVERAGES}
-        # The curve ends at the share of questions that were answered, which the table also shows.
+        # A curve ends at the share of questions that the predictor answered.
         end = min(answered)
         places = [*(coverage for coverage in _COVERAGES if coverage < end - 1e-9), *([end] if end else [])]
         points = [(coverage, _risk_at(curves, coverage)) for coverage in places]
@@ -206,7 +206,7 @@ def _mean_of(areas: Sequence[float | None]) -> float | None:
 
 
 def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> float | None:
-    """Return the mean risk of the curves at ``coverage``, or ``None`` if a curve ends before it."""
+    """Return the mean risk of the curves at ``coverage``, or ``None`` if a curve ends at a lower coverage."""
     risks = []
     for curve in curves:
         reached = next((point for point in curve.points if point.coverage >= coverage - 1e-9), None)

@@ -1,4 +1,4 @@
-"""``report.md``, the report in Markdown, with plots in separate files."""
+"""Convert a report to Markdown for ``report.md``, with plots in separate files."""
 
 from __future__ import annotations
 

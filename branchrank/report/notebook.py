@@ -18,7 +18,7 @@ _STYLE = (
 
 
 def run_html(run: RunData) -> str:
-    """Return the run as HTML, with escaped text and the plot as inline SVG."""
+    """Return a run's summary as HTML, with escaped text and the plot as inline SVG."""
     compared = run.judgment.comparisons
     shown = [differences(compared)] if compared else []
     texts = [Paragraph(text=text) for text in verdicts(run)]

@@ -11,7 +11,8 @@ from branchrank.records import Record
 from branchrank.runs.pilot import Pilot
 from branchrank.runs.words import p_value
 
-#: Assumptions if there is no pilot. The correlation of questions on the same page was 0 to 0.13 in our runs.
+#: Assumptions for a power analysis without a pilot. In our runs, score differences of questions on the same
+#: page had correlations from 0 to 0.13.
 ASSUMED = Pilot(rate=0.7, disagreement=0.2, icc=0.1, candidates=1, page_sizes=())
 
 
@@ -19,9 +20,9 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
     """The results of a power analysis, with one plan for each number of questions.
 
     ``icc`` is the assumed correlation between the score differences of questions on the same page, or
-    ``None`` if no two questions share a page. If the plans use the average disagreement of several pairs of
-    predictors in the pilot, ``pairs`` is a sentence that lists each pair's disagreement. ``str()`` returns
-    the table that ``branchrank power`` prints.
+    ``None`` if no two questions share a page. ``pairs`` is a sentence that lists the disagreement of each
+    pair of predictors in the pilot, or "" if the plans do not average over pairs. ``str()`` returns the table
+    that ``branchrank power`` prints.
     """
 
     plans: tuple[power.Plan, ...]
@@ -121,10 +122,7 @@ def power_analysis(
 
 
 def _pairs(pilot: Pilot) -> str:
-    """Describe the pairs of predictors over which the assumed disagreement is averaged.
-
-    Returns "" if the pilot has fewer than two pairs.
-    """
+    """Describe the disagreement of each pair of predictors in the pilot ("" for fewer than two pairs)."""
     if len(pilot.pairs) < 2:
         return ""
     each = ", ".join(f"{name} {share:.1%}" for name, share in pilot.pairs)

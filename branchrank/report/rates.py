@@ -1,12 +1,11 @@
-"""The tables and the plot of the rates, for terminals, notebooks, Markdown and HTML.
+"""Tables and a plot of hit rates and other means, for terminals, notebooks, Markdown and HTML.
 
-1. Every rate is shown with its 95% interval, and every table states the number of questions.
-2. If the gold consists of lines for some questions and of a whole file for others, each of the two kinds of
-   questions has its own rows. The rates over all questions are shown last, because they mix questions whose
-   gold is lines and questions whose gold is a file. A whole file is easier to find than lines, so these rates
-   rise with the share of questions that have a whole file as gold.
-3. Hit rates are shown for hits that contain any gold line (strict), at least half of the gold lines, and all
-   gold lines.
+1. Every table states the number of questions. By default, means are shown with their 95% intervals.
+2. If the gold is lines for some questions and a whole file for others, the rates are shown separately for
+   each gold level, followed by the combined rates. A whole file is easier to find than lines, so the combined
+   rates rise with the share of questions whose gold is a whole file.
+3. Hit rates are shown for hits that contain any gold line (strict), at least half of the gold lines (half),
+   and all gold lines (full).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.words import interval, is_share, plural, score
 
-#: The words for each gold level in the sentences of a report.
+#: How the sentences of a report describe each gold level.
 _GOLD_WORDS: dict[GoldLevel, str] = {"span": "lines", "file": "a whole file"}
 _AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
 
@@ -36,7 +35,7 @@ def named(predictor: str, judgment: Judgment) -> Cell:
 
 
 def over(run: RunData) -> str:
-    """Describe how many questions the rates are based on, for each gold level if there are two levels."""
+    """Describe the number of answerable questions, in total and at each gold level."""
     words = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
     if len(run.by_gold) == 1:
         return words
@@ -58,7 +57,7 @@ def gold_counts(run: RunData) -> str:
 
 
 def mixed_words(run: RunData) -> list[Paragraph]:
-    """Return a list with a note if some gold is whole files and some is lines, otherwise an empty list."""
+    """Return a note about the gold levels if there are two levels, otherwise an empty list."""
     if len(run.by_gold) == 1:
         return []
     text = (
@@ -81,11 +80,9 @@ def rates_table(
 ) -> Table:
     """Return a table with one row per predictor.
 
-    If there are two gold levels, each predictor has one row per level and one row for both levels.
-
-    The last two ``labels`` are the headings of two columns, the gold level and the number of questions at
-    that level. ``costs`` contains the headings of further columns, and a function that returns a row's cells
-    in these columns.
+    If there are two gold levels, each predictor has one row per level and one row for all questions. The last
+    two ``labels`` are the headings for the gold level and the number of questions. ``costs`` contains the
+    headings of more columns, and a function that returns a row's cells in these columns.
     """
     is_mixed = len(run.by_gold) > 1
     shown = labels if is_mixed else labels[:-2]
@@ -139,7 +136,7 @@ def means(run: RunData) -> list[NamedMeasure]:
 
 
 def rates_plot(run: RunData) -> Plot:
-    """Plot every predictor's hit rates with intervals, for each gold level if there are two levels."""
+    """Plot every predictor's hit rates with intervals, separately for each gold level."""
     apart = {f" ({level})": part for level, part in run.by_gold.items() if part is not run}
     return plots.rates(
         [

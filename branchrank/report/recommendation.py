@@ -1,17 +1,17 @@
-"""The recommendation in a report, which names the system to use and states the evidence and the cost.
+"""Choose the system that a report recommends, and describe the evidence and the cost.
 
-1. The leader is the system with the highest mean for the primary measure. If several systems share the
-   highest mean and the baseline is one of them, the leader is the baseline. Systems that failed every query
-   are left out. If there are several systems and all of them scored 0, no system is recommended.
-2. The leader's rivals are the systems that it was compared with: its baselines or, if it is itself the
-   baseline, every candidate. If the verdict is that the leader is better than every rival, the leader is
-   recommended.
-3. If the leader does not beat every rival, a cheaper rival that it does not beat is recommended. A rival
-   without an LLM is cheaper than a leader that uses an LLM. When both or neither use an LLM, the rival counts
-   as cheaper if it answers in less than half the leader's time and saves at least 50 ms per query.
-4. Without a cheaper rival, the leader is still recommended in two cases. Either the leader is the baseline,
-   or the leader is equivalent to every rival that it does not beat. In all other cases there is no clear
-   winner, and the recommendation only says which system leads.
+1. The leader is the system with the highest mean for the primary measure. If the baseline shares the highest
+   mean with other systems, the baseline is the leader. Systems that failed every query are left out. If
+   several systems were compared and all of them scored 0, no system is recommended.
+2. The leader's rivals are the systems with which the run compared the leader. A leader that is better than
+   every rival, according to the verdicts, is recommended.
+3. If the leader does not beat every rival, a cheaper rival that the leader does not beat is recommended. A
+   rival without an LLM is cheaper than a leader that uses an LLM. Between systems that both use an LLM, or
+   both use none, median latencies are compared. A rival is cheaper if its median latency is less than half
+   the leader's and at least 50 ms lower.
+4. If there is no cheaper rival, a leader that is the baseline is recommended. A leader is also recommended if
+   it is equivalent to every rival that it does not beat. In all other cases, there is no clear winner, and
+   the recommendation only names the leader.
 """
 
 from __future__ import annotations
@@ -41,11 +41,7 @@ _NOTICED_MS = 50.0
 
 
 class _Rival(Record, frozen=True, kw_only=True):
-    """A system that was compared with the leader.
-
-    ``difference`` is the leader's mean score minus the rival's mean score. ``verdict`` is ``better`` if the
-    leader is better than the rival.
-    """
+    """A system that was compared with the leader; ``difference`` is the leader's mean minus the system's."""
 
     name: str
     difference: float
@@ -78,7 +74,7 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
     usable = [row.predictor for row in run.summary_rows if row.predictor not in failed]
     if not usable:
         return (Strong("No recommendation:"), "every query failed.")
-    # If the means are equal, prefer the baseline, since there is no reason to replace it.
+    # If means are equal, prefer the baseline, since replacing the baseline would gain nothing.
     leader = max(
         usable, key=lambda name: (run.scores.average(name, run.primary), name == run.judgment.baseline)
     )
@@ -97,7 +93,7 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
 
 
 def _rivals(run: RunData, name: str) -> list[_Rival]:
-    """Return the systems that ``name`` was compared with, in ascending order of the difference."""
+    """Return the rivals of ``name``, sorted by difference in ascending order."""
     found = [
         _seen_from(each, name) for each in run.judgment.comparisons if name in (each.candidate, each.baseline)
     ]
@@ -173,7 +169,7 @@ def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
 
 
 def _cheaper(run: RunData, leader: str, rival: _Rival) -> tuple[Cell, ...]:
-    """Recommend the cheaper system, given that the leader is not significantly better than it."""
+    """Recommend the cheaper system, because the leader is not significantly better."""
     cheap, dear = _row(run, rival.name), _row(run, leader)
     text = (
         f"{_found(run, rival.name)}, {_cost(cheap)}. {leader} scored {_score(run, leader)} "
@@ -262,7 +258,7 @@ def _why(rival: _Rival) -> str:
 
 
 def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
-    """Describe a system's latency and LLM use, and mention the latency of a rival that is much faster."""
+    """Describe a system's latency and LLM use, with the latency of a much faster rival."""
     if row.latency_p50_ms is None:
         time = "latency not measured"
     else:
@@ -280,11 +276,7 @@ def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
 
 
 def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
-    """Name the cheapest system that is shown to be less than delta worse than the winner, with its cost.
-
-    Returns an empty tuple if the winner itself is the cheapest of these systems, if its latency was not
-    measured, or if :func:`~branchrank.runs.estimates.choice` prefers another system with the same mean score.
-    """
+    """Describe the cheapest system that is shown to be less than delta worse than the winner, if any."""
     found = standings(run)
     if name not in {each.name for each in found}:
         return ()

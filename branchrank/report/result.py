@@ -95,7 +95,7 @@ def _means(run: RunData) -> Table:
 
 
 def _scoring_words(run: RunData) -> list[str]:
-    """Explain how measures are scored, how failed queries count, and what clustered intervals are."""
+    """Explain how hits are scored, how failed queries count, and how intervals are computed."""
     modes = {each.mode for each in run.shown}
     words = []
     if modes & {"strict", *SHARES}:
@@ -147,7 +147,7 @@ def _bold_words(judgment: Judgment) -> str:
 
 
 def _verdicts(run: RunData) -> Points:
-    """Return every verdict with its numbers, and with any warnings about the two systems that it compares."""
+    """Return a list item per comparison, with the verdict, the numbers and warnings about the two systems."""
     return Points(
         items=tuple(
             (
@@ -298,7 +298,7 @@ def _carrying(each: Comparison, run: RunData) -> str:
 
 
 def _by_gold(run: RunData) -> list[Table]:
-    """Return one table of differences in the primary measure per gold level, if there are two levels."""
+    """Return a table of differences at each gold level, or an empty list if there is only one level."""
     if len(run.by_gold) == 1:
         return []
     judgment, measure = run.judgment, run.primary

@@ -9,7 +9,7 @@ from branchrank.report.blocks import Block, Paragraph, Section
 from branchrank.report.plots import Swept
 from branchrank.runs.run import RunData
 
-#: The predictor name for a system in a sweep, such as ``name[rrf_k=10, vector_weight=0.5]``.
+#: A predictor name in a sweep, such as ``name[rrf_k=10, vector_weight=0.5]``.
 _SWEPT = re.compile(r"^(?P<name>[^\[]+)\[(?P<point>[\w.-]+=.*)\]$", re.DOTALL)
 _SETTING = re.compile(r", (?=[\w.-]+=)")
 
@@ -42,10 +42,7 @@ def _by_system(run: RunData) -> dict[str, list[Swept]]:
 
 
 def _axes(points: list[Swept]) -> list[str]:
-    """Return the names of the settings whose values vary.
-
-    Returns an empty list if the points don't all have the same setting names.
-    """
+    """Return the settings whose values vary, or an empty list if the points have different settings."""
     named = points[0].values
     if any(each.values.keys() != named.keys() for each in points):
         return []

@@ -1,4 +1,4 @@
-"""The summary of a run for a terminal. Notebooks show the same tables."""
+"""The summary tables of a run, for terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from branchrank.report.recommendation import recommendation
 from branchrank.runs.run import RunData, with_others
 from branchrank.runs.words import milliseconds, number, opening, plural, score, sentence, verdict_words
 
-#: The line width if the output is not a terminal; it is so large that lines don't wrap.
+#: The line width for output that does not go to a terminal, large enough that no line wraps.
 PIPE_WIDTH = 400
-#: The minimum width of the column for predictor names. Names that don't fit are wrapped.
+#: The minimum width of the column for predictor names.
 _FOLDED = 10
 
 _RATES = {
@@ -91,10 +91,10 @@ def _shown(run: RunData) -> Sequence[NamedMeasure]:
 
 
 def rate_tables(run: RunData) -> list[Table]:
-    """Return tables of strict hit rates at every depth, and of the requested measures with intervals.
+    """Return tables of the strict, half and full hit rates, and of the requested measures with intervals.
 
-    If the questions have two levels of gold, the first table shows all hit rates, with separate rows for each
-    level.
+    If there are two gold levels, the first table also contains relaxed hit rates, and each level has its own
+    rows.
     """
     depths = at_depths(run)
     is_mixed = len(run.by_gold) > 1
@@ -127,10 +127,7 @@ def legend(run: RunData) -> str:
 
 
 def cached_calls(run: RunData) -> str:
-    """Return a line with the number of each predictor's LLM calls that came from the decision cache.
-
-    Returns an empty string if no call came from the decision cache.
-    """
+    """Describe how many LLM calls of each predictor the decision cache answered ("" if none)."""
     asked = Counter(call.predictor for call in run.ledger)
     cached = Counter(call.predictor for call in run.ledger if call.served_by == "cache")
     counts = ", ".join(f"{cached[name]} of {asked[name]} ({name})" for name in run.predictors if cached[name])
@@ -138,12 +135,12 @@ def cached_calls(run: RunData) -> str:
 
 
 def verdicts(run: RunData) -> list[str]:
-    """Return the verdict of each declared comparison, with its numbers."""
+    """Return the verdict of each declared comparison, followed by the scores and the difference."""
     return [f"{opening(each)} {sentence(each)}" for each in run.judgment.comparisons]
 
 
 class PipedConsole(Console):
-    """A console that raises ``BrokenPipeError`` if the pipe is closed, whereas rich would end the process."""
+    """A console that, unlike rich's own, raises ``BrokenPipeError`` if the output pipe is closed."""
 
     def on_broken_pipe(self) -> None:
         """Raise the ``BrokenPipeError`` that rich caught."""
@@ -153,8 +150,7 @@ class PipedConsole(Console):
 def print_summary(run: RunData) -> None:
     """Print the recommendation with its warnings, the tables, the verdicts and a legend.
 
-    The output fits a terminal with 80 columns. The output is colored if it goes to a terminal and NO_COLOR
-    is not set.
+    The output fits in 80 columns. Colors are used if the output goes to a terminal and NO_COLOR is not set.
     """
     console = PipedConsole()
     if not console.is_terminal:
@@ -199,12 +195,12 @@ def _table(content: Table) -> RichTable:
 
 
 def _fitting(table: Table, width: int) -> list[Table]:
-    """Split a table's columns into several tables that fit the width; each one repeats the label columns."""
+    """Split a table into tables that fit the width, each with the label columns."""
     columns = [
         max(len(heading), *(len(_text(row[place])) for row in table.rows)) + 1
         for place, heading in enumerate(table.headings)
     ]
-    # Long names are wrapped, so the column can be narrower than the longest name.
+    # Long names are wrapped, so the name column can be narrower than the longest name.
     left = sum(min(size, _FOLDED) for size in columns[: table.labels])
     parts: list[list[int]] = [[]]
     for place in range(table.labels, len(columns)):
@@ -223,7 +219,7 @@ def _fitting(table: Table, width: int) -> list[Table]:
 
 
 def short_model(name: str) -> str:
-    """Shorten a model's name by removing the publisher and, if the rest is long, its middle part.
+    """Remove the publisher from a model's name, and the middle part from a long name.
 
     >>> short_model("openai/gpt-oss-20b"), short_model("meta-llama/Llama-3.3-70B-Instruct")
     ('gpt-oss-20b', 'Llama…uct')

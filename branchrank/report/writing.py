@@ -33,10 +33,10 @@ def write_report(
 ) -> list[Path]:
     """Write ``report.md``, its plots and ``report.html``, and return the paths of all files written.
 
-    The files are written to the directory ``into`` (by default the run's directory). ``report.html`` includes
-    document text from the folder ``corpus`` (by default the run's corpus folder). ``report.html`` contains no
-    document text if the corpus is missing or has changed, or if the run does not store the wording of the
-    questions. ``notice`` is called if ``corpus`` was given but is not the run's corpus.
+    The files are written to the directory ``into`` (by default the run's directory). If ``with_text`` is
+    true, ``report.html`` includes document text from the folder ``corpus`` (by default the run's corpus
+    folder). Document text is left out if the corpus is missing or has changed, and for runs that do not store
+    the wording of questions. ``notice`` is called if the folder ``corpus`` does not contain the run's corpus.
     """
     directory = into or run.directory
     report = report_content(run)
@@ -78,8 +78,8 @@ def run_and_report(
     """Run a plan, write the run's directory and report, and return the finished run.
 
     An interrupted run of the same plan is resumed unless ``fresh`` is set. If the plan was read from a run,
-    ``resume`` is that run's directory. ``seal`` is the file that contains the sealed plan. If the plan has
-    problems, a single error that lists all of them is raised before the run starts.
+    ``resume`` is that run's directory. ``seal`` is the file that contains the sealed plan. All problems of
+    the plan are reported in one error before the run starts.
     """
     from branchrank.bench import run_plan
 

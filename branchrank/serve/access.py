@@ -1,9 +1,9 @@
 """A server's access rules for its address, the ``Host`` and ``Origin`` headers, and the token.
 
-1. By default the server binds to the loopback interface. Any other address needs a token.
-2. The ``Host`` header must contain a loopback name, the server's address, or an additional allowed name. This
-   prevents DNS rebinding, in which another website reaches the server through a host name that resolves to
-   this machine.
+1. By default the server binds to the loopback interface. On any other address, the server needs a token.
+2. The ``Host`` header must contain a loopback name, the server's address, or an additional allowed name. The
+   check of the ``Host`` header prevents DNS rebinding, in which another website reaches the server through a
+   host name that resolves to this machine.
 3. The ``Origin`` header, which browsers send, must contain an allowed origin. By default no origin is
    allowed.
 4. If a token is set, every request must send the header ``Authorization: Bearer TOKEN``.
@@ -50,10 +50,7 @@ class Access(Record, frozen=True, kw_only=True):
         return not values or (len(values) == 1 and values[0].lower() in self.origins)
 
     def answers_token(self, values: Sequence[str]) -> bool:
-        """Return whether the ``Authorization`` header contains the token.
-
-        The comparison takes constant time.
-        """
+        """Return whether the ``Authorization`` header contains the token, with a constant-time comparison."""
         if not self.token:
             return True
         scheme, _, given = values[0].partition(" ") if len(values) == 1 else ("", "", "")
@@ -64,10 +61,11 @@ class Access(Record, frozen=True, kw_only=True):
 def access_for(
     host: str, *, token: str = "", allowed_hosts: Sequence[str] = (), allowed_origins: Sequence[str] = ()
 ) -> Access:
-    """Make the access rules for a server bound to ``host``.
+    """Return the access rules for a server bound to ``host``.
 
-    Raises :class:`UsageError` if an allowed host or origin is malformed, if ``host`` is not a loopback
-    address and there is no token, or if ``host`` stands for all addresses and there is no allowed host.
+    Raises :class:`UsageError` if an allowed host or origin is malformed. Also raises :class:`UsageError` if a
+    server that other machines can reach has no token, or if a server bound to all addresses has no allowed
+    host.
     """
     loopback = is_loopback(host)
     if not loopback and not token:
@@ -111,8 +109,8 @@ def bracketed(host: str) -> str:
 def read_token(token_file: Path | None, environment: Mapping[str, str] | None = None) -> str:
     """Read the token from a file or an environment variable, or return "" if neither of them is set.
 
-    Raises :class:`UsageError` if the file can't be read, or if the token is too short or contains characters
-    other than visible ASCII.
+    Raises :class:`UsageError` if the file can't be read or the token is invalid. A valid token consists of at
+    least 16 visible ASCII characters.
     """
     where = f"the token in {token_file or VARIABLE}"
     if token_file is None:

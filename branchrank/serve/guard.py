@@ -1,10 +1,10 @@
 """Check each request against the access rules, and pass it with its whole body to an HTTP application.
 
 1. The guard responds with status 421 if the ``Host`` is not allowed, with 403 if the ``Origin`` is not
-   allowed, and with 401 if the token is missing or wrong. For CORS preflight requests from an
-   allowed Origin, the token is not checked, because browsers do not send it in these requests.
-2. The guard responds with 413 if the body exceeds the size limit, whether or not its length is declared, and
-   with 408 if the body is incomplete at the deadline.
+   allowed, and with 401 if the token is missing or invalid. CORS preflight requests need no token, because
+   browsers never send a token with these requests.
+2. The guard responds with 413 if the body exceeds the size limit, and with 408 if the body is incomplete at
+   the deadline.
 3. The application gets a request's body in one piece. After refusing a request, the guard closes the
    connection.
 """
@@ -25,7 +25,7 @@ BODY_DEADLINE_S = 10.0
 #: The body of a refused request is read up to these limits, so that the client can read the error response.
 DISCARD_LIMIT = 16 * BODY_LIMIT
 DISCARD_DEADLINE_S = 1.0
-#: The number of seconds after which a client may repeat a request that an overloaded server refused.
+#: The number of seconds that a client should wait before it repeats a request to an overloaded server.
 RETRY_AFTER_S = 1
 
 Message = MutableMapping[str, Any]
@@ -165,7 +165,7 @@ def _is_preflight(scope: Scope) -> bool:
 
 
 def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Return headers for every response, such as those that let an allowed Origin read the response."""
+    """Return the headers to add to every response, including the CORS headers for an allowed origin."""
     headers = [(b"x-content-type-options", b"nosniff")]
     for origin in _headers(scope, b"origin"):
         headers += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
@@ -173,7 +173,7 @@ def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 async def _permit(scope: Scope, send: Send) -> None:
-    """Answer a CORS preflight request. The response permits the browser to send the actual request."""
+    """Answer a CORS preflight request, so that the browser sends the actual request."""
     wanted = ", ".join(_headers(scope, b"access-control-request-headers"))
     headers = [
         *_always(scope),
@@ -189,10 +189,7 @@ def _headers(scope: Scope, name: bytes) -> list[str]:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read and discard the rest of a body, for at most ``DISCARD_DEADLINE_S`` seconds.
-
-    Reading also stops after more than ``DISCARD_LIMIT`` bytes.
-    """
+    """Read and discard the rest of a body, up to the limits for discarded bodies."""
     taken = 0
     try:
         async with asyncio.timeout(DISCARD_DEADLINE_S):

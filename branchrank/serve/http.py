@@ -1,9 +1,9 @@
 """The HTTP application with ``POST /retrieve``, ``GET /health`` and an OpenAPI description.
 
-The record classes in this module define the requests and responses, and the OpenAPI description contains
-the JSON schemas of these classes. Retrievals run in a small thread pool. If the pool's queue is full,
-requests are answered with status 503. Importing this module raises :class:`MissingDependencyError` if FastAPI
-is not installed.
+The record classes in this module define the requests and responses, and the OpenAPI description contains the
+JSON schemas of these classes. Retrievals run in a small thread pool. If the pool's queue is full, the server
+responds with status 503. Importing this module raises :class:`MissingDependencyError` if FastAPI is not
+installed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ except ImportError:
 
 QUERY_CHARACTERS = 10_240
 TOP_K = 100
-#: The default number of hits, the same as the default of ``--top-k`` in the retrieval commands.
+#: The default number of hits, which equals the default of ``--top-k`` in the retrieval commands.
 DEFAULT_TOP_K = 5
 FILTERS = 20
-#: A filter. The pattern is only used in the OpenAPI description, because the library checks filters itself.
+#: A filter with a pattern for the OpenAPI description. The library checks filters without this pattern.
 Condition = Annotated[
     str,
     Meta(max_length=1_000, extra_json_schema={"pattern": f"^({'|'.join(FILTER_KEYS)})=[\\s\\S]+$"}),
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A query. If ``predictor`` is empty, the first predictor of the server is used.
 
-    ``top_k`` is an integer as JSON Schema defines it, so 5.0 is valid. Each filter has the form
+    ``top_k`` is an integer in the sense of JSON Schema, so 5.0 is valid. Each filter has the form
     ``KEY=VALUE``, as in ``--filter``, and only documents that match all filters are searched.
     """
 
@@ -61,10 +61,7 @@ class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RetrieveAnswer(Record, frozen=True, kw_only=True):
-    """The hits of a query, best first.
-
-    Each entry of ``fallbacks`` names a stage that failed, and the reason.
-    """
+    """The hits for a query, best first. Each entry of ``fallbacks`` is a failed stage with the reason."""
 
     predictor: str
     hits: tuple[Hit, ...]
@@ -86,7 +83,7 @@ class Health(Record, frozen=True, kw_only=True):
 
 def application(service: Service, workers: Workers, access: Access) -> Guard:
     """Return the HTTP application, wrapped in the guard that checks requests."""
-    # The pages /docs and /redoc would load scripts from other hosts.
+    # The pages /docs and /redoc of FastAPI are disabled, because they load scripts from other hosts.
     app = FastAPI(title="BranchRank", version=__version__, docs_url=None, redoc_url=None)
 
     @app.get("/health", **_described(Health))
@@ -195,7 +192,7 @@ def _described(answer: type[Record], request: type[Record] | None = None) -> dic
 
 
 def _openapi(app: FastAPI, service: Service, token: bool) -> dict[str, Any]:
-    """Return the OpenAPI description, with the names of the ready predictors."""
+    """Return the OpenAPI description, with the names of the predictors that can run."""
     schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
     _, components = msgspec.json.schema_components(
         (RetrieveRequest, RetrieveAnswer, Health, ErrorAnswer), ref_template=_REF

@@ -1,9 +1,10 @@
-"""A server that offers the search tools over the Model Context Protocol (MCP), on stdio or streamable HTTP.
+"""A server that offers the search tools through the Model Context Protocol (MCP).
 
-The tools read only the workspace's corpus, and write nothing. Each result is returned with its path and
-lines, as text for a model and as structured data. Searches run in a small thread pool. A client's credentials
-are not passed on. The details of internal errors are written only to the log. Importing this module raises
-:class:`MissingDependencyError` if the MCP SDK is not installed.
+The transport is stdio or streamable HTTP. The tools read only the workspace's corpus, and write nothing. Each
+result is returned with its path and lines, as text for a model and as structured data. Searches run in a
+small thread pool. The server does not pass on a client's credentials. The details of internal errors are
+written only to the log. Importing this module raises :class:`MissingDependencyError` if the MCP SDK is not
+installed.
 """
 
 from __future__ import annotations
@@ -90,10 +91,7 @@ SearchAnswer = Annotated[CallToolResult, Answer]
 
 
 class _Tools:
-    """The tools that a server offers.
-
-    MCP clients see the names, signatures and docstrings of these methods.
-    """
+    """The tools of a server, whose names, signatures and docstrings are visible to MCP clients."""
 
     def __init__(self, service: Service, workers: Workers) -> None:
         self._service = service
@@ -105,8 +103,8 @@ class _Tools:
     ) -> SearchAnswer:
         """Return passages that contain the query's words, quoted strings or identifiers.
 
-        Matched lines are marked. Passages are always in BM25 order. With ranking "bm25", the quarter of the
-        passages with the lowest BM25 scores is dropped.
+        Matched lines are marked. Passages are always in BM25 order. With ranking "bm25", the 25% of passages
+        with the lowest BM25 scores are dropped.
         """
         return await self._searched(
             lambda: self._tools.grep_search(query, ranking=ranking, limit=limit, filters=filters), filters
@@ -128,8 +126,8 @@ class _Tools:
     ) -> SearchAnswer:
         """Search with grep for exact_keywords and with vectors for semantic_query.
 
-        The results of the two searches are fused by reciprocal rank. Without exact_keywords, grep searches
-        for the identifiers, quoted strings and content words of semantic_query.
+        The results of grep and vector search are combined with reciprocal rank fusion. Without
+        exact_keywords, grep searches for the identifiers, quoted strings and content words of semantic_query.
         """
         return await self._searched(
             lambda: self._tools.hybrid_search(
@@ -146,7 +144,7 @@ class _Tools:
         )
 
     async def read_file(self, path: Annotated[str, Field(max_length=PATH_CHARACTERS)]) -> CallToolResult:
-        """Return the text of an indexed file. Pass the path of the file as given in a search result."""
+        """Return the text of an indexed file. Pass the file's path from a search result."""
         try:
             text = await _run(self._workers, lambda: self._tools.file_text(path))
         except FileRefused as refusal:
@@ -200,10 +198,7 @@ def mcp_application(server: MCPServer, access: Access) -> Guard:
 
 
 async def _run(workers: Workers, work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread.
-
-    Errors are converted to a :class:`ToolError` without internal details, such as paths.
-    """
+    """Run ``work`` in a thread, and convert errors to :class:`ToolError` without internal details."""
     try:
         return await workers.run(work)
     except QueueFullError:

@@ -59,25 +59,25 @@ class ImpatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Start the timer that disconnects a client if it reads a response too slowly."""
+        """Start the timer that disconnects a client that reads a response too slowly."""
         super().pause_writing()
         self._expect_reading()
 
     def resume_writing(self) -> None:
-        """Stop the timer that disconnects a slow client, because the client has started to read again."""
+        """Stop the timer for unread responses, because the client has started to read again."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
     def on_response_complete(self) -> None:
-        """Start the timer that disconnects a slow client if part of the response is still unread."""
+        """Start the timer for unread responses if the client has not read the whole response."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
             self._expect_reading()
 
     def _expect_head(self) -> None:
-        """Start the header timer while headers are incomplete, and stop it once they are complete."""
+        """Run the header timer only while headers are incomplete."""
         if self.cycle is not None and not self.cycle.response_complete:
             if self._head is not None:
                 self._head.cancel()
@@ -124,7 +124,7 @@ def http_server(
     Once the running requests have finished, ``run`` re-raises the signal that stopped the server.
     """
 
-    # This replaces uvicorn's own connection limit, which answers in plain text and without Retry-After.
+    # Uvicorn's own connection limit is not used, since it answers in plain text and without Retry-After.
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
         if len(server.server_state.connections) > CONNECTIONS:
             await answer(send, busy("too many clients are connected"))

@@ -31,7 +31,7 @@ class FilterRefused(Exception):
 
 
 class Service:
-    """Answers queries on one workspace with the chosen predictors. Thread-safe."""
+    """A thread-safe service that answers queries on one workspace with the chosen predictors."""
 
     def __init__(self, workspace: Workspace, predictors: Sequence[str]) -> None:
         """Check the predictors and their LLM endpoints.
@@ -56,16 +56,13 @@ class Service:
         self.predictors = tuple(ready)
 
     def warm_up(self) -> None:
-        """Load the index, the model and the branches, so that no request has to wait for them.
-
-        No LLM is called.
-        """
+        """Load the index, the model and the branches before the first request, without calling an LLM."""
         self.workspace.warm_up(self.predictors)
 
     def retrieve(
         self, query: str, k: int, predictor: str = "", filters: Sequence[str] = ()
     ) -> tuple[str, Retrieval]:
-        """Run a query. Return the name of the predictor that was used and the predictor's result.
+        """Run a query, and return the name and the result of the predictor.
 
         Raises :class:`PredictorRefused` if the predictor can't be used, and :class:`FilterRefused` for an
         invalid filter.
@@ -75,7 +72,7 @@ class Service:
         return name, self.workspace.retrieve(query, name, k, filters=filters)
 
     def tool_search(self, query: str, predictor: str, limit: int, filters: Sequence[str] = ()) -> ToolAnswer:
-        """Run a query with a predictor, and return the result in the same form as the search tools do."""
+        """Run a query with a predictor, and return the result in the form that the search tools use."""
         system = self.workspace.system(self._served(predictor))
         return self.workspace.tools.predictor_search(system, query, limit=limit, filters=filters)
 

@@ -18,7 +18,7 @@ class QueueFullError(Exception):
 class Workers:
     """Runs up to ``threads`` functions in parallel and queues up to ``waiting`` more.
 
-    Call :meth:`close` at the end.
+    Call :meth:`close` when the workers are no longer needed.
     """
 
     def __init__(self, threads: int, waiting: int) -> None:

@@ -1,11 +1,10 @@
 """The plots in a report. Altair generates Vega-Lite specifications, and vl-convert renders them as SVG.
 
-1. Every plot is drawn twice, once for wide screens and once for narrow ones, so that its text is readable on
-   both.
+1. Every plot is drawn for wide screens and for narrow screens, so that its text is readable on both.
 2. Each plotted value has a label for screen readers (``aria-label``), which the page's script also shows as a
    tooltip.
-3. With the same versions of Altair and vl-convert, the same data always give the same bytes, so ``verify``
-   can draw a plot again and compare the drawings.
+3. The same data always give the same SVG with the same versions of Altair and vl-convert. ``branchrank
+   verify`` uses this property to check a run's plots.
 """
 
 from branchrank.report.plots.differences import differences

@@ -20,7 +20,8 @@ from branchrank.report.plots.style import (
 )
 from branchrank.runs.words import confidence, gap, gap_between, is_share, margin, plural, score, verdict_words
 
-#: The short name, shape and color for each verdict. Readers who can't see colors can use names and shapes.
+#: The short name, shape and color for each verdict. The names and shapes are for readers who can't
+#: distinguish the colors.
 _LOOKS = {
     "better": ("better", "triangle-right", GOOD),
     "worse": ("worse", "triangle-left", BAD),
@@ -34,7 +35,7 @@ _OWN_LINE_PIXELS = 16
 
 
 def differences(comparisons: Sequence[Comparison]) -> Plot:
-    """Plot a run's comparisons, with one row for each, sorted by difference (largest first)."""
+    """Plot a run's comparisons in one row each, sorted by difference in descending order."""
     ordered = sorted(comparisons, key=lambda each: (-each.difference, each.candidate, each.baseline))
     first = ordered[0]
     described = "; ".join(_words(each) for each in ordered)

@@ -22,7 +22,7 @@ def draw(spec: dict[str, object]) -> str:
 
 
 def drawings(plots: Iterable[Plot]) -> dict[str, str]:
-    """Draw every plot for wide and for narrow screens, and return the SVGs by file name."""
+    """Draw every plot for wide and for narrow screens, and return a dictionary from file name to SVG."""
     return {
         name: draw(spec)
         for plot in plots
@@ -40,24 +40,24 @@ _STYLE = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#
 
 
 def drawn_by() -> str:
-    """Return a comment for an SVG that states the installed versions of Altair and vl-convert.
+    """Return an SVG comment with the installed versions of Altair and vl-convert.
 
-    The versions matter because different versions can draw the same plot slightly differently.
+    Different versions of Altair and vl-convert can draw the same plot slightly differently.
     """
     return f"<!-- altair {version('altair')}, vl-convert {version('vl-convert-python')} -->"
 
 
 def standalone(svg: str) -> str:
-    """Return the content of a standalone SVG file, whose colors follow the reader's light or dark mode."""
+    """Return the content of a standalone SVG file, with colors for light and dark mode."""
     head, _, rest = svg.partition(">")
     return f"{head}>{_STYLE}{rest}\n{drawn_by()}\n"
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """Return the SVG in ``file`` if Altair or vl-convert had a different version when the SVG was drawn.
+    """Return the SVG in ``file`` if it was drawn by a different version of Altair or vl-convert.
 
-    ``file`` is the content of a file made by :func:`standalone`. Returns ``None`` if the SVG was drawn with
-    the installed versions, or if ``file`` does not state the versions.
+    ``file`` is the content of a file made by :func:`standalone`. Returns ``None`` if the installed versions
+    of Altair and vl-convert drew the SVG, or if ``file`` does not contain the versions.
     """
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):

@@ -1,4 +1,4 @@
-"""The plot of quality against latency, which also shows the frontier over quality, latency and cost."""
+"""The plot of quality against latency, with filled points on the frontier of quality, latency and cost."""
 
 from __future__ import annotations
 
@@ -14,15 +14,12 @@ from branchrank.runs.words import is_share, milliseconds, number, score
 
 #: The areas of the smallest and largest points, in square pixels.
 _LEAST_AREA, _MOST_AREA = 70, 420
-#: A line connects a label to its point if they are further apart than this number of pixels.
+#: The distance in pixels above which a line connects a label to its point.
 _FAR_PIXELS = 10
 
 
 def frontier(standings: Sequence[Standing], efficient: set[str], measure: str, unit: str) -> Plot:
-    """Plot quality against p95 latency.
-
-    Points are larger for higher LLM cost. Points on the frontier are filled.
-    """
+    """Plot quality against p95 latency, with larger points for higher LLM cost."""
     described = "; ".join(_words(each, efficient, measure, unit) for each in standings)
     paid = any(each.cost for each in standings)
     return Plot(

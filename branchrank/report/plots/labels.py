@@ -1,4 +1,4 @@
-"""Place labels where they don't cover other labels or points."""
+"""Place the labels of points so that no label covers another label or a point."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ _GAP = 4
 class Label(Record, frozen=True, kw_only=True):
     """The position of a label, in pixels from the lower left corner of the plot.
 
-    On the right side of its point, a label starts at ``x``; on the left side, it ends at ``x``. The vertical
-    center of the label is ``y``.
+    ``x`` is the end of the label that is next to the point, and ``y`` is the vertical center of the label.
     """
 
     x: float
@@ -47,11 +46,7 @@ def place_labels(
     radii: Sequence[float],
     frame: Frame,
 ) -> list[Label]:
-    """Place a label beside each point, or above or below the point if there is no room beside it.
-
-    All labels are within the plot's width. Labels are placed one after the other, starting with the highest
-    point.
-    """
+    """Place a label beside each point, and move a label up or down if there is no room beside its point."""
     taken = [
         _Box(left=x - r, right=x + r, low=y - r, high=y + r) for (x, y), r in zip(points, radii, strict=True)
     ]

@@ -66,7 +66,7 @@ def _risk_chart(curves: Curves, frame: Frame) -> dict[str, Any]:
 
 
 def _told(rows: Sequence[dict[str, Any]]) -> str:
-    """Return a filter that selects the marked points (at 25%, 50%, 75% and 100%, and at each curve's end)."""
+    """Mark the points at 25%, 50%, 75%, 100% and each curve's end, and return a filter for marked points."""
     last = {row["predictor"]: row["coverage"] for row in rows}
     for row in rows:
         row["told"] = row["coverage"] in (0.25, 0.5, 0.75, 1.0, last[row["predictor"]])

@@ -86,10 +86,7 @@ def _chart(counts: Counts, frame: Frame) -> dict[str, Any]:
 
 
 def _name_axis(frame: Frame) -> Any:
-    """Return the axis of predictor names.
-
-    The names are to the left of the bars, or above the bars on narrow screens.
-    """
+    """Return the axis of predictor names, which are above the bars on narrow screens."""
     import altair
 
     looks: dict[str, Any] = {"ticks": False, "domain": False, "labelFontSize": frame.font}

@@ -9,7 +9,7 @@ from branchrank.printable import safe
 if TYPE_CHECKING:
     from altair import TopLevelMixin
 
-#: A placeholder that is replaced by the page's text color after drawing.
+#: A placeholder color that is replaced with the page's text color after drawing.
 INK = "#010203"
 ACCENT = "#2f7fb8"
 MUTED = "#7c8490"
@@ -31,12 +31,12 @@ class Frame(NamedTuple):
     label_pixels: int
 
     def text_pixels(self, text: str) -> float:
-        """Return the estimated width of the label ``text``; labels are cut to at most ``label_pixels``."""
+        """Return the estimated width of a label in pixels, which is at most ``label_pixels``."""
         return min(self.label_pixels, _CHARACTER_WIDTH * self.font * len(text))
 
 
 WIDE = Frame(width=640, height=340, narrow=False, font=13, label_pixels=240)
-#: A drawing of this size, including its axis, fits a screen 360 pixels wide without shrinking its text.
+#: A drawing of this size, including the axis, fits on a screen 360 pixels wide.
 NARROW = Frame(width=270, height=300, narrow=True, font=12, label_pixels=120)
 
 
@@ -57,7 +57,7 @@ def finished(chart: TopLevelMixin, frame: Frame) -> dict[str, Any]:
 
 
 def _printable(value: Any) -> Any:
-    """Replace unprintable characters in all strings of ``value``, since they can make vl-convert crash."""
+    """Replace unprintable characters in all strings of ``value``, since they can crash vl-convert."""
     if isinstance(value, str):
         return safe(value)
     if isinstance(value, dict):

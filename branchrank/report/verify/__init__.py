@@ -1,10 +1,10 @@
 """The checks for ``branchrank verify``, which recompute all results in a run and look for contradictions.
 
-1. The digests of the measurement files and of ``run.json`` are recomputed and compared with the digests that
-   ``run.json`` records. The digest of ``run.json`` covers everything in the file except that digest itself.
+1. The digests of the measurement files and of ``run.json`` are recomputed and compared with the digests
+   recorded in ``run.json``. The digest of ``run.json`` covers the whole file except that digest.
 2. ``run.json``, the rows and the timings are compared with the plan and with each other. Each answer must be
    one that the system could have given.
-3. Tables, reports and plots are recomputed and compared with the run's files.
+3. Tables, reports and plots are recomputed from the measurements and compared with the run's files.
 4. If the corpus is available, the gold, the hits and the quoted passages are compared with the documents.
 5. If ``rerun`` is given, some questions are run again (:mod:`branchrank.report.verify.rerun`).
 """
@@ -39,7 +39,7 @@ __all__ = ["Finding", "Rerun", "Verification", "verify_run"]
 
 
 class Verification(Record, frozen=True, kw_only=True):
-    """The findings, ``notes`` about files that could not be compared, and the result of a rerun."""
+    """The result of verifying a run; ``notes`` list files that could not be compared exactly."""
 
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
@@ -112,12 +112,7 @@ def _verified(
 
 
 def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[str]]:
-    """Compare a run's reports and plots with recomputed ones.
-
-    Returns the differences, the passages of the corpus that ``report.html`` quotes, and a list of notes. The
-    notes name the plots that were drawn with another version of Altair or vl-convert, but look the same when
-    they are redrawn with the installed version.
-    """
+    """Return differences from recomputed reports and plots, the passages in ``report.html``, and notes."""
     report = report_content(run)
     drawn, notes = drawings(report.plots), []
     findings: list[Finding] = []

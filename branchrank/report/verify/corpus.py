@@ -1,7 +1,7 @@
 """Checks of a run against its corpus, if the corpus is available.
 
-1. The corpus is read from the given folder or, if none is given, from the folder recorded in ``run.json``. If
-   its digest differs from the recorded digest, the corpus has changed.
+1. The corpus is read from the given folder (by default the folder recorded in ``run.json``). If the digest of
+   the corpus differs from the recorded digest, the corpus has changed.
 2. The lines of gold and hits must exist in the documents, and quotes must be in the gold lines. The content
    of ``gold.jsonl`` (such as the kind of block that contains the gold) is recomputed and compared.
 3. The passages in ``report.html`` must match the text of the documents.
@@ -29,7 +29,7 @@ from branchrank.safe_open import read_beneath
 
 
 class SearchedCorpus:
-    """The corpus that a run searched, and checks of the run against it."""
+    """The corpus that a run searched, with checks of the run against the corpus."""
 
     def __init__(self, run: RunData, root: Path) -> None:
         self.run = run
@@ -107,10 +107,10 @@ class SearchedCorpus:
 
 
 def searched_corpus(run: RunData, corpus: Path | None) -> tuple[SearchedCorpus | None, str]:
-    """Read the corpus from the folder ``corpus``, which is by default the folder that the run recorded.
+    """Return the corpus in the folder ``corpus`` (by default the recorded folder), or ``None`` and a reason.
 
-    Returns the corpus and "", or ``None`` and the reason if the folder does not contain the corpus that the
-    run searched. The reason is "" if the run recorded no folder.
+    The reason explains why the folder does not contain the corpus that the run searched. The reason is "" if
+    the corpus is returned, or if the run recorded no folder.
     """
     record = run.record
     if corpus is None and not record.corpus:

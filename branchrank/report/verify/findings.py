@@ -11,12 +11,12 @@ from pathlib import Path
 from branchrank.records import Record
 from branchrank.safe_open import read_beneath
 
-#: The maximum number of differences listed for one file; further differences are only counted.
+#: The maximum number of differences listed for one file; other differences are only counted.
 SHOWN = 5
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """A problem in ``file`` at ``place`` (for example, a row or a line)."""
+    """A problem in ``file`` at ``place`` (such as a row or a line)."""
 
     file: str
     place: str
@@ -27,10 +27,10 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 def read_text(path: Path) -> str | None:
-    """Read a file's text, or return ``None`` if the file is missing; invalid bytes are replaced.
+    """Return a file's text with invalid bytes replaced, or ``None`` if the file is missing.
 
-    A symbolic link, a pipe or a folder counts as a missing file. The reason is that a run can come from
-    another person, and a finding that quotes a linked file could disclose that file's content.
+    Symbolic links, pipes and folders count as missing files. The reason is that a run from another person
+    could contain a link to a private file, and a finding would quote that file.
     """
     try:
         return read_beneath(path.parent, path.name).decode("utf-8", errors="replace")
@@ -39,7 +39,7 @@ def read_text(path: Path) -> str | None:
 
 
 def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
-    """Return a finding for each CSV cell that differs from the recomputed one, with its line and column."""
+    """Return a finding with line and column for each CSV cell that differs from the recomputed cell."""
     if found is None:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:
@@ -78,7 +78,7 @@ def _other_columns(header: list[list[str]], ours: list[str]) -> str:
 
 
 def compare_lines(name: str, found: str | None, expected: str) -> list[Finding]:
-    """Return a finding for each line that differs from the recomputed one, with the first difference."""
+    """Return a finding for each line that differs from the recomputed line, with the first difference."""
     if found is None:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:
@@ -112,7 +112,7 @@ def _line_finding(name: str, number: int, their: str, our: str) -> Finding:
 
 
 def some(name: str, findings: Sequence[Finding]) -> list[Finding]:
-    """Return the first findings about a file, and a final one that states how many more there are."""
+    """Return the first findings about a file, followed by one that counts the remaining findings."""
     more = len(findings) - SHOWN
     if more <= 0:
         return list(findings)

@@ -3,9 +3,10 @@
 1. A value that ``run.json`` records in two places must be the same in both, and the counts in ``run.json``
    must be correct.
 2. The ids of a question's gold chunks and gold nodes are computed once for each index, and reused for all
-   other answers. The numbers of computed and reused results in ``run.json`` must agree with this rule.
-3. The timed questions must be exactly those that are sampled with the run's seed. The time of a stage must
-   not exceed the time of its whole query.
+   other answers to the question. The counts of computed and reused results in ``run.json`` must agree with
+   the number of answers.
+3. The timed questions must be the random sample that the run's seed generates. The time of a stage must not
+   exceed the time of its whole query.
 4. If the run searched a corpus, ``gold.jsonl`` must contain exactly the questions that have gold.
 """
 

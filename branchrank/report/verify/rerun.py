@@ -1,7 +1,7 @@
-"""Run some of a run's questions again, and look up each of the run's hits in the index that it came from.
+"""Run some questions of a run again, and check that the run's hits are in the run's indexes.
 
-Scores and distances can differ by up to 0.0001 or 0.01%, whichever is larger, because different processors
-compute slightly different scores. Times are not compared. All other values must be the same.
+A score or distance can differ by up to 0.0001 or 0.01%, whichever is larger, because processors compute
+slightly different scores. Times are not compared. All other values must be the same.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _TOLERANCE = 1e-4
 class Rerun(Record, frozen=True, kw_only=True):
     """The result of running some questions again.
 
-    ``questions`` is the number of questions that were run again, and ``rows`` is the number of rows that
-    were compared with new answers. ``identical`` is the number of rows that match the new answer.
-    ``left_out`` maps each predictor that was not run again to the reason.
+    ``questions`` is the number of questions that were run again, and ``rows`` is the number of rows that were
+    compared with new answers. ``identical`` is the number of rows that match their new answers. ``left_out``
+    contains the reason for each predictor that was not run again.
     """
 
     questions: int
@@ -68,7 +68,7 @@ def ask_again(
 
 
 def _answers(run: RunData, opened: OpenRerun, progress: Progress) -> list[tuple[tuple[str, str, int], str]]:
-    """Return the key of each compared row, and how the new answer differs ("" if it doesn't differ)."""
+    """Return the key of each compared row, and the first difference from the new answer ("" if none)."""
     rows = {row.key: row for row in run.rows}
     wanted = [
         (question, each, repeat)

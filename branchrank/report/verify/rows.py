@@ -1,9 +1,9 @@
-"""Checks that the rows are complete and consistent, and that the judgments are correct.
+"""Check that the rows are complete and consistent, and that the judgments are correct.
 
 A judgment is correct if it follows from the span of the hit and the gold of the question.
 
-The module :mod:`branchrank.report.verify.systems` contains further checks for the rows of predictors that are
-systems (not classes or endpoints).
+The module :mod:`branchrank.report.verify.systems` contains additional checks for predictors that are systems
+(not classes or endpoints).
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _status_faults(row: Row) -> Iterator[str]:
 def _judgment_faults(row: Row, question: Question) -> Iterator[str]:
     """Find judgments that do not follow from the hits' spans and the gold.
 
-    If gold was credited because of its quote, the judgment is accepted unchecked, since a check would need
-    the text of the hit.
+    A judgment that is based on the gold's quote is accepted unchecked, since a check would need the text of
+    the hit.
     """
     pages, weak = gold_pages(question)
     covered: set[int] = set()

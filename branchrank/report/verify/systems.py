@@ -1,12 +1,12 @@
-"""Checks that each system could have produced its rows (:mod:`branchrank.systems.stages`).
+"""Check that each system could have produced its rows (:mod:`branchrank.systems.stages`).
 
-1. The row must have the system's stages. The length of each stage's trace must agree with the settings.
+1. A row must contain the system's stages. The length of each stage's trace must agree with the settings.
 2. Hits with the same id must have the same node and the same lines in all rows. A row must not contain a hit
    twice, and scores must not increase from one rank to the next.
 3. The ranks in each branch must be within the branch's limit, and scores computed by rank fusion must match
    the ranks.
 4. The ranks of the gold must agree with the hits and with each other.
-5. Rows from a system that uses an LLM must have LLM calls, and other rows must not have any.
+5. Rows from systems that use an LLM must contain LLM calls, and other rows must not contain any.
 
 The rows of predictors that are classes or endpoints are not checked, because their stages are unknown.
 """
@@ -31,7 +31,7 @@ from branchrank.systems.branches import branch_kind, label
 from branchrank.systems.stages import depth_of, fits, fused_score, last_ranking, least_calls, least_hits
 
 _PASSAGES = "passages"
-#: Tolerances for scores in traces (stored with nine decimals), and for distances (in single precision).
+#: Tolerances for scores in traces (stored with nine decimal places), and for distances (in single precision).
 _TRACED, _SINGLE = 1e-8, 1e-5
 
 
@@ -54,10 +54,7 @@ def check_systems(run: RunData) -> list[Finding]:
 
 
 def _is_known(system: System) -> bool:
-    """Return whether a system searches at least one branch and all of its branch kinds are installed.
-
-    Other systems can't be checked.
-    """
+    """Return whether a system searches any branches, and all of its branch kinds are installed."""
     try:
         return all(branch_kind(branch.kind) for branch in system.branches) and bool(system.searched)
     except UsageError:
@@ -65,7 +62,7 @@ def _is_known(system: System) -> bool:
 
 
 def _moved(row: Row, index: str, places: dict[tuple[str, str], tuple[object, ...]]) -> Iterator[str]:
-    """Find hits whose file, lines, node or size differ from those in an earlier row for the same index."""
+    """Find hits whose file, lines, node or size differ from those of the same hit id in another row."""
     for hit in row.hits:
         place = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters, hit.tokens)
         if places.setdefault((index, hit.id), place) != place:
@@ -160,7 +157,7 @@ class _Checks:
     def _gold_faults(self, row: Row) -> Iterator[str]:
         ranks, kept = row.gold_ranks, len(row.hits)
         first = next((rank for rank, hit in enumerate(row.hits, start=1) if hit.gold is not None), None)
-        # Even if the gold is not in the ranked chunk, it can be in lines that were added around the chunk.
+        # The lines added around a ranked chunk can contain gold that the chunk does not contain.
         if self.system.unit != "span" and not self.grows and ranks.get(_PASSAGES) != first:
             yield f"has the gold at rank {ranks.get(_PASSAGES)} of the passages, but at {first} of the hits"
         cap = self.system.fuse.cap

@@ -1,8 +1,8 @@
 """Checks of a run's digests, and of the tables that are computed from the run's files.
 
 Digests detect damage and accidental edits, but not deliberate changes by someone who also updates the
-digests. Even if the digest of a changed file was updated to match, the checks of the file's content can still
-find the change (:mod:`branchrank.report.verify.rows`, :mod:`branchrank.report.verify.systems`,
+digests. Deliberate changes can be found by the checks of the files' content
+(:mod:`branchrank.report.verify.rows`, :mod:`branchrank.report.verify.systems`,
 :mod:`branchrank.report.verify.record`).
 """
 

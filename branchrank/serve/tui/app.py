@@ -52,7 +52,7 @@ class Choice(Record, frozen=True, kw_only=True):
 class SearchApp(App[Choice]):
     """An app that searches one workspace.
 
-    With ``choosing``, F4 ends the app and returns the highlighted result.
+    If ``choosing`` is true, F4 closes the app and returns the highlighted result.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -128,7 +128,7 @@ class SearchApp(App[Choice]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Subscribe to the status of searches. If a query was given at the start, run it."""
+        """Subscribe to the status of searches, and run the initial query if there is one."""
         self._searches.listen(self._tell)
         self.query_one("#query", Input).focus()
         if self._first_query:
@@ -149,11 +149,11 @@ class SearchApp(App[Choice]):
         self.query_one(SourceView).focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Enable the action ``choose`` (F4) only if the app was opened as a picker that returns a result."""
+        """Enable the ``choose`` action (F4) only if the app was opened as a picker that returns a result."""
         return self._choosing if action == "choose" else super().check_action(action, parameters)
 
     def action_choose(self) -> None:
-        """End the app and return the highlighted result."""
+        """Close the app and return the highlighted result."""
         number = self.query_one("#results", OptionList).highlighted
         if number is not None and number < len(self._results):
             self.exit(Choice(query=self._asked, hit=self._results[number].hit))

@@ -59,11 +59,12 @@ class Searches:
 
     @property
     def best(self) -> str:
-        """The name of the best available search mode, in which the app starts.
+        """The name of the search mode in which the app starts.
 
-        The best mode is the first of these systems that is available: late-interaction (only if the index has
-        token vectors, because late-interaction is slow without them), hybrid (only if the LLM of hybrid is
-        configured), local. If none of them is available, the app starts in the last mode of the list.
+        The app prefers late-interaction to hybrid, and hybrid to local. Late-interaction is chosen only if
+        the index has token vectors, because late-interaction is slow without them. Hybrid is chosen only if
+        its LLM is configured. If none of these three systems is available, the app starts in the last search
+        mode.
         """
         wanted = ["predictor-local"]
         if self._workspace.system("hybrid").asks_llm:
@@ -79,7 +80,7 @@ class Searches:
         return chosen
 
     def listen(self, listener: Listener) -> None:
-        """Call ``listener`` with the status of every search from now on."""
+        """Call ``listener`` with the status of every later search."""
         self._tools.listen(listener)
 
     def search(self, mode: str, query: str, keywords: str = "") -> Sequence[Found]:
@@ -106,10 +107,10 @@ def why(found: Found) -> str:
 
 
 def preview(found: Found) -> list[tuple[int | None, str]]:
-    """Return a few lines of a result's text, to be shown in the list of results.
+    """Return a few lines of a result's text for the list of results.
 
-    If the result has matched lines, the first of them are returned, with their line numbers. Otherwise the
-    first non-blank lines of the result are returned, with ``None`` instead of line numbers.
+    For a result with matched lines, the first matched lines are returned with their line numbers. For other
+    results, the first non-blank lines are returned with ``None`` instead of line numbers.
     """
     matched = found.hit.matched
     if matched:

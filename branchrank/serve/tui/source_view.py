@@ -17,7 +17,8 @@ from textual.strip import Strip
 
 from branchrank.printable import safe
 
-#: The number of lines above a result. Fewer are shown if the first match would be below the view's middle.
+#: The number of lines above a result. Fewer lines are shown above a result whose first match would otherwise
+#: be below the middle.
 LEAD = 3
 TAB = 4
 
