@@ -1,4 +1,4 @@
-"""Write ``acceptance.md`` from the acceptance tests, whose names are the statements that they check.
+"""Write ``acceptance.md`` from the acceptance tests, which are named after the requirements that they check.
 
 Run ``python docs/acceptance_page.py`` after you change an acceptance test. A test checks that the page is
 up to date.
@@ -19,22 +19,22 @@ HEAD = """\
 # Acceptance tests
 
 BranchRank implements the requirements in five design documents, numbered 000 to 004, and in a project card,
-which summarizes the purpose, the parts and the users of the project. Each requirement, scenario and statement
-in these documents has a test with the same name. This page lists each statement with its test. `make test`
-runs all of these tests.
+which summarizes the purpose, the parts and the users of the project. Each requirement and each scenario in
+the design documents and the project card has a test that is named after it. The tables on this page list each
+requirement or scenario with its test. `make test` runs all acceptance tests.
 
-The requirements in these documents contradict each other in two places. Document 000 says that grep results
-are fused without being ranked. Document 001 says that grep results are ranked by BM25, and that results with
-a score below the 25th percentile are dropped. By default, `hybrid_search` does not rank grep results; with
+The requirements contradict each other in two places. Document 000 requires that grep results are fused
+without being ranked. Document 001 requires that grep results are ranked by BM25, and that results with a
+score below the 25th percentile are dropped. By default, `hybrid_search` does not rank grep results; with
 `ranking="bm25"`, `hybrid_search` ranks them and drops those with low scores. Document 003 puts the
 PageIndex-only retriever out of scope, but the project card requires a benchmark that compares this retriever
 with the other two. BranchRank therefore has the predictor `pageindex`, but gives it no BM25 branch.
 
-In document 000, the default distance threshold of vector search is 0.5. However, each model has its own scale
-of distances. With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search with this
-threshold would find almost nothing. Therefore `branchrank index` tests the default threshold with queries
+In document 000, the default distance threshold of vector search is 0.5, but each model has its own scale of
+distances. With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search with this
+threshold would find almost nothing. `branchrank index` therefore tests the default threshold with queries
 made from the corpus's section titles. If the default threshold drops every chunk for most of these queries,
-the index stores a calibrated threshold, which is used instead of the default. Search results, `branchrank
+the index stores a calibrated threshold, which replaces the default. Search results, `branchrank
 settings` and reports show the calibrated threshold. A threshold that a user sets is always used, even if the
 user sets the default value 0.5. If the user's threshold drops every chunk, a warning is shown.
 
@@ -48,7 +48,7 @@ BREAKAGES = """\
 ## Mutants that these tests detect
 
 `make mutants` changes a copy of the code in one place (a mutant) and runs the tests that are listed for the
-mutant. At least one of these tests must fail. This table lists the mutants for the statements above;
+mutant. At least one of these tests must fail. This table lists the mutants for the requirements on this page;
 `tests/mutants/rooms/` also contains the mutants for individual modules.
 """
 
@@ -84,7 +84,7 @@ DOCUMENTS = (
 #: Maps a document's number to a note about the document's tests outside ``tests/acceptance``.
 BESIDE = {
     "003": "`tests/cli/test_sample.py` runs the commands in document 003 on the bundled sample. "
-    "`tests/systems/test_rerank.py` tests reranking with every kind of faulty server, and "
+    "`tests/systems/test_rerank.py` tests reranking with servers that fail in different ways, and "
     "`tests/test_bad_input.py` tests invalid input.",
 }
 
@@ -132,7 +132,7 @@ def acceptance_page() -> str:
                     f"| {_statement(test.name)} | {', '.join(doors(test))} | `{test.name}` |"
                     for test in tests
                 ]
-                heading = ["| statement | interface | test |", "| --- | --- | --- |"]
+                heading = ["| requirement or scenario | interface | test |", "| --- | --- | --- |"]
                 parts.append("\n".join([*heading, *rows]) + "\n")
         for number, text in BESIDE.items():
             if f" {number}:" in title:

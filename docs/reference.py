@@ -28,9 +28,9 @@ COMMANDS_HEAD = """\
 # Commands
 
 This page lists every command of `branchrank` with its arguments and flags. `branchrank COMMAND --help`
-prints the same text. If a command has many flags, `--help` prints only the most common, and `--help-all`
-prints all. A clone of the repository contains scripts that run four of these commands: `retrieve.py` for
-`branchrank retrieve`, `hybrid_retrieve.py` for `branchrank hybrid`, `benchmark_run.py` for
+prints the same text. If a command has many flags, `--help` prints only the most common ones, and
+`--help-all` prints all of them. A clone of the repository contains scripts that run four of these commands:
+`retrieve.py` for `branchrank retrieve`, `hybrid_retrieve.py` for `branchrank hybrid`, `benchmark_run.py` for
 `branchrank benchmark`, and `pageindex_common.py` for `branchrank pageindex`.
 
 [Settings](settings.md) describes the flags that change settings, with their defaults and ranges. Each
