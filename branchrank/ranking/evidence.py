@@ -1,14 +1,13 @@
 """Score nodes by the best chunks from a vector search (the shortlist).
 
-1. A node's own span is its lines, excluding those of its subsections. A chunk counts towards every node whose
-   own span overlaps the chunk. In a BranchRank index, each chunk overlaps exactly one node's own span.
+1. A node's own span is the node's lines without the lines of its subsections. A chunk counts towards every
+   node whose own span overlaps the chunk. In a BranchRank index, each chunk overlaps exactly one node's own
+   span.
 2. A chunk that does not overlap any node's own span counts towards the node of the chunk's file.
-3. A node's score, called its evidence, is between 0 and 1. The evidence is ``0.6 * proximity + 0.3 * rank +
-   0.1 * count``.
-4. ``proximity`` is the largest cosine similarity between the query and the node's chunks, or 0 if all
-   similarities are negative. ``rank`` is ``(1 + c) / (r + c)``, where ``r`` is the best rank of the node's
-   chunks and ``c`` is 10. ``count`` is ``1 - 1 / n``, where ``n`` is the number of the node's chunks in the
-   shortlist.
+3. A node's evidence is the score ``0.6 * proximity + 0.3 * rank + 0.1 * count``, which is between 0 and 1.
+4. ``proximity`` is the largest cosine similarity between the query and the node's chunks. A negative
+   similarity counts as 0. ``rank`` is ``11 / (r + 10)``, where ``r`` is the best rank of the node's chunks.
+   ``count`` is ``1 - 1 / n``, where ``n`` is the number of the node's chunks in the shortlist.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ RANK_OFFSET = 10
 def evidence(shortlist: Sequence[Scored], nodes_of: Callable[[str], Sequence[str]]) -> RankedList:
     """Rank nodes by their evidence, which is between 0 and 1.
 
-    ``shortlist`` contains chunk ids with their cosine similarities, best first. ``nodes_of`` returns the ids
-    of the nodes for which a chunk is evidence.
+    ``shortlist`` contains chunk ids with their cosine similarities, best first. ``nodes_of`` maps a chunk id
+    to the ids of the nodes that the chunk counts towards.
     """
     best_rank: dict[str, int] = {}
     best_similarity: dict[str, float] = {}

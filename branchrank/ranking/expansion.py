@@ -1,16 +1,16 @@
 """Tree expansion, which gives the neighbors of a found node a share of the node's score.
 
 1. Expansion starts from the seeds, which are the nodes found by a search, with their scores.
-2. In each of ``depth`` steps, every node with a new score passes shares of the score to its neighbors. The
-   parent gets 0.75 of the score, each child gets 0.7, and each of the nearest siblings (at most ``siblings``)
-   gets 0.6.
-3. The files that contain seeds are sorted by the score of their best seed. For each of the best files (at
-   most ``file_roots``), the file's node gets half the score of the file's best seed.
+2. In each of ``depth`` steps, every node with a new or increased score passes shares of the score to its
+   neighbors. The parent gets 0.75 of the score, each child gets 0.7, and each of the ``siblings`` nearest
+   siblings gets 0.6.
+3. The files that contain seeds are ranked by their best seeds. In each of the ``file_roots`` best files, the
+   file's node gets half the score of the file's best seed.
 4. A node that gets several scores keeps the largest one, so the result does not depend on the order of
    processing.
 
-The root and the folders of the tree do not pass scores to other nodes. The result contains only nodes that
-have lines of their own, outside their subsections, because other nodes can't be hits.
+The root and the folders of the tree do not pass scores to other nodes. The result contains only nodes with
+lines outside their subsections, because only these nodes can be hits.
 """
 
 from __future__ import annotations
@@ -62,11 +62,7 @@ def expand(
 def _step(
     around: Neighborhood, rows: Places, scores: Scores, frontier: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> tuple[Places, Scores, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Do one step of the expansion from the rows in ``frontier``.
-
-    Return the rows that have a score after this step, their scores, and flags for the scores that this step
-    increased.
-    """
+    """Return the rows with scores after one more step, their scores, and flags for the increased scores."""
     reached, passed = around.passed(rows[frontier], scores[frontier])
     joined = np.unique(np.concatenate([rows, reached]))
     before = np.zeros(len(joined))
@@ -77,10 +73,7 @@ def _step(
 
 
 def _best_files(files: Sequence[int], scores: Sequence[float], ties: Rows) -> list[tuple[int, float]]:
-    """Return ``(row, score)`` for each file, best file first. Files with equal scores are in id order.
-
-    Each ``row`` is the row of a file's node, and ``score`` is the best score of the seeds in the file.
-    """
+    """Return ``(file's row, score of its best seed)`` for each file, best first, with ties in id order."""
     best: dict[int, float] = {}
     for file, score in zip(files, scores, strict=True):
         best[file] = max(best.get(file, score), score)

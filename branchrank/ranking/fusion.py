@@ -10,14 +10,13 @@
 
 The function ``score`` computes the convex combination with theoretical minima from Bruch, Gai & Ingber (TOIS
 2023). With theoretical minima, the lower end of a branch's scale is the lowest possible score (0), not the
-lowest score among the query's candidates. The worst candidate therefore does not change the scores of the
-other candidates. Cosines have the same scale for all queries, so they are used unchanged. BM25 scores have no
-upper bound, so they are divided by the best BM25 score for the query. The fused score for a candidate ``d``
-is ``w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``, where ``w_dense`` and ``w_bm25`` are the
-weights of the two branches.
+lowest score among the query's candidates. Cosines are used unchanged, because their scale is the same for all
+queries. BM25 scores have no upper bound, so they are divided by the best BM25 score for the query. The fused
+score for a candidate ``d`` is ``w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``, where ``w_dense``
+and ``w_bm25`` are the weights of the two branches.
 
-The factor 0.5 balances the two branches, because the cosines of a query's candidates cover only about half of
-the range 0..1, whereas the scaled BM25 scores cover all of it. Factors from 0.3 to 0.6 gave the same hit
+The factor 0.5 balances the two branches. The cosines of a query's candidates cover only about half of the
+range 0..1, whereas the scaled BM25 scores cover the whole range. Factors from 0.3 to 0.6 gave the same hit
 rates in our experiments. With a factor of 1, the hit rates were as low as with RRF.
 
 A branch with a weight of 0 is ignored, so a key that occurs only in that branch is not in the result. A key
@@ -36,8 +35,7 @@ Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]
 
 RRF_K = 60
-#: The contribution, at weight 1, of the best entry of a branch whose scores have no upper bound (such as
-#: BM25).
+#: The scaled score of the best entry in a branch with unbounded scores, such as BM25.
 SHARE = 0.5
 
 
@@ -55,8 +53,9 @@ def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) ->
 def score(branches: Branches, weights: Weights | None = None, *, shares: Collection[str] = ()) -> RankedList:
     """Fuse ranked lists by the weighted sum of their scores.
 
-    In the branches named in ``shares``, a score counts as ``0.5 * score / best score``, or as 0 if the best
-    score is 0 or less. All ``weights`` default to 1.
+    ``shares`` contains the names of the branches with unbounded scores, such as BM25. An unbounded score
+    becomes ``0.5 * score / best score``, or 0 if the branch's best score is not positive. All ``weights``
+    default to 1.
 
     >>> cosine = [Scored("a", 0.75), Scored("b", 0.5)]
     >>> words = [Scored("b", 12.0), Scored("a", 3.0)]
@@ -73,7 +72,7 @@ def score(branches: Branches, weights: Weights | None = None, *, shares: Collect
 def convex(branches: Branches, weights: Weights | None = None) -> RankedList:
     """Fuse ranked lists by the weighted sum of their scores, min-max normalized to 0..1 in each branch.
 
-    If all scores in a branch are equal, they become 1.
+    If all scores in a branch are equal, each score becomes 1.
     """
     return _fuse(branches, weights, _min_max)
 

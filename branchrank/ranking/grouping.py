@@ -21,8 +21,9 @@ def group(
     """Group the entries of a ranked list.
 
     Return ``(representative, members)`` for each group, best group first. The members of a group are its best
-    entries, at most ``members`` of them, with their own scores. The representative has the key of the group's
-    best member and the group's score, which is the maximum or the mean of the members' scores.
+    entries (at most ``members``), with their original scores. The representative consists of the key of the
+    group's best member and the group's score. A group's score is the maximum or the mean of its members'
+    scores, depending on ``aggregate``.
     """
     groups: dict[str, list[Scored]] = {}
     for entry in ranking:

@@ -16,8 +16,8 @@ _scored = partial(tuple.__new__, Scored)
 class RankedList(Sequence[Scored]):
     """A ranked list, best first, stored as a tuple of ids and a tuple of scores.
 
-    An entry object is created only when the entry is read, because stages pass on hundreds of entries, but
-    only about ten of them become hits. A ranked list is equal to any sequence of the same entries.
+    An entry object is created only when the entry is read, because few of the entries become hits. A ranked
+    list is equal to any sequence with equal entries in the same order.
     """
 
     __slots__ = ("ids", "scores")
@@ -31,7 +31,7 @@ class RankedList(Sequence[Scored]):
 
     @classmethod
     def of(cls, ranking: Sequence[Scored]) -> RankedList:
-        """Return a ranked list of entries that are already in order."""
+        """Return a ranked list of entries that are already sorted."""
         if isinstance(ranking, RankedList):
             return ranking
         return cls(*zip(*ranking, strict=True)) if ranking else cls((), ())
@@ -78,7 +78,7 @@ def ranked(scores: Mapping[str, float], limit: int | None = None) -> RankedList:
 
 
 def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
-    """Return the rank of each key, counted from 1. For a repeated key, the first occurrence counts."""
+    """Return a map from each key to its rank, counted from 1. A repeated key gets its first rank."""
     placed: dict[str, int] = {}
     for position, entry in enumerate(ranking, start=1):
         placed.setdefault(entry.key, position)
@@ -88,8 +88,8 @@ def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
 def rescore(ranking: Sequence[Scored], order: Sequence[str]) -> RankedList:
     """Move the keys in ``order`` to the top of a ranked list, and set the scores to 1, 1/2, 1/3, and so on.
 
-    The other keys follow in their original order. Raises ``ValueError`` if ``order`` contains a key that is
-    not in the list.
+    Keys that are not in ``order`` follow in their original order. Raises ``ValueError`` if ``order`` contains
+    a key that is not in the list.
     """
     known = {entry.key for entry in ranking}
     foreign = [key for key in order if key not in known]

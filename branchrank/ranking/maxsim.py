@@ -1,19 +1,18 @@
 """MaxSim, a score computed from a query's token vectors and a document's token vectors (late interaction).
 
 ``maxsim(q, d)`` is the mean, over the query tokens ``i``, of the largest ``cosine(q_i, d_j)`` over the
-document tokens ``j``. Khattab & Zaharia (SIGIR 2020) use the sum instead of the mean. Like a cosine, the mean
-is in -1..1 for queries of any length.
+document tokens ``j``. Khattab & Zaharia (SIGIR 2020) use the sum instead of the mean. The mean is in -1..1
+for queries of any length.
 
 1. Token vectors are stored as int8 or float16. For int8, each row is scaled so that its largest absolute
    value becomes 127. Each row is stored together with the factor that restores it to unit length.
 2. A single matrix product multiplies the token vectors of all candidates by those of the query. For each
-   candidate and each query token, only the largest dot product with a token of the candidate is used.
-3. The matrix product is exact, so the result does not depend on the order of summation, on the number of
-   threads or on the other candidates. For int8 vectors with d dimensions, each entry of the product is a sum
-   of d terms of at most 127 * 127. If d is at most 1,040, the sum is below 2**24 and therefore exact in
-   float32. In float64, the sum is exact for any realistic d, because integers up to 2**53 are exact. For
-   float16, values are multiples of 2**-24 and their products are multiples of 2**-48, so sums below 16 are
-   exact in float64.
+   query token and each candidate, MaxSim uses only the largest dot product.
+3. The matrix product is exact, so the order of summation and the number of threads do not change the result.
+   For int8 vectors with d dimensions, each entry of the product is a sum of d terms of at most 127 * 127. If
+   d is at most 1,040, the sum is below 2**24 and therefore exact in float32. In float64, the sum is exact for
+   any realistic d, because integers up to 2**53 are exact. For float16, values are multiples of 2**-24 and
+   their products are multiples of 2**-48, so sums below 16 are exact in float64.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _EXACT_IN_FLOAT32 = (1 << 24) // _LARGEST**2
 
 
 class TokenVectors(NamedTuple):
-    """The token vectors of one text, which are the rows of ``values`` times ``scales``.
+    """The token vectors of one text. A row of ``values`` times its entry in ``scales`` is a unit vector.
 
     ``values`` is int8 or float16 with the shape ``(tokens, d)``. ``scales`` is float32 with the shape
     ``(tokens,)`` and contains the reciprocal of each row's Euclidean norm.
@@ -74,8 +73,8 @@ def unit_tokens(vectors: TokenVectors) -> NDArray[np.float32]:
 def maxsim(query: TokenVectors, documents: Sequence[TokenVectors]) -> NDArray[np.float64]:
     """Return the MaxSim between a query and each document, in -1..1.
 
-    The result has the shape ``(len(documents),)``. All vectors must have the same precision and dimension. If
-    the query or a document has no tokens, its MaxSim is 0.
+    The result has the shape ``(len(documents),)``. All vectors must have the same precision and dimension.
+    The MaxSim with a document or a query that has no tokens is 0.
     """
     scores = np.zeros(len(documents))
     held = [number for number, document in enumerate(documents) if len(document.scales)]
@@ -90,10 +89,7 @@ def maxsim(query: TokenVectors, documents: Sequence[TokenVectors]) -> NDArray[np
 
 
 def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the exact dot products of all document rows with all query rows.
-
-    The shape of the result is ``(document tokens, query tokens)``.
-    """
+    """Return the exact dot products as an array of shape ``(document tokens, query tokens)``."""
     exact_in_float32 = documents.dtype == np.int8 and documents.shape[1] <= _EXACT_IN_FLOAT32
     number = np.float32 if exact_in_float32 else np.float64
     products: NDArray[Any] = np.matmul(documents.astype(number), query.astype(number).T)
@@ -103,9 +99,8 @@ def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float6
 def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: float) -> RankedList:
     """Add ``weight`` times another score to each score in a ranked list, and sort the list again.
 
-    ``scores`` maps the key of each rescored entry to the score to add. The rescored entries are at the top of
-    the list. Each of the other entries gets the lowest value in ``scores``, so that it can't overtake a
-    rescored entry.
+    ``scores`` maps the keys at the top of the list to the scores to add. An entry that is not in ``scores``
+    gets the lowest value in ``scores``, so that the entry can't overtake a rescored entry.
 
     >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], dict(a=0.1, b=0.4), 1.0).ids
     ('b', 'a', 'c')

@@ -18,9 +18,9 @@ Scores = np.ndarray[tuple[int], np.dtype[np.float64]]
 class Neighborhood:
     """Finds a node's neighbors: its parent, its children and the nearest ``siblings`` in the same file.
 
-    Only nodes with a source (files and sections) have neighbors. If two siblings have the same distance in
-    lines, the later sibling is preferred. Neighbors are computed only for the requested nodes, so the time
-    needed does not depend on the size of the tree.
+    Only nodes with a source (files and sections) have neighbors. If two siblings are the same number of lines
+    away from the node, the later sibling is preferred. Neighbors are computed only for the requested nodes,
+    so the computation time does not depend on the size of the tree.
     """
 
     def __init__(self, tree: Tree, siblings: int) -> None:
@@ -32,7 +32,7 @@ class Neighborhood:
         self._steps = np.array([*range(1, siblings + 1), *range(-1, -siblings - 1, -1)], dtype=np.intp)
 
     def files(self, rows: Places) -> Places:
-        """For each node, return the row of its file, or the node's own row if it has no file."""
+        """Return the row of each node's file, or the node's own row if the node has no file."""
         sources, parents = self._sources, self._rows.parents
         found = rows.copy()
         while True:
@@ -45,8 +45,8 @@ class Neighborhood:
     def passed(self, frontier: Places, scores: Scores) -> tuple[Places, Scores]:
         """Return the neighbors of the rows in ``frontier``, and the score that each neighbor gets.
 
-        ``scores`` contains the score of each row in ``frontier``. A row occurs several times in the result if
-        it is a neighbor of several rows.
+        ``scores`` contains the score of each row in ``frontier``. A neighbor of several rows occurs several
+        times in the result.
         """
         parents = self._rows.parents[frontier]
         known = (parents >= 0) & (self._sources[parents] >= 0) & (self._sources[frontier] >= 0)
@@ -58,7 +58,7 @@ class Neighborhood:
         )
 
     def _children(self, frontier: Places) -> tuple[Rows, Places]:
-        """Return the children of all rows, in the order of the rows, and each row's number of children."""
+        """Return the children of all rows in ``frontier``, and the number of children of each row."""
         starts = self._rows.children[frontier]
         counts = np.where(self._sources[frontier] >= 0, self._rows.children[frontier + 1] - starts, 0)
         ends = np.cumsum(counts)
@@ -66,11 +66,7 @@ class Neighborhood:
         return self._rows.families[places], counts
 
     def _nearest(self, rows: Places, parents: Rows) -> tuple[Rows, Places]:
-        """Return the rows of the nearest siblings of the nodes in ``rows``, and the node of each sibling.
-
-        The second returned array contains, for each sibling, the index in ``rows`` of the node that the
-        sibling was found for.
-        """
+        """Return the nearest siblings of ``rows``, and the index in ``rows`` of each sibling's node."""
         if not len(rows) or not self._siblings:
             return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.intp)
         families = self._rows.families

@@ -1,9 +1,9 @@
 """Choose which of a section's chunks are returned as passages.
 
 To choose one passage per section, each kind of score (cosine similarity, BM25) is min-max scaled to 0..1 over
-the section's chunks, and the chunk with the largest sum of scaled scores is returned. If several chunks have
-the same sum, the first of them is returned. Ranks are not summed, because many of the sums would be equal in
-a section with few chunks.
+the section's chunks. The chunk with the largest sum of scaled scores is returned. If several chunks share the
+largest sum, the first of these chunks is returned. Scores are summed instead of ranks, because sums of ranks
+are often equal in a section with few chunks.
 
 Passages from several ranked sections are sorted by the score ``1 / (i * j)``, where ``i`` is the rank of the
 passage's section and ``j`` is the passage's rank within its section.
@@ -20,8 +20,8 @@ from branchrank.ranking.lists import RankedList, ranked
 def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
     """Return the best of ``chunks``, which are the ids of a node's chunks in line order.
 
-    Each mapping in ``signals`` maps chunk ids to scores of one kind. If a mapping has no score for a chunk,
-    the score is 0. Raises ``ValueError`` if ``chunks`` is empty.
+    Each mapping in ``signals`` maps chunk ids to scores of one kind. A chunk that is missing from a mapping
+    scores 0. Raises ``ValueError`` if ``chunks`` is empty.
     """
     if not chunks:
         raise ValueError("cannot choose a passage, because the list of chunks is empty")
@@ -38,8 +38,8 @@ def led_by_sections(
 ) -> RankedList:
     """Score each passage by its section's rank in ``sections`` and by its own rank within the section.
 
-    ``passages`` are sorted best first, and ``section_of`` maps each passage to one of ``sections``. Scores
-    are in 0..1; passages with the same score are sorted by id.
+    ``passages`` is sorted, best first, and ``section_of`` maps each passage to one of ``sections``. Scores
+    are in 0..1. Passages with equal scores are sorted by id.
 
     >>> passages = RankedList(("b1", "a1", "a2"), (3.0, 2.0, 1.0))
     >>> led_by_sections(passages, dict(a1="a", a2="a", b1="b"), ["a", "b"])

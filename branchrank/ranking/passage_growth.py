@@ -1,11 +1,11 @@
 """Extend a passage within its section, so that it does not overlap passages that are ranked higher.
 
-1. A passage loses the lines that are already in a higher-ranked passage, and keeps the longest block of
-   consecutive lines that remains. (If several blocks are equally long, the first block is kept.) A passage
-   with no remaining lines is dropped.
+1. Lines that are already in a higher-ranked passage are removed from a passage. The passage keeps the longest
+   remaining block of consecutive lines, or the first block if several blocks are equally long. A passage with
+   no remaining lines is dropped.
 2. The passage can grow up to the ends of the section and up to the nearest higher-ranked passages.
-3. Whole lines are added equally on both sides until the passage has the target length. If the number of lines
-   to add is odd, the extra line is added after the passage. If one side has no more room, the remaining lines
+3. Lines are added equally on both sides until the passage has the target length. If the number of lines to
+   add is odd, the extra line is added after the passage. If one side has no more room, the remaining lines
    are added on the other side. A passage that is longer than the target length is not shortened.
 
 A passage depends only on higher-ranked passages, so the first k passages do not change if more passages are
@@ -24,8 +24,8 @@ def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) 
     """Return the lines of a passage after it has grown to ``target`` lines inside its ``section``.
 
     ``section`` is the section's line range, and includes the lines of ``passage``. ``above`` contains the
-    higher-ranked passages of the same document, which must not overlap each other. Returns ``None`` if the
-    passages in ``above`` contain all lines of ``passage``.
+    higher-ranked passages of the same document, which must not overlap each other. Returns ``None`` if every
+    line of ``passage`` is already in a higher-ranked passage.
 
     >>> placed((10, 13), (1, 40), [], 8)
     (8, 15)
@@ -47,10 +47,7 @@ def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) 
 
 
 def _uncovered(passage: Lines, others: Iterable[Lines]) -> list[Lines]:
-    """Return the blocks of consecutive lines of ``passage`` that no passage in ``others`` contains.
-
-    ``others`` must be sorted by line.
-    """
+    """Return the blocks of consecutive lines of ``passage`` that are not in ``others``, sorted by line."""
     runs = []
     start, last = passage
     for first, end in others:

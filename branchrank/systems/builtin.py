@@ -1,4 +1,4 @@
-"""The built-in systems, with a workspace's settings in place of their defaults."""
+"""The built-in systems, configured with a workspace's settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def local(settings: Resolved) -> System:
-    """Return the system ``local``, which fuses vectors and BM25 over chunks by RRF."""
+    """Return the system ``local``, which fuses vector search and BM25 over chunks with RRF."""
     return _laid(settings, LocalSettings)
 
 
@@ -50,8 +50,8 @@ def dense(settings: Resolved) -> System:
 def pageindex(settings: Resolved) -> System:
     """Return the system ``pageindex``, which searches the tree from the root and ranks the visited nodes.
 
-    If there is no LLM endpoint, or ``no_llm`` is set, the search and the ranking use lexical scores. Raises
-    :class:`UsageError` if the settings have an LLM model but no endpoint, and ``no_llm`` is not set.
+    With ``no_llm`` set, or without an LLM endpoint, the search and the ranking use lexical scores. Raises
+    :class:`UsageError` for an LLM model without an endpoint, except with ``no_llm``.
     """
     part = settings.part(PageindexSettings)
     changes = {"branches.tree.tree.steps_by": "lexical"} if part.llm_final_only else {}
@@ -60,14 +60,13 @@ def pageindex(settings: Resolved) -> System:
 
 
 def hybrid(settings: Resolved) -> System:
-    """Return the system ``hybrid``, which fuses vector and BM25 search by RRF and reranks the results.
+    """Return the system ``hybrid``, which fuses vector and BM25 search with RRF and reranks the results.
 
     The sections that contain the nearest chunks, and their neighbors in the tree, are fused with the results
     of a BM25 search over sections.
 
-    If there is no LLM endpoint, or ``no_llm`` is set, the system does not rerank with an LLM, but it may
-    still rerank with a cross-encoder. Raises :class:`UsageError` if the settings have an LLM model but no
-    endpoint, and ``no_llm`` is not set.
+    With ``no_llm`` set, or without an LLM endpoint, only a cross-encoder can rerank the results. Raises
+    :class:`UsageError` for an LLM model without an endpoint, except with ``no_llm``.
     """
     part = settings.part(HybridSettings)
     system = _laid(settings, HybridSettings)
@@ -77,17 +76,17 @@ def hybrid(settings: Resolved) -> System:
 def grep(settings: Resolved) -> System:
     """Return the system ``grep``, which uses RRF to fuse the results of grep and a vector search.
 
-    The vector search drops chunks at or beyond a distance threshold. The index's calibrated threshold
-    replaces the default threshold, but not a threshold that the user set.
+    The vector search drops chunks at or beyond a distance threshold. If the user does not set a threshold,
+    the index's calibrated threshold is used.
     """
     by_default = settings.origins[f"{GrepSettings.section}.vector_score_threshold"] == DEFAULT
     return _laid(settings, GrepSettings, {"branches.dense.threshold": "calibrated"} if by_default else None)
 
 
 def qdrant(settings: Resolved) -> System:
-    """Return the system ``qdrant``. For k hits, it fuses 2k dense and 2k BM25 results by weighted RRF.
+    """Return the system ``qdrant``, which fuses 2k dense and 2k BM25 results into k hits with weighted RRF.
 
-    If ``qdrant.collection`` is set, the system ranks spans, since the passages of the user's collection are
+    If ``qdrant.collection`` is set, the system ranks spans, because the passages of the user's collection are
     not chunks of the index.
     """
     part = settings.part(QdrantSettings)
@@ -115,36 +114,29 @@ def sqlite(settings: Resolved) -> System:
 def late_interaction(settings: Resolved) -> System:
     """Return the system ``late-interaction``, which fuses vectors and BM25, adds MaxSim, and reranks.
 
-    If there is no LLM endpoint, or ``no_llm`` is set, the system does not rerank with an LLM, but it may
-    still rerank with a cross-encoder. Raises :class:`UsageError` if the settings have an LLM model but no
-    endpoint, and ``no_llm`` is not set.
+    With ``no_llm`` set, or without an LLM endpoint, only a cross-encoder can rerank the results. Raises
+    :class:`UsageError` for an LLM model without an endpoint, except with ``no_llm``.
     """
     part = settings.part(LateInteractionSettings)
     return _with_llm_as_asked(_laid(settings, LateInteractionSettings), part)
 
 
 def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
-    """Return the system for a settings section, with the section's values and then ``changes`` applied."""
+    """Return the system of a settings section. ``changes`` override the section's values."""
     values = settings.part(part)
     aliased = {address: getattr(values, name) for name, address in part.aliases.items()}
     return with_values(part.system, aliased | _hits(settings) | (changes or {}))
 
 
 def _hits(settings: Resolved) -> dict[str, Any]:
-    """Return the settings that determine which lines a hit contains. All systems share these settings.
-
-    If the passage length is not set, each system uses its default length.
-    """
+    """Return the settings that determine which lines a hit contains. All systems share these settings."""
     part = settings.part(BenchmarkSettings)
     lines = {} if part.passage_lines is None else {"passages.lines": part.passage_lines}
     return {"returns": part.returns, **lines}
 
 
 def _with_llm_as_asked(system: System, part: SystemSettings) -> System:
-    """Return the system, without its LLM stages if there is no endpoint or ``no_llm`` is set.
-
-    Raises :class:`UsageError` if there is a model without an endpoint, since the model could not be used.
-    """
+    """Return the system, without LLM stages if ``no_llm`` is set or no LLM endpoint is set."""
     if part.base_url and not part.no_llm:
         return system
     if part.model and system.asks_llm and not part.no_llm:

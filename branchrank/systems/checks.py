@@ -66,7 +66,7 @@ def _branch_problems(branch: Branch) -> list[str]:
         found.append(f"has a branch {kind.name} with the unit {branch.unit}, which must be {can}")
     if branch.expand is not None and branch.unit != "chunk":
         found.append(
-            f"expands over the tree from {branch.unit}s, but can expand only from chunks: remove expand"
+            f"has a branch of {branch.unit}s with expand, but only chunks can be expanded: remove expand"
         )
     return found + [f"has a branch that cannot run: {each}" for each in kind.problems(branch)]
 

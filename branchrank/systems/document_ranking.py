@@ -1,7 +1,8 @@
 """Systems adapted to rank up to 1000 documents, for test collections such as those of TREC and BEIR.
 
 1. Each branch returns a long list, so that recall at 100 and average precision are meaningful.
-2. The system ``bm25`` searches sections instead of chunks, because an entry of a BEIR folder is one section.
+2. The system ``bm25`` searches sections instead of chunks. A document in a BEIR folder is one section, so
+   ``bm25`` scores each document as a whole.
 3. A system that ranks chunks returns the best chunk of each document (MaxP, Dai and Callan, SIGIR 2019). The
    results of a system that ranks sections are not grouped by document.
 """
@@ -19,8 +20,8 @@ DEPTH = 1000
 def document_system(system: System, depth: int = DEPTH) -> System:
     """Return the system, under the same name, adapted to rank up to ``depth`` documents.
 
-    If the system reranks, the candidate cap is not changed, because the number of candidates determines the
-    cost of reranking.
+    The candidate cap of a system that reranks is not changed, because the cost of reranking depends on the
+    number of candidates.
     """
     branches = tuple(_deep(branch, depth) for branch in system.branches)
     if len(branches) == 1 and branches[0].kind == "bm25":

@@ -1,23 +1,22 @@
 """The engine, which runs systems over an index for the commands, the library and the servers.
 
-1. Each branch returns a ranked list of chunks, spans or nodes. The tree search and branches that have
-   ``expand`` set return nodes of the document tree. Branches with weight 0 are not run. If a branch waits for
-   a process or a server, the branches run in parallel.
-2. Entries that the query excludes, or that its filters reject, are removed from the lists.
-3. The lists are fused, and the fused list is cut to the candidate cap.
-4. If the system rescores its candidates, the MaxSim of each of the top-ranked candidates is multiplied by a
-   weight and added to the candidate's score.
+1. Each branch returns a ranked list of chunks, spans or nodes. The tree search returns nodes of the document
+   tree, and so do branches with ``expand`` set. Branches with weight 0 are not run. If a branch waits for a
+   process or a server, the branches run in parallel.
+2. Entries that the query's exclusions or filters reject are removed from the lists.
+3. The lists are fused, and the fused list is truncated to the candidate cap.
+4. If the system rescores its candidates, the weighted MaxSim of each top-ranked candidate is added to the
+   candidate's score.
 5. If the system groups its candidates by document, each document becomes one candidate.
 6. If the system reranks, the reranker reorders the candidates. If the reranker's LLM fails, the candidates
    are put in the reranker's fallback order.
 7. If the system orders passages, the passages of all candidate sections are ranked in one list.
 8. The first k candidates become hits. If the system returns passages, the hit for a node is the node's best
-   chunk. Otherwise, the hit consists of the node's lines before its first subsection. A hit may be extended
-   within its section.
+   chunk. If the system returns sections, the hit for a node consists of the node's lines before its first
+   subsection. A hit may be extended within its section.
 
-Steps 1 to 7 do not depend on k, unless a branch has ``doubled`` set and therefore returns 2k results. If no
-branch has ``doubled`` set, a larger k adds hits at the end of the list and does not change earlier hits.
-Every stage adds its list to the trace.
+Steps 1 to 7 depend on k only if a branch returns 2k results, because ``doubled`` is set. If no branch has
+``doubled`` set, a larger k only appends hits to the list. Every stage adds its list to the trace.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class _Fused(NamedTuple):
 
 
 class Engine:
-    """Runs systems over one index. A context manager. Thread-safe if its memo is thread-safe.
+    """Runs systems over one index. A context manager, thread-safe if the memo is thread-safe.
 
     ``corpus_root`` is the folder with the documents. ``cache`` keeps query vectors for later runs, and
     ``open_token_cache`` opens the cache for the candidates' token vectors. ``llm_stages`` creates the LLM
@@ -142,8 +141,9 @@ class Engine:
     ) -> Retrieval:
         """Run one query. Return at most ``k`` hits, best first, with the trace of every stage.
 
-        If ``keywords`` is given, the branches ``grep``, ``fts5`` and ``qdrant-sparse`` search for it instead
-        of ``text``. Raises the branches' errors, such as :class:`~branchrank.errors.MissingDependencyError`.
+        If ``keywords`` is given, the branches ``grep``, ``fts5`` and ``qdrant-sparse`` search for
+        ``keywords`` instead of ``text``. Raises any error of a branch, such as
+        :class:`~branchrank.errors.MissingDependencyError`.
         """
         query = Query(
             text=text,
@@ -194,11 +194,7 @@ class Engine:
         stages: BoundStages,
         trace: Trace,
     ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]], Reranked]:
-        """Return the candidates in their final order, the members of each group, and the rerank outcome.
-
-        A group contains the best chunks of one document. The key of a group is the id of its best chunk.
-        There are no groups unless the system groups candidates by document.
-        """
+        """Return the candidates in their final order, the members of each group, and the rerank outcome."""
         with trace.timed("fuse"):
             if system.fuse.method == "score":
                 lists = self._completed(system, query, k, lists, stages)
@@ -247,10 +243,7 @@ class Engine:
         return add_scores(candidates, scores, slot.weight)
 
     def _branches(self, system: System, query: Query, k: int, stages: BoundStages, trace: Trace) -> _Fused:
-        """Run the branches.
-
-        Return the ranked lists to fuse and the results of the branches, keyed by branch name.
-        """
+        """Run the branches, and return their results and the ranked lists to fuse."""
         branches = system.searched
         kinds = [branch_kind(branch.kind) for branch in branches]
         embedding = Lock()
@@ -288,14 +281,11 @@ class Engine:
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
     ) -> dict[str, Sequence[Scored]]:
-        """Add to each branch's list the candidates that only other branches found.
-
-        Each branch computes its own scores for the added candidates. No candidates are added to the list of a
-        branch that has ``expand`` set, because such a branch can't score sections outside its list.
-        """
+        """Add the candidates of all branches to each branch's list, scored by the branch."""
         union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
         completed = dict(lists)
         for branch in system.searched:
+            # A branch with ``expand`` set can't score sections outside its list.
             if branch.expand is None:
                 lookup = Lookup(query, branch, depth(branch, k), self.sources, stages)
                 completed[label(branch)] = self._complete(lookup, lists[label(branch)], union)
@@ -313,14 +303,14 @@ class Engine:
         )
 
     def _scorer(self, kind: str) -> Scores:
-        """Return a branch kind's function for scoring candidates. The first call creates the function."""
+        """Return a branch kind's function for scoring candidates, created on first use."""
         with self._lock:
             if kind not in self._scorers:
                 self._scorers[kind] = branch_kind(kind).open_scores(self._opening)
             return self._scorers[kind]
 
     def _maxsim(self, system: System) -> MaxSim | None:
-        """Return the MaxSim function of a store that the system searches, or ``None`` if no store has one."""
+        """Return the MaxSim function of a searched store, or ``None`` if no searched store has one."""
         with self._lock:
             for branch in system.searched:
                 if branch.kind not in self._stores:
@@ -334,7 +324,7 @@ class Engine:
         return found
 
     def _search(self, kind: str) -> Search:
-        """Return the search function of a branch kind. Each function is created when it is first needed."""
+        """Return the search function of a branch kind, created on first use."""
         found = self._searches.get(kind)
         if found is None:
             with self._lock:
@@ -350,7 +340,7 @@ class Engine:
                 self.sources.embedding(text)
 
     def _result(self, search: Search, kind: BranchKind, lookup: Lookup) -> BranchResult:
-        """Return at most ``n`` entries that the query does not exclude, from the memo if possible."""
+        """Return a branch's result for one lookup, from the memo if possible."""
         if not kind.remembered:
             return self._searched(search, kind, lookup)
         key = _asked(lookup.branch, lookup.query, lookup.n)
@@ -371,7 +361,7 @@ class Engine:
     def _expanded(
         self, branch: Branch, query: Query, n: int, shortlist: Sequence[Scored], trace: Trace
     ) -> RankedList:
-        """Map the chunks that a branch found to scored nodes, then add neighboring nodes."""
+        """Map the chunks that a branch found to scored nodes, and add neighboring nodes."""
         walk = branch.expand
         assert walk is not None
         memo = self.memo if branch_kind(branch.kind).remembered else Memo()
@@ -394,7 +384,7 @@ class Engine:
 
 
 def _asked(branch: Branch, query: Query, n: int) -> tuple[Hashable, ...]:
-    """Return the values that a branch's list depends on, in hashable form, for use in memo keys."""
+    """Return the values that determine a branch's list, as part of a memo key."""
     options = msgspec.json.encode(branch.options, order="deterministic")
     asked = (query.text, query.keywords, query.excluded, query.filters)
     return (label(branch), branch.unit, n, branch.threshold, options, *asked)

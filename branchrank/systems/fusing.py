@@ -1,4 +1,4 @@
-"""Fuses the ranked lists from a system's branches, or a reranker's order with that of the stage before it."""
+"""Fuse the ranked lists of a system's branches, or a reranker's order with the order before reranking."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def fuse(
 ) -> RankedList:
     """Fuse ranked lists with a system's ``fuse`` settings. With ``unit_interval``, scores are in 0..1.
 
-    ``shares`` contains the names of the branches with unbounded scores. Score fusion divides each score of
-    such a branch by twice the best score of the branch.
+    ``shares`` contains the names of the branches with unbounded scores, such as BM25. Score fusion divides
+    each unbounded score by twice the branch's best score.
     """
     if slot.method == "convex":
         return convex(lists, weights)
@@ -36,12 +36,12 @@ def fuse(
         fused, scale = rrf(lists, slot.k, weights), (slot.k + 1) / (sum(weights.values()) or 1.0)
     if not slot.unit_interval:
         return fused
-    # Clip the scores, since rounding can give scores above 1 and a cosine can be negative.
+    # Clip the scores, because rounding can give scores above 1 and a cosine can be negative.
     return RankedList(fused.ids, tuple(max(0.0, min(1.0, value * scale)) for value in fused.scores))
 
 
 def shared_branches(system: System) -> frozenset[str]:
-    """Return the names of the branches with unbounded scores, except branches that expand over the tree."""
+    """Return the names of the branches with unbounded scores, except branches with ``expand`` set."""
     return frozenset(label(branch) for branch in system.searched if _is_open(branch))
 
 

@@ -1,12 +1,11 @@
 """Turn candidates into hits.
 
-If the system returns passages, the hit for a node is the node's best chunk. Otherwise, the hit consists of
-the node's lines before its first subsection.
+If the system returns passages, the hit for a node is the node's best chunk. If the system returns sections,
+the hit for a node consists of the node's lines before its first subsection.
 
-A hit records its rank in each branch's list. If the branch expands over the tree, a section's rank and score
-are those of its best chunk in the branch's list of chunks. If a section contains none of these chunks, the
-section has no rank. Instead, a note gives the rank of the best chunk in the section's file, if that file has
-a chunk in the list.
+A hit records its rank in each branch's list. For a branch with ``expand`` set, the rank and the score of a
+section are those of its best chunk in the branch's list of chunks. A section that has no chunk in the list
+has no rank, and a note explains how the expansion reached the section.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class HitMaker:
         results: Mapping[str, BranchResult],
         sections: Mapping[str, str],
     ) -> None:
-        """``sections`` maps each candidate that is a passage to its section."""
+        """``sections`` maps each candidate passage to its section."""
         self.sources = sources
         self.index = sources.index
         self.system = system
@@ -72,7 +71,7 @@ class HitMaker:
     def hits(
         self, candidates: Sequence[Scored], k: int, members: Mapping[str, Sequence[Scored]]
     ) -> list[Hit]:
-        """Return the first ``k`` hits. ``members`` maps candidates to the members of their group."""
+        """Return the first ``k`` hits. ``members`` maps each candidate to the members of its group."""
         lines = self.system.passages.lines
         if not lines and not self.sections:
             return self._made(candidates[:k], members)
@@ -101,7 +100,7 @@ class HitMaker:
     def _placements(
         self, name: str, ranking: Sequence[Scored], shown: Collection[str]
     ) -> dict[str, Placement]:
-        """Return, for each key in ``shown``, its rank in a branch's list before expansion over the tree."""
+        """Return the ranks of the keys in ``shown`` in a branch's list, before expansion."""
         if name not in self.expanded:
             return placements(ranking, shown)
         reached = set(RankedList.of(ranking).ids).intersection(shown)
@@ -138,10 +137,7 @@ class HitMaker:
         return self.sources.memo.get(known, lambda: self._best(key))
 
     def _best(self, node_id: str) -> str | None:
-        """Return the node's best chunk.
-
-        Depending on the system's branches, chunks are compared by cosine similarity, by BM25 or by both.
-        """
+        """Return the node's best chunk by cosine similarity, BM25 or both, depending on the branches."""
         chunks = [chunk.id for chunk in self.index.chunks_of(node_id) if chunk.id not in self.banned]
         if len(chunks) < 2:
             return chunks[0] if chunks else None
@@ -211,13 +207,13 @@ class HitMaker:
         """Return each chunk's squared L2 distance to the query, or ``{}`` if the system uses no vectors."""
         if not chunks or "vectors" not in self.evidence:
             return {}
-        # Make one call for all hits, because a call has a fixed cost of about a hundred cosine computations.
+        # Make one call for all hits, because the fixed cost of a call equals about a hundred cosines.
         found = self.sources.cosines(self.query.text, chunks)
         return {chunk: squared_distance(cosine) for chunk, cosine in found.items()}
 
 
 def chunk_hit(chunk: Chunk, score: float = 0.0, **more: object) -> Hit:
-    """Return a hit with the lines of a chunk. ``more`` gives the values of the hit's other fields."""
+    """Return a hit with the lines of a chunk. ``more`` contains the hit's other fields."""
     return Hit(
         id=chunk.id,
         source=chunk.source,

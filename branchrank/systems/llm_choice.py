@@ -2,7 +2,7 @@
 
 1. The caller divides the options into pages, one for each prompt. The texts of a page's options are shortened
    until the page fits the token budget.
-2. One call is made for each page. If there are several pages, their calls run concurrently.
+2. One LLM call is made for each page. The calls for several pages run concurrently.
 3. Labels in a reply are mapped to ids, so only an option that was shown can be chosen.
 """
 
@@ -21,10 +21,10 @@ from branchrank.records import LLMCall, Record
 
 T = TypeVar("T")
 
-#: Estimated number of tokens in a prompt's instructions and its two copies of the query.
+#: Estimated number of tokens in a prompt without its options.
 OVERHEAD_TOKENS = 400
 HEADING_CHARS = 240
-#: Maximum lengths of an option's text in characters, tried in turn until a page fits the budget.
+#: Maximum lengths of an option's text in characters, in the order in which they are tried.
 BODY_CHARS = (600, 400, 250, 120, 0)
 
 
@@ -37,7 +37,7 @@ class Option(Record, frozen=True, kw_only=True):
 
 
 class Choice(NamedTuple):
-    """The ids that the LLM chose from one page, best first, or ``None`` if the call failed."""
+    """The result of one call. ``ids`` contains the chosen ids, best first, or is ``None`` after a failure."""
 
     ids: list[str] | None
     shown: tuple[str, ...]
@@ -45,12 +45,12 @@ class Choice(NamedTuple):
 
     @property
     def fault(self) -> str | None:
-        """The reason for the failure, or ``None`` if the call succeeded."""
+        """The reason why the call failed, or ``None`` if the call succeeded."""
         return None if self.ids is not None else self.call.outcome
 
 
 class Task(Record, frozen=True, kw_only=True):
-    """The parameters of the LLM calls for a list of pages of options. All calls have the same parameters.
+    """The parameters of LLM calls that choose options from pages, with one call per page.
 
     ``build`` creates the prompt for a page. The LLM chooses at most ``most`` options from each page. Each
     prompt should have at most ``budget_tokens`` tokens. If ``may_be_empty`` is true, the LLM may choose no
@@ -65,7 +65,7 @@ class Task(Record, frozen=True, kw_only=True):
 
 
 def shuffled(items: Sequence[T], query: str, context: CallContext) -> list[T]:
-    """Return the items in a random order that depends only on the seed, the repeat and the query."""
+    """Return the items in a random order that is determined by the seed, the repeat and the query."""
     order = list(items)
     random.Random(f"{context.seed}/{context.repeat}/{query}").shuffle(order)  # noqa: S311  (no secret)
     return order

@@ -1,7 +1,7 @@
-"""Upper bounds on the calls and tokens for a system's LLM stages, computed from the system's settings.
+"""Upper bounds on the calls and tokens of a system's LLM stages, computed from the system's settings.
 
-Prompts and replies are assumed to have their maximum length. Retries are not included; ``--max-calls`` and
-``--max-tokens`` limit all calls, including retries.
+Prompts and replies are assumed to have their maximum length. The bounds do not include retries, whereas
+``--max-calls`` and ``--max-tokens`` limit all calls.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Estimate(Record, frozen=True, kw_only=True):
         )
 
     def as_call(self, model: str) -> LLMCall:
-        """Return a ledger row with the tokens of this estimate, so that a price table can compute a cost."""
+        """Return the estimate as a ledger row, so that a price table can compute the cost."""
         return LLMCall(
             predictor="",
             question_id="",
@@ -58,10 +58,8 @@ class Estimate(Record, frozen=True, kw_only=True):
 def estimate(system: System, queries: int, completion_tokens: int = 512) -> Estimate:
     """Return the maximum numbers of LLM calls and tokens for ``queries`` queries.
 
-    Each repeat of a question counts as a query.
-
-    ``completion_tokens`` is the maximum number of tokens in one reply. All bounds are zero for a system
-    without an LLM.
+    Each repeat of a question counts as a query. ``completion_tokens`` is the maximum number of tokens in one
+    reply. All bounds are zero for a system without an LLM.
     """
     one = Estimate()
     for branch in system.branches:

@@ -60,8 +60,8 @@ def open_llm(
 
     LLM calls are cached in the workspace ``data_dir``, or in Redis if the settings have a Redis URL. Raises
     :class:`~branchrank.errors.UsageError` if an endpoint is missing. Raises
-    :class:`~branchrank.errors.LLMError` if an endpoint rejects the key. With ``on_failure`` set to
-    ``refuse``, :class:`~branchrank.errors.LLMError` is also raised if an endpoint does not respond.
+    :class:`~branchrank.errors.LLMError` if an endpoint rejects the key. If ``on_failure`` is ``refuse``, an
+    endpoint that does not respond also raises :class:`~branchrank.errors.LLMError`.
     """
     seed = settings.part(BenchmarkSettings).sample_seed
     asking = [system for system in systems if system.asks_llm]
@@ -72,8 +72,7 @@ def open_llm(
 
     meter = meter or LLMMeter()
     cache = data_dir / "hybrid" / "cache" / "decisions.sqlite"
-    # Keep no ledger rows, since a benchmark run stores the calls in its own rows and a server's memory must
-    # not grow.
+    # Keep no ledger rows: a benchmark run stores the calls itself, and a server's memory must not grow.
     ledger = Ledger(meter.add, limit=0)
     redis_url = settings.part(CacheSettings).redis_url
     typed = typed_endpoints(settings)

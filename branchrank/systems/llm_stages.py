@@ -1,8 +1,8 @@
 """The tree search and the reranker, the two stages that can use an LLM.
 
-Without an LLM, the tree search can use lexical scores, and the reranker can use a cross-encoder. Calls,
-fallbacks and the order in which prompts show the candidates are added to the query's trace. The tree search
-is implemented by the branch kind ``tree``.
+Without an LLM, the tree search can use lexical scores, and the reranker can use a cross-encoder. The query's
+trace records LLM calls, fallbacks and the order of the candidates in each prompt. The branch kind ``tree``
+implements the tree search.
 """
 
 from __future__ import annotations
@@ -71,9 +71,8 @@ class BoundStages:
     ) -> tuple[Sequence[Scored], bool]:
         """Return the reranked candidates, and whether the reranker succeeded.
 
-        If the reranker fails and a branch has ``expand`` set, the candidates are ordered by their scores in
-        that branch's list, then by lexical score. If the reranker fails and no branch has ``expand`` set, the
-        order does not change.
+        After a failure, the candidates are sorted by their scores in the list of the branch with ``expand``
+        set, then by lexical score. If no branch has ``expand`` set, a failure does not change the order.
         """
         nodes = self.system.unit == "node"
         branches = self.system.branches

@@ -2,11 +2,10 @@
 
 1. The key of a result contains all values that the result depends on.
 2. A memo stores the most recently used results, up to a limit in bytes. A benchmark run answers a question
-   with all predictors before it starts the next question, so that the predictors share the results for each
-   question.
-3. The size of a result in bytes is estimated. The size of a list, tuple, set or dictionary is estimated from
-   its first elements. Strings are not counted, because almost all of them are ids that the index stores
-   anyway.
+   with all predictors before it starts the next question, so that the predictors can share cached results for
+   the question.
+3. The size of a list, tuple, set or dictionary is estimated from its first elements. Strings count as 0
+   bytes, because almost all strings are ids that the index stores anyway.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from branchrank.ranking.lists import RankedList
 
 T = TypeVar("T")
 
-#: The default limit in bytes. It is enough for one question on a million chunks, or for a thousand questions
-#: on a few thousand chunks.
+#: The default limit in bytes, enough for one question on a million chunks.
 MEMO_BYTES = 256 << 20
 _SAMPLED = 8
 
@@ -33,8 +31,8 @@ _SAMPLED = 8
 class Memo:
     """Stores the most recently used stage results, up to ``limit_bytes`` bytes.
 
-    The first element of a key is the kind of result, such as ``"embed"``. ``computed`` maps each kind to the
-    number of results that were computed, and ``reused`` to the number of results that were reused.
+    The first element of a key is the kind of result, such as ``"embed"``. ``computed`` and ``reused`` map
+    each kind to its number of computed and reused results.
     """
 
     def __init__(self, limit_bytes: int = MEMO_BYTES) -> None:
@@ -52,10 +50,10 @@ class Memo:
         return self._bytes
 
     def begin_query(self) -> None:
-        """Start a query. Subclasses may clear results here."""
+        """Start a query. A subclass may clear the stored results."""
 
     def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
-        """Return the stored value for ``key``. If there is none, store and return the result of ``compute``.
+        """Return the value stored for ``key``. If no value is stored, call ``compute`` and store its result.
 
         If ``compute`` raises an error, nothing is stored.
         """
@@ -81,10 +79,7 @@ class Memo:
         return sys.getsizeof(key) + held_bytes(value)
 
     def _is_full(self) -> bool:
-        """Return whether to drop the least recently used result.
-
-        A memo never drops its most recent result, even if that result alone exceeds the limit.
-        """
+        """Return whether to drop the least recently used result, which must not be the only result."""
         return self._bytes > self._limit and len(self._kept) > 1
 
     def _drop(self, key: tuple[Hashable, ...]) -> None:
@@ -101,7 +96,7 @@ class QueryMemo(Memo):
             self._kept.clear()
 
     def _size(self, key: tuple[Hashable, ...], value: object) -> int:
-        """Return 0, since estimating the size would take a fifth of a query's time."""
+        """Return 0, because estimating the size would take a fifth of a query's time."""
         return 0
 
 

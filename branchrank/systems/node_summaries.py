@@ -4,8 +4,7 @@
 2. A node's prompt contains its title, the start of its own text and its children's summaries. The calls for
    nodes of equal height run concurrently.
 3. Each finished call is cached under a digest of the request, so that an interrupted summarization can be
-   resumed. After an edit, only the edited section and those ancestors that have a child with a changed
-   summary are summarized again.
+   resumed. After an edit, only nodes whose prompts changed are summarized again.
 4. If a call fails, the node keeps its extractive summary, and the failure is counted.
 """
 
@@ -55,8 +54,8 @@ def summarize_nodes(
 ) -> Summarized:
     """Summarize every node except the root. ``progress`` is called after each group of nodes of equal height.
 
-    ``executor`` makes the calls, by default in this process. ``source`` contains what a worker process needs
-    to open its own gateway. Raises the same errors as :meth:`Gateway.ask`.
+    ``executor`` runs the LLM calls, by default in the current process. A worker process uses ``source`` to
+    open its own gateway. Raises the same errors as :meth:`Gateway.ask`.
     """
     summaries: dict[str, str] = {}
     failed: dict[str, str] = {}

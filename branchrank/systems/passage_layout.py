@@ -14,9 +14,8 @@ from branchrank.systems.sources import Sources
 class PassageLayout:
     """Extends the hits for one query, and drops repeated hits.
 
-    The hits must be passed to :meth:`place` in order, best hit first.
-
-    ``lines`` is the number of lines to which a hit is extended, or 0 if hits are not extended.
+    The hits must be passed to :meth:`place` in order, best hit first. ``lines`` is the number of lines to
+    which a hit is extended, or 0 if hits are not extended.
     """
 
     def __init__(self, sources: Sources, lines: int) -> None:
@@ -55,12 +54,7 @@ class PassageLayout:
         )
 
     def _section(self, hit: Hit) -> Lines:
-        """Return the range of lines within which a hit may be extended.
-
-        Usually, the range consists of the lines of the hit's section before the first subsection. If some of
-        the hit's lines are elsewhere, or the hit has no section, the range is the hit itself, and the hit is
-        not extended.
-        """
+        """Return the own lines of the hit's section if they contain the hit, or else the hit's lines."""
         node = self.sources.index.tree.nodes.get(hit.node_id or "")
         span = node.own_span if node is not None else None
         if span is None or span.overlap(hit.span) < hit.span.lines:

@@ -1,13 +1,12 @@
 """The order of hits in systems that can return several passages from the same section.
 
 1. The passage score of a chunk is its cosine plus 0.5 times the ratio of its BM25 score to the best BM25
-   score. The cosine is omitted if no branch of the system searches vectors, and the BM25 term is omitted if
-   no branch searches words.
+   score. If no branch searches vectors, the cosine is omitted. If no branch searches words, the BM25 term is
+   omitted.
 2. Without a reranker, the passages are ordered by their passage scores.
-3. With a reranker, a passage scores ``1 / (i * j)``, where ``i`` is the rank that the reranker gave to its
-   section, and ``j`` is the rank of the passage within the section by passage score. As a result, the first
-   five hits are two or three passages from the first section, one or two from the second, and one from the
-   third.
+3. With a reranker, a passage's final score is ``1 / (i * j)``, where ``i`` is the reranker's rank of the
+   section, and ``j`` is the rank of the passage within the section. The first five hits are two or three
+   passages from the first section, one or two from the second, and one from the third.
 4. If the reranker failed, only the best passage of each section is returned. The sections are in the
    reranker's fallback order.
 """
@@ -26,7 +25,7 @@ from branchrank.systems.fusing import fuse
 from branchrank.systems.query import Query
 from branchrank.systems.sources import Sources
 
-#: ``yes`` if a reranker ordered the sections, ``failed`` if the reranker failed, ``no`` without a reranker.
+#: Whether a reranker ordered the sections. ``failed`` means that the reranker failed.
 Reranked = Literal["no", "yes", "failed"]
 
 

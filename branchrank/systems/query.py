@@ -27,8 +27,8 @@ class Filter(Record, frozen=True, kw_only=True):
 class Query(Record, frozen=True, kw_only=True):
     """One query, with its text and its restrictions.
 
-    If ``keywords`` is given, ``grep``, ``fts5`` and ``qdrant-sparse`` search for it instead of ``text``.
-    Passages inside a span in ``excluded`` are not ranked, and neither are passages that a filter rejects.
+    If ``keywords`` is given, ``grep``, ``fts5`` and ``qdrant-sparse`` search for ``keywords`` instead of
+    ``text``. Passages that are inside an excluded span or rejected by a filter are not ranked.
     ``question_id`` and ``repeat`` identify the query in LLM calls.
     """
 

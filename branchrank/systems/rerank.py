@@ -1,21 +1,21 @@
 """Reranking of candidates by an LLM (listwise or pointwise) or by a cross-encoder.
 
 1. The first stage sorts the candidates by fused score. Ties are broken by evidence, then by lexical score,
-   then by id. A candidate's evidence is its score in the list of the first branch that has ``expand`` set, or
-   in the list of the first branch if no branch has ``expand`` set.
-2. The listwise method shows all candidates to the LLM, shuffled with the seed or in the order of the first
-   stage. If the prompt would exceed the context budget, the candidates are divided between two calls, and the
-   two replies are merged by rank, with ties in the order of the first stage.
-3. The pointwise method makes one call per candidate, and orders the candidates by the log-odds of the reply
-   "yes" against "no".
+   then by id. A candidate's evidence is its score in the list of the first branch with ``expand`` set. If no
+   branch has ``expand`` set, the evidence is the score in the list of the first branch.
+2. The listwise method shows all candidates to the LLM in one prompt, in first-stage order or in a seeded
+   random order. If the prompt would exceed the context budget, the candidates are divided between two calls.
+   The replies from two calls are merged by rank, with ties in first-stage order.
+3. The pointwise method makes one call per candidate, and sorts the candidates by the log-odds of the reply
+   "yes" versus "no".
 4. The cross-encoder method scores the query together with each candidate's text, using a
    sentence-transformers model.
-5. Candidates that the reranker omits follow in the order of the first stage. If the fusion weight is below 1,
-   the reranker's order and the order of the first stage are fused by weighted RRF instead.
-6. If an LLM call fails, the candidates are ordered by evidence, lexical score and id, and the reason for the
+5. Candidates that the reranker omits come last, in first-stage order. If the fusion weight is below 1,
+   weighted RRF fuses the reranker's order with the first-stage order.
+6. If an LLM call fails, the candidates are sorted by evidence, lexical score and id, and the reason for the
    failure is returned.
 
-The order of the candidates does not depend on the number of hits requested.
+The order of the candidates does not depend on the number of requested hits.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ POINTWISE_CHARS = 2000
 
 
 class RerankCandidate(Record, frozen=True, kw_only=True):
-    """A candidate for the reranker. Higher scores are better; 0.0 means that there is no score."""
+    """A candidate for the reranker. A missing score is 0.0."""
 
     id: str
     title: str
@@ -70,9 +70,9 @@ class RerankCandidate(Record, frozen=True, kw_only=True):
 class RerankResult(Record, frozen=True, kw_only=True):
     """The ids of all candidates, best first.
 
-    For each prompt, ``shown`` contains the ids of the candidates in the order in which the prompt shows them.
-    If a call failed, ``order`` is the fallback order and ``fallback`` is the reason for the failure;
-    otherwise ``fallback`` is ``None``.
+    ``shown`` contains one tuple per prompt, with the candidates' ids in the order of the prompt. ``fallback``
+    is the reason why a call failed, or ``None`` if no call failed. After a failed call, ``order`` is the
+    fallback order.
     """
 
     order: tuple[str, ...]
@@ -89,9 +89,9 @@ def rerank(
     *,
     context: CallContext = CallContext(),  # noqa: B008  (a frozen record)
 ) -> RerankResult:
-    """Order the candidates by how well they answer the query.
+    """Sort the candidates by their relevance to the query.
 
-    Raises :class:`ModelError` if the cross-encoder is not available, and the same errors as
+    Raises :class:`ModelError` if the cross-encoder is not available. LLM calls raise the errors of
     :meth:`Gateway.ask`.
     """
     first = first_stage(candidates)
@@ -118,7 +118,7 @@ def first_stage(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
 
 
 def fallback_order(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
-    """Return the candidates sorted by evidence, lexical score and id, the order to use if the LLM fails."""
+    """Return the order for a failed LLM call: candidates sorted by evidence, lexical score and id."""
     return sorted(candidates, key=lambda c: (-c.evidence, -c.lexical_score, c.id))
 
 
@@ -127,9 +127,9 @@ def batches(
 ) -> list[list[Option]]:
     """Divide the candidates, in the given order, into one or two pages whose prompts fit the token budget.
 
-    All candidates are put on one page if the first ``BODY_CHARS[0]`` characters of each text fit. Otherwise,
-    the candidates are divided between two pages, and the texts are shortened further if necessary. If the
-    headings alone do not fit on two pages, candidates are dropped from the end of ``pool``.
+    All candidates are put on one page if the first ``BODY_CHARS[0]`` characters of each text fit. Candidates
+    that do not fit on one page are divided between two pages, with shorter texts if necessary. If even the
+    headings do not fit on two pages, candidates at the end of ``pool`` are dropped.
     """
     kept = list(pool)
     while True:
@@ -172,11 +172,7 @@ def _listwise(
 def _pointwise(
     first: Sequence[RerankCandidate], query: str, llm: Gateway, context: CallContext
 ) -> RerankResult:
-    """Make one call per candidate.
-
-    The first call is made alone, so that only one call is wasted if the server does not return
-    log-probabilities.
-    """
+    """Make one LLM call per candidate."""
     requests = []
     for candidate in first:
         (shown,) = entries([_option(candidate)], POINTWISE_CHARS)
@@ -188,6 +184,7 @@ def _pointwise(
             context=context,
         )
         requests.append((request, _yes))
+    # Wait for the first call, because a server without log-probabilities would waste all the calls.
     answers = [llm.ask(*requests[0])]
     if answers[0].fault is None:
         answers += llm.ask_all(requests[1:])
@@ -207,16 +204,13 @@ def _yes(reply: LLMReply) -> float:
 
 
 def _by_score(first: Sequence[RerankCandidate], scores: Sequence[float]) -> tuple[str, ...]:
-    """Return the ids of the candidates sorted by score, with ties in the order of the first stage."""
+    """Return the ids of the candidates sorted by score, with ties in first-stage order."""
     places = sorted(range(len(first)), key=lambda place: (-scores[place], place))
     return tuple(first[place].id for place in places)
 
 
 def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: float) -> tuple[str, ...]:
-    """Fuse the reranker's order with the order of the first stage.
-
-    If ``weight`` is 1, candidates that the reranker omitted come last.
-    """
+    """Fuse the reranker's order with the first-stage order. ``weight`` is the reranker's weight."""
     ids = [candidate.id for candidate in first]
     orders = {"first": ids, "reranked": order}
     branches = {name: [Scored(key, 0.0) for key in keys] for name, keys in orders.items()}

@@ -4,8 +4,8 @@ Each search tool runs a system on the engine, and ranks results in the same way 
 
 1. ``grep_search`` finds the passages that contain words from the query, sorted by BM25 score.
 2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
-   between unit vectors) are dropped, and a notice says how many were dropped.
-3. ``hybrid_search`` runs the predictor ``grep``, which fuses the results of grep and vector search by RRF.
+   between unit vectors) are dropped, and a notice reports their number.
+3. ``hybrid_search`` runs the predictor ``grep``, which fuses the results of grep and vector search with RRF.
 4. After every search, the listeners receive the number of characters returned and the number of files or
    chunks found.
 
@@ -44,8 +44,8 @@ class SearchStatus(Record, frozen=True, kw_only=True):
     """Counts and notices of one search, for a status line.
 
     ``characters`` is the number of characters returned. For ``grep_search``, ``count`` is the number of files
-    with a match. For the other tools, ``count`` is the number of fused candidates before the cut to
-    ``limit``.
+    with a match. For all other tools, ``count`` is the number of fused candidates before the list is
+    truncated to ``limit``.
     """
 
     tool: str
@@ -67,7 +67,7 @@ Listener = Callable[[SearchStatus], None]
 class Found(Record, frozen=True, kw_only=True):
     """One result from a search tool.
 
-    ``lines`` is the text of all lines of the hit if at least one line matched, and otherwise empty.
+    ``lines`` is the text of the hit's lines, or an empty string if no line matched.
     """
 
     hit: Hit
@@ -75,7 +75,7 @@ class Found(Record, frozen=True, kw_only=True):
 
     @property
     def citation(self) -> str:
-        """The path of the file and the lines, as ``path:first-last``."""
+        """The file's path and the range of lines, in the form ``path:first-last``."""
         return f"{self.hit.source}:{self.hit.line_start}-{self.hit.line_end}"
 
     @property
@@ -221,10 +221,7 @@ def _alone(name: str, branch: Branch) -> System:
 
 
 def _with_ranking(system: System, ranking: Ranking | None) -> System:
-    """Return a copy of the system whose ``grep`` branches rank passages by ``ranking``.
-
-    If ``ranking`` is ``None``, return the system unchanged.
-    """
+    """Return the system with ``ranking`` set in its ``grep`` branches, or unchanged for ``None``."""
     if ranking is None:
         return system
     arguments.one_of("ranking", ranking, get_args(Ranking))

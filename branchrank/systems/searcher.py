@@ -3,7 +3,7 @@
 1. Resources are opened on first use, and stay open until the searcher is closed.
 2. If ``rebuild`` is true, a missing or stale index is built. If ``rebuild`` is false, a missing or stale
    index is an error.
-3. The engine stores only the latest stage results, to limit the memory of a long-running process.
+3. The engine stores only recent stage results, which limits the memory of a long-running process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Searcher:
         self._lock = RLock()
         self._gateways: dict[Endpoint, Callable[[Endpoint], Gateway]] = {}
         self._systems: dict[str, System] = {}
-        # Don't use ``cached_property``, since its locks (one for each property in Python 3.11) can deadlock.
+        # Don't use ``cached_property``, because its locks (one per property in Python 3.11) can deadlock.
         self._index: Index | None = None
         self._engine: Engine | None = None
         self._tools: SearchTools | None = None
@@ -66,7 +66,7 @@ class Searcher:
     def close(self) -> None:
         """Close the index, the caches and the connections.
 
-        The next use of a closed searcher opens the index, the caches and the connections again.
+        A closed searcher can be used again. The next search reopens the resources.
         """
         with self._lock:
             self._resources.close()
@@ -103,7 +103,7 @@ class Searcher:
 
     @property
     def calibrated_distance(self) -> str:
-        """A sentence about the index's calibrated distance threshold; empty if the index uses the default."""
+        """A sentence about the index's calibrated distance threshold, or an empty string for the default."""
         return measured_distance(self._folder).words
 
     def build_index(self) -> Index:
@@ -147,7 +147,7 @@ class Searcher:
     def system(self, name: str | System) -> System:
         """Return the system called ``name``, with the workspace's settings.
 
-        If ``name`` is a ``System`` record, the record is checked and returned.
+        A ``System`` record is checked and returned.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name or an invalid system.
         """
@@ -166,7 +166,7 @@ class Searcher:
         return system
 
     def predictor_names(self, names: Sequence[str] = ("all",)) -> tuple[str, ...]:
-        """Return the names of built-in predictors, each once, with ``all`` and ``family`` expanded.
+        """Replace ``all`` and ``family`` with the names of their predictors, and return each name once.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name.
         """
@@ -186,8 +186,8 @@ class Searcher:
 
         ``system`` is a predictor's name (``local``, ``hybrid``, ``pageindex``, ``grep``, ...) or a
         ``System``. If ``keywords`` is given, the branches ``grep``, ``fts5`` and ``qdrant-sparse`` search for
-        it instead of ``query``. If ``filters`` are given, such as ``"file_path=guide/*.md"``, only documents
-        that pass every filter are searched.
+        ``keywords`` instead of ``query``. Only documents that pass every filter in ``filters`` are searched.
+        An example of a filter is ``"file_path=guide/*.md"``.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and any error that
         occurs when the index or a branch is opened.
@@ -208,7 +208,7 @@ class Searcher:
         keywords: str = "",
         filters: str | Sequence[str] = (),
     ) -> Retrieval:
-        """Search as :meth:`search` does, and also return the trace, stage times, LLM calls and notices."""
+        """Return the hits of :meth:`search`, the trace, the stage times, the LLM calls and the notices."""
         arguments.text("query", query)
         arguments.text("keywords", keywords, "max_retries")
         k = arguments.count("k", k)
@@ -275,7 +275,7 @@ class Searcher:
             self._systems[system.name] = system
 
     def _gateway(self, endpoint: Endpoint) -> Gateway:
-        """Return the LLM gateway for an endpoint. The first call opens the gateway."""
+        """Return the LLM gateway for an endpoint, opened on first use."""
         with self._lock:
             if endpoint not in self._gateways:
                 asking = [system for system in self._systems.values() if system.llm == endpoint]

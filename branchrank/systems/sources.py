@@ -1,6 +1,6 @@
-"""Lookups shared by all systems on an index: query vectors, scores of given passages and lines of files.
+"""The query vectors, scores, nodes and document lines that systems look up in an index.
 
-Results are memoized, so that a stage that several systems share is computed once.
+Results are memoized, so that a result that several systems need is computed once.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ def span_of(key: str) -> Span:
 
 
 class PositiveScores(Mapping[str, float]):
-    """A mapping from ids to the scores in an array. Ids with scores of 0 or below are omitted.
-
-    Entries are read from the array on access.
-    """
+    """A read-only mapping from ids to the positive scores in an array."""
 
     def __init__(self, ids: Strings, scores: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:
         self._ids = ids
@@ -59,7 +56,7 @@ class PositiveScores(Mapping[str, float]):
 class Sources:
     """Looks up query vectors, scores, lines and nodes in one index, for all systems.
 
-    ``memo`` stores the results. ``cache`` keeps query vectors for later runs.
+    ``memo`` stores the results of lookups. ``cache`` keeps query vectors for later runs.
     """
 
     def __init__(
@@ -72,7 +69,7 @@ class Sources:
         self._nodes_of: dict[str, tuple[str, ...]] = {}
 
     def embedding(self, query: str) -> Vector:
-        """The query's vector, shape ``(d,)``, computed once per distinct query."""
+        """Return the query's vector, with the shape ``(d,)``."""
         return self.memo.get(("embed", query), lambda: cached_query(self.index.embedder, self.cache, query))
 
     def lines(self, source: str) -> list[str]:
@@ -90,7 +87,7 @@ class Sources:
         )
 
     def banned(self, unit: Unit, query: Query) -> frozenset[str]:
-        """Return the excluded chunks or, if ``unit`` is ``node``, the nodes whose chunks are all excluded."""
+        """Return the chunks or nodes that the query excludes. An excluded node has only excluded chunks."""
         if not query.restricted or unit == "span":
             return frozenset()
         inside = self._banned_nodes if unit == "node" else self._banned_chunks
@@ -131,10 +128,10 @@ class Sources:
         )
 
     def nodes_of(self, chunk_id: str) -> tuple[str, ...]:
-        """Return a chunk's node.
+        """Return the ids of the nodes that a chunk belongs to, usually one.
 
-        If the node is not in the tree, return the nodes that overlap the chunk or, if there are none, the
-        node of the chunk's file.
+        If the chunk's node is not in the tree, the nodes that overlap the chunk are returned. If no node
+        overlaps the chunk, the node of the chunk's file is returned.
         """
         known = self._nodes_of.get(chunk_id)
         if known is None:
@@ -161,11 +158,11 @@ class Sources:
 
     @property
     def hittable(self) -> Container[str]:
-        """The nodes that can be hits: those with lines outside their subsections."""
+        """The ids of the nodes that can be hits, because they have lines outside their subsections."""
         return self.index.bm25_nodes.ids
 
     def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """Return the cosines between the query and the chunks, which are the scores of a vector search."""
+        """Return the cosine similarity between the query and each chunk."""
         scores = self.index.vectors.scores(self.embedding(query), chunks)
         return dict(zip(chunks, scores.tolist(), strict=True))
 
@@ -185,7 +182,7 @@ class Sources:
     ) -> Callable[[Sequence[Node]], dict[str, float]]:
         """Return a function that maps each node to the best BM25 score in its subtree.
 
-        The texts of documents that do not pass ``filters`` score 0.
+        Documents that do not pass ``filters`` score 0.
         """
         best = self.memo.get(("subtree scores", query, filters), lambda: self._subtree_best(query, filters))
         row = self.index.tree.table.row

@@ -1,8 +1,8 @@
-"""The stages, stage times and number of hits that a system's answers must have.
+"""The stages, stage times and numbers of hits that are expected in a system's answers.
 
 ``branchrank verify`` compares the answers in a run with the values in this module. If you add a stage to the
-engine, add it to this module as well. A test checks that this module agrees with the stages of every
-built-in system.
+engine, add the stage to this module as well. A test compares this module with the stages of every built-in
+system.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from branchrank.records import Placement
 from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
 
-#: The trace of a tree search contains a stage with this prefix for each step.
+#: The prefix of the stages that a trace contains for the steps of a tree search.
 _WALKED = "tree step "
-#: The trace of an LLM reranker contains a stage with this name for each prompt.
+#: The name of the stages that a trace contains for the prompts of an LLM reranker.
 _SHOWN = "shown"
 
 
 def stages_of(system: System) -> tuple[str, ...]:
-    """Return the stages that are in the trace of every answered query, in the order of the trace.
+    """Return the names of the stages in the trace of every answered query, in order.
 
     >>> from branchrank.spec import Branch, Fuse, System
     >>> stages_of(System(name="own", branches=(Branch(kind="bm25"),), fuse=Fuse(cap=30)))
@@ -45,7 +45,7 @@ def orders_passages(system: System) -> bool:
 
 
 def fits(system: System, stages: Sequence[str]) -> bool:
-    """Return whether the system can return an answer whose trace has exactly these stages."""
+    """Return whether a trace of the system can have exactly these stages."""
     walks = any(branch.tree is not None for branch in system.searched)
     fixed = [
         stage
@@ -63,7 +63,7 @@ def last_ranking(system: System) -> str:
 def timed_together(system: System) -> bool:
     """Return whether the system's branches run in parallel.
 
-    If the branches run in parallel, the sum of their durations may exceed the total duration.
+    The durations of parallel branches can add up to more than the total duration.
     """
     return len(system.searched) > 1 and any(branch_kind(branch.kind).waits for branch in system.searched)
 
@@ -83,9 +83,9 @@ def depth(branch: Branch, k: int) -> int:
 def least_hits(system: System, k: int, chunks: int) -> int:
     """Return the minimum number of hits that an answer must have.
 
-    ``chunks`` is the number of chunks that the query's filters and exclusions allow. A branch is guaranteed
-    to return chunks only if it is a vector search without a threshold. Several chunks may belong to one
-    section or document, which is then one hit.
+    ``chunks`` is the number of chunks that the query's filters and exclusions allow. Only a vector search
+    without a threshold is guaranteed to return chunks. Several chunks from one section or document can become
+    a single hit.
     """
     depths = [
         min(chunks, depth(branch, k))
@@ -124,12 +124,12 @@ def least_calls(system: System, hits: int) -> int:
 
 
 def fused_score(system: System, placements: Mapping[str, Placement]) -> float | None:
-    """Return a hit's score, computed from its ranks in the branches, or ``None`` if this is impossible."""
+    """Compute a hit's score from its ranks, or return ``None`` if the ranks do not determine the score."""
     averaged = system.group.by == "document" and system.group.aggregate == "avg"
     scored_again = (
         system.rerank.method != "none" or system.rescore.method != "none" or orders_passages(system)
     )
-    # If a branch expands over the tree, a hit's recorded rank is not its rank in the list that was fused.
+    # For a branch with ``expand`` set, a hit's recorded rank is not its rank in the fused list.
     expands = any(branch.expand is not None for branch in system.searched)
     if system.fuse.method not in ("rrf", "none") or averaged or scored_again or expands:
         return None

@@ -2,7 +2,8 @@
 
 1. The token vectors of each distinct query are computed only once.
 2. The token vectors of a candidate are read from the index. If the index has no token vectors, a candidate's
-   token vectors are computed the first time that a query retrieves it, and cached in the workspace as int8.
+   token vectors are computed when a query first retrieves the candidate. Computed token vectors are cached in
+   the workspace as int8.
 3. If the system searches a store that has token vectors, such as Qdrant, the store computes MaxSim.
 4. Computed vectors are rounded to the precision of stored vectors, so that computed and stored vectors give
    the same scores.
@@ -47,7 +48,7 @@ class TokenVectorSource:
     def maxsim(
         self, query: str, chunks: Sequence[str], trace: Trace, store: MaxSim | None = None
     ) -> dict[str, float]:
-        """Return the MaxSim between a query and each chunk, computed by ``store`` if it is given.
+        """Return the MaxSim between a query and each chunk, computed by ``store`` if a store is given.
 
         Raises the same error as :meth:`check`.
         """
@@ -68,10 +69,7 @@ class TokenVectorSource:
         return quantize(self._embedder.embed_query_tokens(query), kept.precision if kept else "int8")
 
     def _query_rows(self, query: str) -> Vectors:
-        """Return the query's token vectors.
-
-        If the index stores token vectors, the query's token vectors are rounded to the same precision.
-        """
+        """Return the query's token vectors, in the precision of the index's token vectors if it has any."""
         if self._index.token_vectors is not None:
             return unit_tokens(self._query(query))
         return self._embedder.embed_query_tokens(query)

@@ -5,13 +5,14 @@
 2. Each step picks at most ``beam`` children of the nodes in the frontier. The picked children become the new
    frontier. An LLM picks children based on their titles, summaries and excerpts. Without an LLM, the children
    whose subtrees have the best lexical scores are picked.
-3. The search ends after ``depth`` steps, when the picked nodes have no children, or when a step picks no
-   node.
+3. The search ends after ``depth`` steps. A step that picks no node, or only nodes without children, ends the
+   search early.
 4. All picked sections are candidates for the final ranking. The candidates are ranked by a final LLM call, or
    by lexical scores. The lexical score of a section does not include the text of its subsections. Candidates
-   that the LLM does not rank follow in the order of their lexical scores.
+   that the LLM does not rank come last, sorted by lexical score.
 
-If the LLM call for a step fails, nodes are picked by lexical scores, and the reason is recorded.
+If the LLM call for a step fails, nodes are picked by lexical scores, and the reason for the failure is
+recorded.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ FINAL_STAGE = "tree final"
 class TreeSearchResult(Record, frozen=True, kw_only=True):
     """The picked sections, best first, with the steps and LLM calls of the search.
 
-    If an LLM ranked the sections, their scores are 1, 1/2, 1/3 and so on; otherwise their scores are the
-    lexical scores of their own texts. ``fallbacks`` contains messages such as ``"tree step 2: timeout"``.
+    If an LLM ranked the sections, their scores are 1, 1/2, 1/3 and so on. Without an LLM ranking, a section's
+    score is the lexical score of its own text. ``fallbacks`` contains messages such as ``"tree step 2:
+    timeout"``.
     """
 
     ranking: tuple[Scored, ...]
@@ -59,8 +61,8 @@ def tree_search(
     """Search the tree for the sections that answer the query.
 
     ``subtree_scores`` returns the best lexical score in each node's subtree. ``own_scores`` contains the
-    lexical scores of the nodes' own texts; nodes that are not in ``own_scores`` score 0. Raises the same
-    errors as :meth:`Gateway.ask`.
+    lexical scores of the nodes' own texts. Nodes that are not in ``own_scores`` score 0. LLM calls raise the
+    errors of :meth:`Gateway.ask`.
     """
     lexical: Chooser = LexicalChooser(settings.beam, subtree_scores)
     chooser = lexical
@@ -108,7 +110,7 @@ def walk(tree: Tree, settings: TreeSearch, choose: Chooser) -> list[TreeStep]:
 
 
 def visited(tree: Tree, steps: Sequence[TreeStep]) -> list[Node]:
-    """Return the picked nodes that have text of their own. Folders have none."""
+    """Return the picked nodes that are not folders."""
     keys = dict.fromkeys(key for step in steps for key in step.picked)
     return [node for key in keys if (node := tree.node(key)).source]
 
@@ -116,15 +118,10 @@ def visited(tree: Tree, steps: Sequence[TreeStep]) -> list[Node]:
 def _shortlist(
     tree: Tree, steps: Sequence[TreeStep], ranking: Sequence[Scored], limit: int, *, by_llm: bool
 ) -> list[Node]:
-    """Return the picked sections that are shown to the LLM in the final call.
-
-    If an LLM picked nodes (``by_llm``), the best node of every step comes first, then the second-best node of
-    every step, and so on. If a step followed all children because there were at most ``beam`` of them, all of
-    them count as best nodes. The best nodes are always kept, even if there are more than ``limit`` of them.
-    Without ``by_llm``, the sections with the best lexical scores are returned.
-    """
+    """Return the sections for the final LLM call: each step's best picks, or the best lexical scores."""
     keys = [entry.key for entry in ranking]
     if by_llm:
+        # If a step followed all children, all children count as best picks. Best picks are always kept.
         place = {
             key: (0 if step.by == "all" else rank, -number)
             for number, step in enumerate(steps)
@@ -138,7 +135,7 @@ def _shortlist(
 def _final(
     nodes: Sequence[Node], query: str, llm: Gateway, context: CallContext
 ) -> tuple[list[str], LLMCall, str | None]:
-    """Rank the nodes in one LLM call. Return the ranked ids, the call and, if the call failed, the reason."""
+    """Rank the nodes with one LLM call, and return the ranked ids, the call and the reason for a failure."""
     options = [
         Option(id=node.id, heading=node.breadcrumb or node.title, body=node.text)
         for node in shuffled(nodes, query, context)

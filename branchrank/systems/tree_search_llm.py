@@ -87,7 +87,7 @@ class LLMChooser:
         )
 
     def _pages(self, children: Sequence[Node], step: int) -> list[list[Node]]:
-        """Return the children in shuffled pages of nearly equal size."""
+        """Shuffle the children, and divide them into pages of nearly equal size."""
         count = self._page_count(children, step)
         kept = list(children)
         while True:
@@ -110,10 +110,7 @@ class LLMChooser:
         return wanted if wanted == 1 or wanted + 1 <= affordable else max(1, affordable - 1)
 
     def _merged(self, picks: Sequence[Sequence[Node]]) -> list[Node]:
-        """Return the nodes that were picked from all pages of options.
-
-        The nodes are sorted by their rank on their page, then by lexical score, then by id.
-        """
+        """Return the picks from all pages, sorted by rank on the page, by lexical score and by id."""
         placed = [(rank, node) for page in picks for rank, node in enumerate(page)]
         if len(picks) == 1:
             return [node for _, node in placed]

@@ -17,8 +17,8 @@ CONTEXT_TOKENS = 8000
 class TreeStep(Record, frozen=True, kw_only=True):
     """One step of the tree search, with the nodes shown in each call and the picked nodes, best first.
 
-    ``by`` is ``"all"`` if all children were followed because there were at most ``beam`` of them. If an LLM
-    call failed, nodes were picked lexically instead, and ``fallback`` is the reason for the failure.
+    ``by`` is ``"all"`` if the step had at most ``beam`` children, which were all followed. ``fallback`` is
+    the reason why lexical scores replaced an LLM call, or ``None``.
     """
 
     shown: tuple[tuple[str, ...], ...]

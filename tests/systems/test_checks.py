@@ -26,7 +26,7 @@ BM25 = Branch(kind="bm25")
         ),
         ({"branches": (Branch(kind="tree", unit="node"),)}, "needs `tree` settings"),
         ({"branches": (Branch(kind="bm25", threshold=0.5),)}, "`threshold` is a distance between vectors"),
-        ({"branches": (Branch(kind="bm25", unit="node", expand=Expand()),)}, "expands over the tree"),
+        ({"branches": (Branch(kind="bm25", unit="node", expand=Expand()),)}, "only chunks can be expanded"),
         ({"branches": (Branch(kind="dense", weight=0.0),)}, "only branches with weight 0"),
         ({"branches": (DENSE, Branch(kind="bm25", unit="node"))}, "give all branches the same unit"),
         ({"branches": (BM25, BM25)}, "has the branch bm25(chunks) twice"),

@@ -24,7 +24,7 @@ WRONG = {
     '{ kind = "tree", unit = "node" }': "needs `tree` settings",
     '{ kind = "dense", tree = {} }': "`tree` settings belong to a branch of kind tree",
     '{ kind = "bm25", threshold = 0.5 }': "`threshold` is a distance between vectors",
-    '{ kind = "bm25", unit = "node", expand = {} }': "expands over the tree",
+    '{ kind = "bm25", unit = "node", expand = {} }': "only chunks can be expanded",
     '{ kind = "densee" }': "did you mean `dense`?",
     '{ kind = "grep", options = { rank = "bm25" } }': "grep has no option 'rank'",
     '{ kind = "bm25", options = { k1 = 0.9 } }': "bm25 has no option 'k1'",

@@ -1,8 +1,8 @@
 """Branch kinds, which turn a query into a ranked list.
 
 Each built-in kind is in a module in this folder. A package can add a branch kind with an entry point in the
-group ``branchrank.branches``. The name of the entry point is the name of the kind, and its value is a
-:class:`BranchKind`.
+group ``branchrank.branches``. The entry point's name is the name of the branch kind, and the entry point's
+value is an instance of :class:`BranchKind`.
 """
 
 from __future__ import annotations

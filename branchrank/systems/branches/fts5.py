@@ -33,7 +33,7 @@ class Fts5Kind(BranchKind):
     def open_scores(self, opening: Opening) -> Scores:
         """Return a function that scores candidates with FTS5's BM25.
 
-        Score fusion does not use the search's own scores, because all good matches have scores close to 1.
+        Score fusion does not use the scores of the search, because all good matches have scores close to 1.
         """
         table = _table(opening)
         return lambda lookup, keys: table.bm25(_words(lookup), keys)

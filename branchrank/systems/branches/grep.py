@@ -57,10 +57,7 @@ class GrepKind(BranchKind):
 
 
 class ChunksBySource(Mapping[str, Sequence[Chunk]]):
-    """Maps each source to its chunks, in the order of their lines.
-
-    Chunks are not cached, so every lookup of a source reads the source's chunks from the index.
-    """
+    """Maps each source to its chunks in line order. Each lookup reads the source's chunks from the index."""
 
     def __init__(self, index: Index) -> None:
         self._chunks = index.chunks

@@ -2,10 +2,10 @@
 
 1. The engine calls :meth:`BranchKind.open` once for each branch kind, before the first search with that kind.
    :meth:`BranchKind.open` receives the index, the corpus folder and the settings, and returns a search
-   function. When the engine is closed, it closes the resources that branch kinds have opened.
-2. For each query, the engine calls the search function with a :class:`Lookup`. The function returns a
-   :class:`BranchResult`, sorted by score, with ties sorted by key. The result may have more than ``n``
-   entries, or entries that the query excludes. The engine removes surplus and excluded entries.
+   function. Closing the engine also closes the resources that the search functions use.
+2. For each query, the engine calls the search function with a :class:`Lookup`. The search function returns a
+   :class:`BranchResult`, sorted by score, with ties sorted by key. The engine removes entries beyond the
+   first ``n`` and entries that the query excludes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class BranchResult(NamedTuple):
 
     ``matched`` maps the keys of results to the numbers of their matching lines. ``notes`` maps the keys of
     results to explanations of their scores. ``found`` is the number of matches before the list was cut, or
-    ``None`` if the list was not cut. ``notices`` are messages for the user. If a part of the corpus was not
-    searched, ``incomplete`` is the reason; otherwise it is empty.
+    ``None`` if the list was not cut. ``notices`` are messages for the user. ``incomplete`` is the reason why
+    a part of the corpus was not searched, or an empty string.
     """
 
     ranking: Sequence[Scored]
@@ -70,7 +70,7 @@ MaxSim = Callable[[Vectors, Sequence[str]], Mapping[str, float]]
 class Opening:
     """The objects that a branch kind needs to create its search function.
 
-    When the engine is closed, it also closes ``resources``.
+    Closing the engine also closes ``resources``.
     """
 
     def __init__(self, index: Index, corpus_root: Path, settings: Resolved, resources: ExitStack) -> None:
@@ -83,7 +83,8 @@ class Opening:
     def shared(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return an object that several branch kinds use, such as an open Qdrant collection.
 
-        The first call for a ``key`` calls ``make`` to create the object. Later calls return the same object.
+        The first call with a ``key`` creates the object with ``make``. Later calls with the ``key`` return
+        the same object.
         """
         if key not in self._shared:
             self._shared[key] = make()
@@ -95,21 +96,22 @@ class BranchKind:
     """Base class of branch kinds. A subclass sets the attributes and defines :meth:`open`.
 
     - ``name`` is the value of ``Branch.kind`` that selects this branch kind.
-    - ``units`` lists what a branch of this kind can return. The keys of the returned entries are chunk ids,
-      node ids or spans (``source:first-last``).
+    - ``units`` lists the units that a branch of this kind can return. The keys of the returned entries are
+      chunk ids, node ids or spans (``source:first-last``).
     - ``needs_vector`` is true if the branch searches with the query's vector.
-    - ``waits`` is true if the branch waits for a process or a server. In this case, the engine runs the
-      branches of a system in parallel.
-    - ``ranks_by`` says how the best passage of a found section is chosen (by vectors, words or neither).
-    - ``remembered`` is true if equal queries always have equal results. In this case, the engine may reuse
-      the results.
-    - ``own_depth`` is true if the length of the list is limited by the kind's settings instead of ``top_n``.
-    - ``fills`` is true if the list always has the requested length, unless the index has fewer entries.
-    - ``scale`` says how score fusion treats the scores. ``fixed`` scores, such as cosine similarities, are
-      not scaled. ``open`` scores are unbounded, and are divided by twice the branch's best score for the
-      query. Branches whose scale is ``none`` can't be fused by score.
-    - ``keeps_tokens`` is true if the store that the branch searches can contain token vectors
-      (:meth:`open_maxsim`).
+    - ``waits`` is true if the branch waits for a process or a server. The engine runs the branches of a
+      system in parallel if one of the branches waits.
+    - ``ranks_by`` is the evidence used to choose a section's best passage (``vectors``, ``words`` or
+      ``other``).
+    - ``remembered`` is true if the engine can reuse results, because identical queries always return
+      identical results.
+    - ``own_depth`` is true if the kind's settings, not ``top_n``, limit the length of the list.
+    - ``fills`` is true if the branch returns fewer entries than requested only when the index has fewer
+      entries.
+    - ``scale`` determines how score fusion treats the scores. ``fixed`` scores, such as cosine similarities,
+      are not scaled. ``open`` scores are unbounded, so they are divided by twice the branch's best score for
+      the query. Branches with the scale ``none`` can't be fused by score.
+    - ``keeps_tokens`` is true if the searched store can contain token vectors (see :meth:`open_maxsim`).
     - ``shows_unit`` is true if the label includes the unit, as in ``dense(chunks)``.
     - ``options`` lists the options that a branch of this kind accepts.
     """
@@ -151,15 +153,12 @@ class BranchKind:
     def open_scores(self, opening: Opening) -> Scores:
         """Return a function that scores candidates for score fusion.
 
-        The candidates include those that only other branches found. The function may omit candidates from its
-        result. An omitted candidate keeps its score from the branch's list, or scores 0 if it is not in the
-        list.
+        The candidates include entries that this branch did not find. The function may omit candidates from
+        its result. An omitted candidate keeps its score from this branch's list, or scores 0 if the candidate
+        is not in the list.
         """
         return lambda lookup, keys: {}
 
     def open_maxsim(self, opening: Opening) -> MaxSim | None:
-        """Return a function that computes MaxSim in the store that this kind searches.
-
-        Returns ``None`` if the store can't compute MaxSim.
-        """
+        """Return a function that computes MaxSim in the searched store, or ``None`` if the store can't."""
         return None

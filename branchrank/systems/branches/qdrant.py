@@ -2,8 +2,8 @@
 
 The collection contains the chunks and vectors of the index. With embedded Qdrant, the collection is created
 in a temporary folder when the engine opens it. On a server, the collection is named after a digest of its
-content and created only once. The user's own collection (``qdrant.collection``) can be searched instead (see
-:mod:`branchrank.systems.branches.qdrant_placed`).
+content and created only once. If ``qdrant.collection`` is set, the user's own collection is searched instead
+(see :mod:`branchrank.systems.branches.qdrant_placed`).
 """
 
 from __future__ import annotations
@@ -72,10 +72,7 @@ class QdrantDenseKind(BranchKind):
 
 
 class QdrantSparseKind(BranchKind):
-    """A search with Qdrant's BM25.
-
-    If the collection has no sparse vectors, the result is empty and has a notice.
-    """
+    """A search with Qdrant's BM25. A collection without sparse vectors gives no results, only a notice."""
 
     name = "qdrant-sparse"
     units = ("chunk", "span")
@@ -175,10 +172,7 @@ def _embedded(opening: Opening, settings: QdrantSettings) -> QdrantCollection:
 
 
 def _served(index: Index, settings: QdrantSettings) -> QdrantCollection:
-    """Open the collection on the server, and add missing points.
-
-    The collection's name is a digest of its content and layout.
-    """
+    """Open the collection on the server, and add missing points."""
     from branchrank.stores.qdrant_server import ServerCollection, Storage
 
     storage = Storage(

@@ -2,11 +2,11 @@
 
 1. A point's lines in a document are determined from the line numbers or the text in its payload
    (:mod:`branchrank.corpus.placing`). Points whose passage does not occur in any document are ignored, and a
-   notice reports the number of these points.
+   notice reports their number.
 2. The texts of a sample of points are embedded again, and the vectors must agree with the stored dense
-   vectors. For the sampled points, Qdrant's BM25 must produce mostly the same terms as those in the stored
-   sparse vectors. Otherwise, sparse vectors are not searched, and a notice says so. If no point has text, the
-   vectors can't be checked, and a notice says so.
+   vectors. The terms in the stored sparse vectors are compared with those of Qdrant's BM25. If the terms
+   differ too much, only dense vectors are searched, and a notice is added. If no point has text, the vectors
+   can't be checked, and a notice is added.
 3. Each search result is the span of document lines that a point covers. If several points cover the same
    span, the result has the best of their scores.
 """
@@ -42,7 +42,7 @@ UNCHECKED = "the points of the Qdrant collection have no text, so its vectors co
 _LEAST_TERMS = 0.8
 #: The minimum mean cosine between a point's stored token vectors and the token vectors of its text.
 _LEAST_COSINE = 0.99
-#: The share of the sampled points whose token vectors must agree (a mean cosine of at least _LEAST_COSINE).
+#: The minimum share of sampled points with a mean cosine of at least ``_LEAST_COSINE``.
 _LEAST_ALIKE = 0.9
 
 
@@ -150,7 +150,7 @@ def check_unit(lookup: Lookup, unit: Unit) -> None:
 
 
 def placed_collection(opening: Opening) -> PlacedCollection:
-    """Return the collection that is named in the settings, opened on first use.
+    """Return the user's collection, opened on first use.
 
     Raises :class:`ArtifactError` if the collection does not exist or does not match the index.
     """
@@ -226,7 +226,7 @@ def _check_tokens(
 ) -> None:
     """Raise :class:`ArtifactError` if sampled token vectors were not made by the index's model."""
     pairs = [(text, each.tokens) for text, each in zip(texts, stored, strict=True) if each.tokens is not None]
-    if not pairs:  # without token vectors MaxSim is not used
+    if not pairs:  # MaxSim is not used without token vectors
         return
     model = token_embedder(opening.index.embedder, opening.index.settings.embedder)
     made = model.embed_documents_and_tokens([text for text, _ in pairs]).tokens

@@ -13,7 +13,7 @@ from branchrank.systems.branches.protocol import BranchKind, BranchResult, Looku
 class DenseKind(BranchKind):
     """A search for the nearest vectors in the index's vector store.
 
-    ``threshold`` is a squared L2 distance; chunks at this distance or farther are dropped.
+    ``threshold`` is a squared L2 distance. Chunks at or beyond this distance are dropped.
     """
 
     name = "dense"
@@ -43,7 +43,7 @@ class DenseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score chunks by cosine similarity, without applying the distance threshold."""
+        """Return a function that scores chunks by cosine similarity, without the distance threshold."""
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
 
 

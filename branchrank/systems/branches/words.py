@@ -1,4 +1,4 @@
-"""The branch kind ``bm25``, which ranks the chunks or the sections' own texts by BM25."""
+"""The branch kind ``bm25``, which ranks chunks or sections by BM25."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ class Bm25Kind(BranchKind):
     shows_unit = True
 
     def open(self, opening: Opening) -> Search:
-        """Return the function that searches by BM25.
-
-        The indexes of chunks and of nodes are read on first use.
-        """
+        """Return the search function. The BM25 indexes are read on first use."""
         index = opening.index
 
         def search(lookup: Lookup) -> BranchResult:
@@ -30,7 +27,7 @@ class Bm25Kind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score any chunk or section by BM25. Texts that contain no word from the query score 0."""
+        """Return a function that scores any chunk or section by BM25."""
 
         def scores(lookup: Lookup, keys: Sequence[str]) -> Mapping[str, float]:
             text = lookup.query.text
