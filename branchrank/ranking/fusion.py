@@ -35,7 +35,7 @@ Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]
 
 RRF_K = 60
-#: The scaled score of the best entry in a branch with unbounded scores, such as BM25.
+#: The score to which a branch's best unbounded score, such as a BM25 score, is scaled.
 SHARE = 0.5
 
 

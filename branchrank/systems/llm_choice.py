@@ -21,7 +21,7 @@ from branchrank.records import LLMCall, Record
 
 T = TypeVar("T")
 
-#: Estimated number of tokens in a prompt without its options.
+#: Estimated number of tokens in a prompt without options (instructions and two copies of the query).
 OVERHEAD_TOKENS = 400
 HEADING_CHARS = 240
 #: Maximum lengths of an option's text in characters, in the order in which they are tried.

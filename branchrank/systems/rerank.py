@@ -184,7 +184,7 @@ def _pointwise(
             context=context,
         )
         requests.append((request, _yes))
-    # Wait for the first call, because a server without log-probabilities would waste all the calls.
+    # Wait for the first call, so that only one call is wasted if the server has no log-probabilities.
     answers = [llm.ask(*requests[0])]
     if answers[0].fault is None:
         answers += llm.ask_all(requests[1:])
