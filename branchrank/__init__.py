@@ -7,7 +7,7 @@ first used, so that ``import branchrank`` is fast.
 import logging
 
 TYPE_CHECKING = (
-    False  # type checkers treat it as true; importing `typing` takes as long as the rest of this module
+    False  # type checkers treat TYPE_CHECKING as true; importing `typing` would double the import time
 )
 if TYPE_CHECKING:
     from branchrank import errors as errors

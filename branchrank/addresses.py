@@ -4,7 +4,7 @@
 2. In an address that begins with ``branches.``, the part after the first dot is a branch's kind.
 3. A TOML table that changes a system can contain three kinds of entries. An entry whose key is an address
    changes one field of the system. A nested table changes only the fields that the table lists. A list
-   replaces the system's whole list; the two lists are not merged.
+   replaces the system's whole list.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def value_at(system: System, address: str) -> Any:
 
 
 def hint_at(system: System, address: str) -> tuple[Any, Meta]:
-    """Return a field's type, without ``None`` (see :func:`without_none`), and its range and description."""
+    """Return the type (without ``None``) and the range and description of the field at ``address``."""
     owner, name = _owner(system, address)
     hint = get_type_hints(type(owner), include_extras=True)[name]
     bare, meta = get_args(without_none(hint))
@@ -62,9 +62,8 @@ def _owner(system: System, address: str) -> tuple[Any, str]:
 def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
     """Return an error message for an invalid system table.
 
-    If a name in the table is unknown, the message suggests a similar name.
-
-    ``more`` contains names that are allowed at the top level of the table in addition to a system's fields.
+    If a name in the table is unknown, the message suggests a similar name. ``more`` contains the names that
+    the table may contain besides a system's fields.
     """
     found = _UNKNOWN.match(str(error))
     if found is None:
@@ -87,7 +86,7 @@ def _record(hint: Any) -> type[msgspec.Struct]:
 
 
 def _choices(hint: Any) -> tuple[str, ...]:
-    """Return the values of the ``Literal`` in a type. The ``Literal`` may be annotated or part of a union."""
+    """Return the values of the ``Literal`` in a type, which may be annotated or a union."""
     if get_origin(hint) is Literal:
         return get_args(hint)
     return tuple(choice for each in get_args(hint) for choice in _choices(each))
@@ -102,9 +101,9 @@ def with_values(system: System, values: Mapping[str, Any]) -> System:
 
 
 def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply the changes to ``base``, which is a system's table, and return the resulting table.
+    """Return a copy of a system's table ``base`` with the changes applied.
 
-    Raises ``ValueError`` if the changes name a branch that the system does not have.
+    Raises ``ValueError`` for a branch that the system does not have.
     """
     result = dict(base)
     for key, value in changes.items():

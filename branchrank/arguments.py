@@ -1,6 +1,6 @@
 """Check the arguments that users pass to the library's methods.
 
-If a value has the wrong type, a :class:`UsageError` is raised, and its message shows the value.
+A value of the wrong type raises :class:`UsageError`, whose message shows the value.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Write files that are complete even after a crash, read and write JSON Lines, and compute digests.
+"""Write files atomically, read and write JSON Lines, and compute SHA-256 digests.
 
 1. A file is written under a temporary name in its directory, flushed to the disk (fsync), and then renamed.
+   After a crash, the file has either its old content or its complete new content.
 2. After the rename, the directory is flushed too, so that the new name survives a power loss.
-3. A manifest beside each artifact, such as an index, records what the artifact was made from. Before an
-   artifact is used, it is compared with its manifest.
+3. A manifest beside each artifact, such as an index, records what the artifact was made from. An artifact is
+   compared with its manifest before use.
 
-Digests detect damage. They do not detect an attack that changes both a file and its digest in the manifest.
+Digests detect damage, but not an attack that changes both a file and the file's digest in the manifest.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 @contextlib.contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Raise a :class:`StorageError` if the ``with`` block, which writes ``path``, raises an ``OSError``."""
+    """Convert each ``OSError`` in a ``with`` block that writes ``path`` to a :class:`StorageError`."""
     try:
         yield
     except OSError as error:
@@ -112,8 +113,8 @@ def read_jsonl(
 ) -> list[T]:
     """Read the records of a JSON Lines file, skipping blank lines.
 
-    Raises ``error`` if the file can't be read or a line is not a ``record_type``. The error's message
-    contains the file and the line number.
+    Raises ``error`` if the file can't be read or a line is not a ``record_type``. The error's message gives
+    the file's path and the line number.
     """
     decoder = msgspec.json.Decoder(record_type)
     records: list[T] = []

@@ -4,7 +4,7 @@
    first line marks the folder as a demo. A folder that is not marked as a demo must be empty. Existing files
    are not overwritten.
 2. The embedder is all-MiniLM-L6-v2 if its weights are installed, otherwise ``fake``, which needs no weights.
-   When the weights are installed later, a demo that used ``fake`` is indexed again with all-MiniLM-L6-v2.
+   Once the weights are installed, a demo that used ``fake`` is indexed again with all-MiniLM-L6-v2.
 3. The demo benchmarks the predictors that the name ``all`` selects, none of which needs an LLM. An
    interrupted run is resumed, and a finished run is returned unchanged.
 """
@@ -71,7 +71,7 @@ def run_demo(
 
 
 def copy_sample(folder: Path, embedder: str) -> None:
-    """Copy the sample's files into ``folder``, except those that already exist there.
+    """Copy the sample into ``folder``, without overwriting existing files.
 
     Raises :class:`UsageError` if ``folder`` is not empty and does not contain a demo.
     """
@@ -88,7 +88,7 @@ def copy_sample(folder: Path, embedder: str) -> None:
     wanted = _TOML.format(mark=MARK, embedder=embedder)
     stand_in = _TOML.format(mark=MARK, embedder=STAND_IN)
     if not ours or config.read_text(encoding="utf-8", errors="replace") == stand_in:
-        write_text(config, wanted)  # the mark comes first, so that an interrupted copy can be finished
+        write_text(config, wanted)  # written first, so that a later call can finish an interrupted copy
     for name, path in _sample_files():
         target = folder / "sample" / name
         if not target.exists():

@@ -1,12 +1,11 @@
 """Prevent other libraries from permanently changing the process's state when they are imported or used.
 
 1. BranchRank does not change ``os.environ`` permanently. If a library reads an option only from an
-   environment variable, the variable is set only during the call that reads it.
+   environment variable, the variable is set only during the call that reads the variable.
 2. Importing rich (which httpx imports) draws random numbers from :mod:`random`, and the first use of tqdm
-   sets multiprocessing's start method. Afterwards, :mod:`random` and multiprocessing are restored to their
-   previous state.
-3. A worker process gets the environment variables, import path and working directory of the command that
-   started it. PyTorch's number of threads is always set in worker processes, and in other processes only if
+   sets multiprocessing's start method. BranchRank undoes these two changes.
+3. A worker process inherits the environment variables, import path and working directory of the command.
+   PyTorch's number of threads is always set in worker processes. Other processes set this number only if
    ``[engine] threads`` is set.
 """
 
@@ -55,7 +54,7 @@ def preserved_random_state() -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserved_start_method() -> Iterator[None]:
-    """If multiprocessing's start method is unset before a ``with`` block, unset it again at the end."""
+    """After a ``with`` block, clear multiprocessing's start method if no method was set before the block."""
     loaded = sys.modules.get("multiprocessing")
     was_open = loaded is None or loaded.get_start_method(allow_none=True) is None
     try:

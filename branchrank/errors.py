@@ -3,10 +3,10 @@
 ::
 
     BranchRankError                 1
-    +-- UsageError                  2   a flag, setting or argument is wrong
-    +-- InputError                  3   a file the user gave is wrong
+    +-- UsageError                  2   a flag, setting or argument is invalid
+    +-- InputError                  3   an input file is missing or invalid
     |   +-- CorpusError                 a corpus is missing, empty or unreadable
-    |   +-- QuestionError               a question file is wrong (names the line)
+    |   +-- QuestionError               a question file is invalid
     |   +-- RunError                    a run directory is missing, damaged or edited
     +-- ArtifactError               4   an index or other artifact is missing, stale or damaged
     |   +-- BusyError                   another process is building the index
@@ -16,11 +16,11 @@
     +-- LLMError                    7   an LLM can't be reached, or a budget is spent
     |   +-- ReplayError                 a cassette does not contain a call
     +-- StorageError                8   the disk is full, read-only or failing
-    +-- FailedRunError              9   a run was written, but a predictor or its LLM failed every time
+    +-- FailedRunError              9   all queries or all LLM calls of a predictor failed
     +-- WorkerError                11   a Ray cluster can't be reached, or workers exit repeatedly
 
-Exit code 130 means that the process was interrupted (Ctrl-C), and 143 that it was terminated. ``branchrank
-gate`` exits with 0 (pass), 1 (fail) or 10 (undecided).
+Exit code 130 means that the process was interrupted (Ctrl-C). Exit code 143 means that the process was
+terminated. ``branchrank gate`` exits with 0 (pass), 1 (fail) or 10 (undecided).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from pathlib import Path
 class BranchRankError(Exception):
     """Base class of the errors that a user can fix.
 
-    ``message`` says what is wrong and where, and shows the wrong value. ``remedy`` is the command or change
-    that fixes the problem.
+    ``message`` describes what is wrong and where, and shows the invalid value. ``remedy`` is the command or
+    change that fixes the problem.
     """
 
     exit_code = 1
@@ -54,13 +54,13 @@ class BranchRankError(Exception):
 
 
 class UsageError(BranchRankError):
-    """Error for a wrong flag, setting or argument."""
+    """Error for an invalid flag, setting or argument."""
 
     exit_code = 2
 
 
 class InputError(BranchRankError):
-    """Error for a file that the user named and that is missing or invalid."""
+    """Error for a missing or invalid input file."""
 
     exit_code = 3
 
@@ -70,7 +70,7 @@ class CorpusError(InputError):
 
 
 class QuestionError(InputError):
-    """Error for an invalid question file. The message contains the file and the line number."""
+    """Error for an invalid question file. The message gives the file's path and the line number."""
 
 
 class RunError(InputError):
@@ -88,7 +88,7 @@ class BusyError(ArtifactError):
 
 
 class LostCollectionError(ArtifactError):
-    """Error for an index whose Chroma collection was moved or deleted. Queries do not rebuild the index."""
+    """Error for an index whose Chroma collection was moved or deleted. A query never rebuilds the index."""
 
 
 class MissingDependencyError(BranchRankError):
@@ -129,13 +129,13 @@ class StorageError(BranchRankError):
 
 
 class FailedRunError(BranchRankError):
-    """Error raised after a run was written, because all of a predictor's queries or LLM calls failed."""
+    """Error for a finished run in which all queries or all LLM calls of a predictor failed."""
 
     exit_code = 9
 
 
 class WorkerError(BranchRankError):
-    """Error for an unreachable Ray cluster, or for workers that can't be started or that exit repeatedly."""
+    """Error for an unreachable Ray cluster, or for workers that can't be started or exit repeatedly."""
 
     exit_code = 11
 
@@ -152,8 +152,7 @@ def _unpickled(
 def _requirements(package: str, extra: str) -> str:
     """Return ``pip install`` arguments for an extra's packages or, if ``extra`` is empty, for ``package``.
 
-    The requirements are read from BranchRank's package metadata. (``pip install branchrank[extra]`` does not
-    work, because BranchRank is not published on a package index.)
+    ``pip install branchrank[extra]`` would fail, because BranchRank is not published on a package index.
     """
     from importlib import metadata  # imported here because few commands need it
 
@@ -187,8 +186,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def nearest_path(path: Path) -> str:
     """Return text such as ``; did you mean `docs/questions.jsonl`?``, or an empty string.
 
-    Each part of the path that does not exist is replaced with the most similar existing name. The result is
-    empty if the path exists, or if one of the missing parts is not similar to any existing name.
+    Each missing part of the path is replaced with the most similar existing name. The result is empty if the
+    path exists, or if a missing part is not similar to any existing name.
     """
     found = Path(path.anchor)
     for part in path.relative_to(path.anchor).parts:

@@ -80,15 +80,16 @@ def run_beir(
 ) -> Run:
     """Index a BEIR folder, run predictors on the queries in a split, and write the report.
 
-    ``folder`` may also be ``ir:ID``, where ``ID`` names a dataset that ir-datasets has already downloaded.
+    ``folder`` may also be ``ir:ID``, where ``ID`` is the id of a dataset that ir-datasets has already
+    downloaded.
 
     Each predictor ranks up to 1,000 whole documents. ``measures`` contains the names of measures in the
-    ir-measures package. The measures are computed on the graded judgments, and the first one is the primary
-    measure. ``data_dir`` is the workspace (by default ``data/`` followed by the dataset folder's name). By
-    default, a new workspace has no embedder, and uses the same text analysis as published BM25 results.
-    ``settings``, such as ``"index.embedder"``, override these defaults. An existing index is used, and an
-    interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance tests
-    between the predictors.
+    ir-measures package. The measures are computed on the graded judgments, and the first measure is the
+    primary measure. ``data_dir`` is the workspace (by default ``data/`` followed by the dataset folder's
+    name). By default, a new workspace has no embedder, and uses the same text analysis as published BM25
+    results. ``settings`` (such as ``"index.embedder"``) override the defaults. An existing index is reused,
+    and an interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance
+    tests between the predictors.
 
     If a name, a measure or a file is invalid, :class:`~branchrank.errors.UsageError` or
     :class:`~branchrank.errors.InputError` is raised before any work starts.
@@ -134,12 +135,11 @@ def compare_trec(
 
     The default baseline is the first file. The significance tests are the same as in a BranchRank run, except
     that all queries are treated as independent. Holm's correction covers all comparisons on the same measure.
-    Documents with equal scores are ordered as in trec_eval. If a judged query is missing from a run, an error
-    is raised. If ``missing_is_zero`` is true, a missing query scores 0 instead. Printing the result shows the
-    table and the comparisons.
+    Documents with equal scores are ordered as in trec_eval. If ``missing_is_zero`` is true, a judged query
+    that is missing from a run scores 0. Printing the result shows the table and the comparisons.
 
-    Raises :class:`~branchrank.errors.RunError` for a file that can't be read or in which a judged query is
-    missing, and :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
+    Raises :class:`~branchrank.errors.RunError` for an unreadable file or a missing judged query, and
+    :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
 
     >>> from pathlib import Path
     >>> _ = Path("qrels.txt").write_text("q1 0 d1 1\\nq2 0 d2 1\\n")
@@ -183,7 +183,7 @@ def compare_frames(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """Compare runs given as PyTerrier data frames. Otherwise like :func:`compare_trec`.
+    """Compare runs in PyTerrier data frames, with the same options as :func:`compare_trec`.
 
     ``qrels`` has the columns qid, docno and label. ``runs`` maps the name of each run to a frame with the
     columns qid, docno and score. Raises :class:`~branchrank.errors.RunError` for a missing column, a value
@@ -251,7 +251,7 @@ def beir_from_frames(
     """Write PyTerrier data frames as a BEIR folder for :func:`run_beir`, and return the folder's path.
 
     ``documents`` has the columns docno and text, and optionally title. ``topics`` has the columns qid and
-    query. ``qrels`` has the columns qid, docno and label, and becomes the split ``test``. Raises
+    query. ``qrels`` has the columns qid, docno and label, and becomes the ``test`` split. Raises
     :class:`~branchrank.errors.RunError` for a missing column or a label that is not a whole number, and
     :class:`~branchrank.errors.UsageError` for a folder that already exists.
 

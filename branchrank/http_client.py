@@ -10,8 +10,8 @@
    :class:`Transport` reuses connections, and is for libraries that use an httpx client.
 6. Bodies are never decompressed, so a small compressed response can't exhaust the memory.
 
-The error messages contain neither the URL nor a header, and therefore no credentials. Callers add the name of
-the endpoint to the message::
+The error messages contain neither URLs nor headers, because URLs and headers can contain credentials. Callers
+add the name of the endpoint to the message::
 
     HttpError
     +-- StatusError            the server responded with a status other than 2xx
@@ -43,13 +43,13 @@ from branchrank.hosts import is_loopback
 ERROR_BODY_BYTES = 64 * 1024
 _WRITTEN_AT_ONCE = 16 * 1024
 _KEPT = 10
-#: Response headers that no longer describe the body once it has been read and decoded.
+#: Response headers that do not apply to a body that has been read and decoded.
 _BODY_HEADERS = (b"content-encoding", b"content-length", b"transfer-encoding")
 _UNSENDABLE = "the URL or a header contains characters that HTTP does not allow"
 
 
 class HttpError(Exception):
-    """Error for a request that got no usable response.
+    """Error for a request that received no usable response.
 
     The message gives the reason, without the URL or any credentials.
     """
@@ -110,10 +110,7 @@ class Answer(NamedTuple):
 
 
 class Connections:
-    """Connections to the server that a URL names.
-
-    Several threads can share one instance. Call :meth:`close` to close the connections.
-    """
+    """Connections to the server of a URL. Several threads can share one instance."""
 
     def __init__(self, url: str, *, keep: bool) -> None:
         self._network = _Network()
@@ -249,7 +246,7 @@ def _read(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
 
 
 def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
-    """Return a connection pool for one server, with the proxy from the environment variables, if any."""
+    """Return a connection pool for one server, which uses the environment's proxy (if one is set)."""
     proxy = _proxy_for(url)
     if not proxy:
         return httpcore.ConnectionPool(
@@ -344,7 +341,7 @@ class _Stream(httpcore.NetworkStream):
         return self._inner.read(max_bytes, self._network.left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        # Given the whole buffer, httpcore would restart the timeout at each write to the socket.
+        # httpcore restarts the timeout at each write to the socket, so the buffer is sent in small parts.
         for start in range(0, len(buffer), _WRITTEN_AT_ONCE):
             self._inner.write(buffer[start : start + _WRITTEN_AT_ONCE], self._network.left())
 

@@ -1,7 +1,7 @@
 """The library's functions that are not methods of a workspace or a run.
 
-They plan and run benchmarks (given the names of predictors, an experiment file or an interrupted run), list
-and verify runs, compute power analyses, score TREC files, import BEIR folders and fetch corpora.
+The functions plan and run benchmarks, list and verify runs, compute power analyses, score TREC files, import
+BEIR folders and fetch corpora.
 """
 
 from __future__ import annotations
@@ -145,12 +145,12 @@ def run_benchmark(
 ) -> Run:
     """Run a plan, write the run's directory and its report, and return the finished run.
 
-    An interrupted run of the same plan is resumed, unless ``fresh`` is true. If :func:`plan_from_run`
-    returned the plan, ``resume`` is the directory of that run. If ``seal`` is given (a file that
-    :func:`seal_plan` wrote), the plan must be equal to the sealed plan. ``notify`` is called with messages
-    for the user. If ``progress`` is true, progress bars are shown. If the plan has problems, one error that
-    lists all of them is raised before any work starts. If all queries of a predictor fail, no error is
-    raised, and ``run.failed`` names the predictor.
+    An interrupted run of the same plan is resumed, unless ``fresh`` is true. For a plan from
+    :func:`plan_from_run`, ``resume`` is the directory of the interrupted run. ``seal`` is a file that
+    :func:`seal_plan` wrote. If ``seal`` is given, the plan must be equal to the sealed plan. ``notify`` is
+    called with messages for the user. If ``progress`` is true, progress bars are shown. If the plan is
+    invalid, a single error with all problems is raised before any work starts. If all queries of a predictor
+    fail, no error is raised, and ``run.failed`` contains the predictor's name.
     """
     from branchrank.report.writing import run_and_report
 
@@ -258,8 +258,8 @@ def verify(
     contains the predictor classes, endpoints and models that the systems may use to answer the questions
     again. The cassette is passed in ``named.settings`` with the key ``llm.replay``, and a workspace other
     than ``data`` is passed as ``named.data_dir``. A system is skipped if ``named`` does not contain the
-    class, the endpoint or the cassette that the system needs. ``corpus`` is the folder that contains the
-    corpus now. ``seal`` is the seal file that was written for the run's plan, or a copy of this file.
+    class, the endpoint or the cassette that the system needs. ``corpus`` is the current folder of the corpus.
+    ``seal`` is the seal file of the run's plan, or a copy of the seal file.
 
     Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
     index or questions differ from the run's.
@@ -287,7 +287,7 @@ def compare_datasets(
     baseline: str = "",
     delta: float | None = None,
 ) -> DatasetReport:
-    """Compare systems that ran on several datasets by their macro average and with one stratified test.
+    """Compare systems over several datasets, with macro averages and one stratified test.
 
     ``runs`` contains one run or run directory per dataset, as a list or as a mapping from dataset names.
     ``measure``, ``baseline`` and ``delta`` default to the values of the first run. Printing the result shows
@@ -329,9 +329,10 @@ def power(
     which exactly one of two predictors has a correct hit (default 0.2). ``difference`` is the difference in
     hit rate that you want to confirm. ``candidates`` is the number of predictors compared with the baseline
     (default 1). ``sources`` is the number of pages with gold (by default one page per question), and ``icc``
-    the intraclass correlation, from 0 to 1, between questions on the same page (default 0.1). If a finished
-    ``run`` is given, the defaults above are replaced by estimates from its results on ``measure`` (by default
-    the run's primary measure). Printing the result shows a table.
+    is the intraclass correlation, from 0 to 1, between questions on the same page (default 0.1). If a
+    finished ``run`` is given, estimates from the run replace the defaults of the other arguments. The
+    estimates use the run's results on ``measure`` (by default the primary measure). Printing the result shows
+    a table.
 
     Raises :class:`~branchrank.errors.UsageError` for contradictory assumptions, and
     :class:`~branchrank.errors.RunError` for a run that can't be read.
@@ -376,7 +377,7 @@ def write_gate(
 ) -> None:
     """Write the decisions of :meth:`Run.gate` as JUnit XML for continuous integration, and as Markdown.
 
-    In the JUnit file, a predictor that is worse is a ``failure``, and one whose result is undecided is an
+    In the JUnit file, a worse predictor is a ``failure``, and a predictor with an undecided result is an
     ``error``. Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
     from branchrank.artifacts import write_text
@@ -442,10 +443,10 @@ def agreement(
 ) -> tuple[Agreement, Agreement]:
     """Return Cohen's kappa between two annotators on the passages that both of them labeled.
 
-    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote (they may be the
-    same file). If a file contains labels from several annotators, ``annotators`` selects one annotator for
+    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote. The two files may
+    be the same. If a file contains labels from several annotators, ``annotators`` selects one annotator for
     each file. The first result is the agreement on the labels ``yes``, ``partly`` and ``no``. The second
-    result is the agreement if ``partly`` and ``no`` are treated as one label.
+    result treats ``partly`` and ``no`` as one label.
 
     Raises :class:`~branchrank.errors.QuestionError` if no passage was labeled by both annotators.
     """
@@ -455,7 +456,7 @@ def agreement(
 
 
 def list_corpora() -> list[CorpusPlace]:
-    """List the corpora that can be fetched by name, with the folder of each corpus that was fetched."""
+    """List the corpora that can be fetched by name, with the folder of each fetched corpus."""
     from branchrank.corpus.named import corpus_places
 
     return corpus_places()

@@ -11,14 +11,14 @@ from branchrank.records import Hit
 class Predictor(Protocol):
     """A retriever of your own, which can be benchmarked together with the built-in systems.
 
-    Any class with a method ``retrieve`` can be used. A predictor needs no base class. The class can also
-    define two optional attributes. ``name`` is the predictor's name in tables (by default the name of the
-    class), and ``llm`` is the name of the LLM that the predictor uses (by default ``none``).
+    Any class with a method ``retrieve`` can be used, without a base class. The class can define two optional
+    attributes. ``name`` is the predictor's name in tables (by default the name of the class), and ``llm`` is
+    the name of the LLM that the predictor uses (by default ``none``).
     """
 
     def retrieve(self, query: str, k: int) -> Sequence[Hit]:
         """Return at most ``k`` hits for ``query``, best first.
 
-        If this method raises an exception, the question counts as a miss.
+        If ``retrieve`` raises an exception, the question counts as a miss.
         """
         ...

@@ -23,10 +23,7 @@ def safe(text: str) -> str:
 
 
 def safe_line(text: str) -> str:
-    """Make text safe to show on one line.
-
-    Newlines are replaced too, in addition to the characters that :func:`safe` replaces.
-    """
+    """Replace the characters that :func:`safe` replaces, and also newlines and tabs."""
     return safe(text).translate(_LINE)
 
 

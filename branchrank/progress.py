@@ -7,15 +7,16 @@ from collections.abc import Callable
 #: A function that is called with one line of text for the user.
 Notify = Callable[[str], None]
 
-#: Called as ``progress(stage, done, total)``. ``total`` is the number of units in the stage (0 if unknown).
-#: The units are documents (``read``), texts (``embed``), steps (``store``, ``unpack``, ``clone``), nodes
-#: (``summaries``), queries (``questions``, ``latency``) and bytes (``download``).
+#: A callback function ``progress(stage, done, total)``. ``total`` is the number of units in the stage, or 0
+#: if the number is unknown. The stage ``read`` counts documents, ``embed`` counts texts, ``summaries`` counts
+#: nodes, ``download`` counts bytes, ``questions`` and ``latency`` count queries, and ``store``, ``unpack``
+#: and ``clone`` count steps.
 Progress = Callable[[str, int, int], None]
 
 
 def no_notice(line: str) -> None:
-    """Report nothing."""
+    """Ignore the message."""
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
-    """Report nothing."""
+    """Ignore the progress."""

@@ -26,7 +26,7 @@ class ProgressReporter(Protocol):
 
 
 class Quiet:
-    """Shows nothing."""
+    """A progress reporter that shows nothing."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Do nothing."""
@@ -65,14 +65,14 @@ class NotebookLine:
         self.shown = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show the progress of a stage. For each stage, the browser gets at most about 100 updates."""
+        """Show the progress of a stage, with at most about 100 updates per stage."""
         if done % max(1, total // 100) and done != total:
             return
         self.stage = f"{stage} {done:,}/{total:,}" if total else stage
         self._update()
 
     def status(self, text: str) -> None:
-        """Replace the status text that is shown after the stage's progress, on the same line."""
+        """Replace the status text that follows the stage's progress."""
         self.text = text
         self._update()
 
@@ -84,7 +84,7 @@ class NotebookLine:
 
 
 class Bars:
-    """Shows one progress bar per stage. The status is shown next to the bar that changed last."""
+    """Shows one progress bar per stage, and a status text next to the bar that changed last."""
 
     def __init__(self, bars: Any) -> None:
         self.bars = bars
@@ -99,7 +99,7 @@ class Bars:
         self.bars.update(self.tasks[stage], completed=done, total=total or None)
 
     def status(self, text: str) -> None:
-        """Replace the status."""
+        """Replace the status text."""
         if self.moving:
             self.bars.update(self.tasks[self.moving], text=safe(text))
 

@@ -1,7 +1,7 @@
 """The immutable records that the parts of BranchRank pass to each other.
 
-Functions that read files return these records instead of a ``dict``. Line numbers start at 1 and count the
-lines of the unprocessed file. A span includes its last line. Ranks start at 1.
+Line numbers start at 1 and count the lines of the unprocessed file. A span includes its last line. Ranks
+start at 1.
 
 The records are :mod:`msgspec` structs. ``msgspec.json.decode(line, type=Node)`` validates a line while
 parsing it. If the line is invalid, the error names the invalid field.
@@ -21,8 +21,8 @@ ServedBy = Literal["server", "cache", "cassette"]
 BREADCRUMB_SEPARATOR = " > "
 
 
-#: Allowed ranges of numbers that are read from files. The numbers are checked, because other programs can
-#: write such files.
+#: Allowed ranges of numbers that are read from files. The numbers are checked, because other programs may
+#: have written the files.
 LineNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Rank = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
@@ -78,7 +78,7 @@ class Node(Record, frozen=True, kw_only=True):
 
     @property
     def has_lines(self) -> bool:
-        """Whether the node has lines of its own, outside its subsections. Only such a node can be a hit."""
+        """Whether the node has lines outside its subsections. Nodes without such lines are never hits."""
         return self.line_start is not None and (self.own_line_end or 0) >= self.line_start
 
     @property
@@ -113,8 +113,8 @@ class GoldItem(Record, frozen=True, kw_only=True):
     """Lines in a file that answer a question, or the whole file if the line numbers are ``None``.
 
     ``answer_digest`` is a digest of the gold lines, which shows whether the lines have changed. ``relevance``
-    is the item's grade for graded measures, which is at least 1. A ``relevance`` of ``None`` means the
-    default grade, 2.
+    is the item's grade (at least 1) for graded measures. A ``relevance`` of ``None`` means the default grade
+    2.
     """
 
     source_file: str
@@ -139,8 +139,8 @@ class GoldItem(Record, frozen=True, kw_only=True):
 class Question(Record, frozen=True, kw_only=True):
     """A question with its gold.
 
-    A hit is correct if it matches any item in ``gold``. ``extra`` contains the other keys of the question's
-    JSON object, which are not fields of this record.
+    A hit is correct if it matches any item in ``gold``. ``extra`` contains the keys of the question's JSON
+    object that are not fields of this record.
     """
 
     id: str
@@ -176,14 +176,14 @@ class Hit(Record, frozen=True, kw_only=True):
 
     ``text`` contains exactly the lines ``line_start`` to ``line_end`` of ``source``. ``branches`` maps the
     name of a branch to the hit's rank and score in the branch's list. If the branch adds neighboring sections
-    from the tree, the rank and score are those of the best chunk that the branch found in the hit's section.
-    ``notes`` maps the name of a branch to the branch's explanation of its score for the hit. If a section was
-    added from the tree, the note says whether the section was reached from a chunk in the same file or from a
-    neighboring page. If a dense branch found the passage, ``distance`` is the squared L2 distance (0 to 4)
-    between the vectors of the query and the passage. ``matched`` contains the numbers of the lines in which a
-    branch found words from the query. If the system groups by document, ``members`` contains the best
-    passages in the hit's document. ``fallback`` is the reason why a fallback ranked this hit, or ``None`` if
-    no fallback did.
+    from the tree, ``branches`` contains the rank and score of the best chunk that the branch found in the
+    hit's section. ``notes`` maps the name of a branch to the branch's explanation of its score for the hit.
+    For a section that was added from the tree, the note tells whether the section was reached from a chunk in
+    the same file or from a neighboring page. If a dense branch found the passage, ``distance`` is the squared
+    L2 distance (0 to 4) between the vectors of the query and the passage. ``matched`` contains the numbers of
+    the lines in which a branch found words from the query. If the system groups by document, ``members``
+    contains the best passages in the hit's document. ``fallback`` is the reason why a fallback ranked this
+    hit, or ``None`` if no fallback was used.
     """
 
     id: str
@@ -258,11 +258,11 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
 class Retrieval(Record, frozen=True, kw_only=True):
     """The result of one query: the hits (best first), and the trace and the time of each stage.
 
-    ``stage_ms`` maps each stage to its time in milliseconds. ``fallbacks`` contains the stage of each
-    fallback and the reason for it, and ``calls`` contains the LLM calls. ``found`` maps each branch to the
-    number of entries that it found before its list was cut. ``notices`` are messages for the user about the
-    hits. ``incomplete`` is the reason why a part of the corpus was not searched, or an empty string if the
-    whole corpus was searched.
+    ``stage_ms`` maps each stage to its time in milliseconds. ``fallbacks`` contains the stage and the reason
+    of each fallback. ``calls`` contains the LLM calls. ``found`` maps each branch to the length of the
+    branch's list before the list was cut. ``notices`` are messages for the user about the hits.
+    ``incomplete`` is the reason why a part of the corpus was not searched, or an empty string if the whole
+    corpus was searched.
     """
 
     hits: tuple[Hit, ...]
@@ -276,5 +276,5 @@ class Retrieval(Record, frozen=True, kw_only=True):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The notices and, if part of the corpus was not searched, the reason for the incomplete search."""
+        """The notices, followed by the reason for an incomplete search (if the search was incomplete)."""
         return (*self.notices, *filter(None, [self.incomplete]))

@@ -1,6 +1,6 @@
 """Remove keys and passwords from text that is printed or stored.
 
-For example, a server's error message can contain the key that the server received. Each secret is recognized
+A server's error message, for example, can contain the key that the server received. Each secret is recognized
 unchanged, in upper case, in lower case, with swapped case, URL-encoded, JSON-escaped, in hexadecimal, and in
 base64 at each of the three possible byte offsets.
 """
@@ -52,7 +52,7 @@ class Redactor:
         return f"Redactor({len(self._secrets)} secrets)"
 
     def knowing(self, secrets: Iterable[str]) -> Redactor:
-        """Return a redactor that removes both the given secrets and those of this redactor."""
+        """Return a redactor that removes the given secrets and all secrets of this redactor."""
         return Redactor((*self._secrets, *secrets))
 
     def __call__(self, text: str) -> str:
@@ -92,8 +92,7 @@ def url_to_show(text: str) -> str:
 
     The user name and the password are removed, and the value of each parameter whose name suggests a secret
     (such as ``api_key``) is replaced with ``[key]``. In a malformed URL, everything between the scheme and
-    the last ``@`` is removed. Messages and records show URLs only after this function has removed
-    credentials.
+    the last ``@`` is removed.
 
     >>> url_to_show("http://me:secret-1@[h/v1?api_key=secret-2"), url_to_show("me:secret-1@h")
     ('http://[h/v1?api_key=[key]', 'h')
@@ -107,10 +106,7 @@ def hide_parameters(text: str) -> str:
 
 
 def value_to_show(name: str, value: str) -> str:
-    """Return the value of a setting, field or flag as it may be shown in messages.
-
-    If the value is a URL, credentials are removed.
-    """
+    """Return the value of a setting, field or flag. The credentials of a URL are removed."""
     return url_to_show(value) if is_url(value) or means_url(name) else value
 
 

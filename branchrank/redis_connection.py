@@ -1,11 +1,11 @@
 """A connection to Redis with timeouts. If Redis is unavailable, commands continue without the cache.
 
 The URL may set only a few options, because other options could remove the timeouts or change how data is
-read. Error messages do not show the URL, because a password that is not percent-encoded can end up in any
-part of it.
+read. Error messages do not show the URL, because a password that is not percent-encoded can appear in any
+part of the URL.
 
-After a failure, Redis is not called for 30 seconds, so that the calls do not all wait for a slow or stopped
-server. Only the first failure is reported to the user.
+After a failure, Redis is not called for 30 seconds, so that a stopped server does not delay every call. Only
+the first failure is reported to the user.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class RedisConnection:
     """A connection to the Redis server at ``url``. Threads can share the connection.
 
     ``purpose`` describes the data that is stored in Redis, for use in messages. ``notify`` is called at the
-    first failure. The URL may set ``db`` and, with ``rediss``, ``ssl_cert_reqs`` and ``ssl_ca_certs``. Raises
-    :class:`MissingDependencyError` if the package ``redis`` is not installed, and :class:`UsageError` if
-    ``url`` is not a Redis URL or sets an option that is not allowed.
+    first failure. The URL may set the option ``db``. A ``rediss`` URL may also set ``ssl_cert_reqs`` and
+    ``ssl_ca_certs``. Raises :class:`MissingDependencyError` if the package ``redis`` is not installed, and
+    :class:`UsageError` if ``url`` is not a Redis URL or sets an option that is not allowed.
     """
 
     def __init__(self, url: str, *, purpose: str, notify: Notify | None = None) -> None:

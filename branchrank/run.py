@@ -43,8 +43,8 @@ class Run(RunData):
     def load(cls, directory: str | Path) -> Self:
         """Load a finished run from its directory.
 
-        Raises :class:`~branchrank.errors.RunError` if the run is missing, unfinished, damaged or made by
-        another version of BranchRank.
+        Raises :class:`~branchrank.errors.RunError` if the run is missing, unfinished, damaged or from another
+        version of BranchRank.
         """
         return cls.of(load_run(arguments.path("directory", directory)))
 
@@ -74,9 +74,9 @@ class Run(RunData):
         """Compare two predictors of this run, question by question.
 
         A positive ``difference`` means that the candidate is better. ``baseline``, ``measure`` and ``delta``
-        default to the values that the run declared. If the run declared this comparison, the p-value and the
-        interval are adjusted for the number of candidates, as in the run's report. Otherwise, they are not
-        adjusted for multiple testing.
+        default to the values that the run declared. For a comparison that the run declared, the p-value and
+        the interval are adjusted for the number of candidates, as in the run's report. For other comparisons,
+        the p-value and the interval are not adjusted for multiple testing.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
         """
@@ -120,8 +120,8 @@ class Run(RunData):
         Each predictor is compared with the predictor of the same name in the baseline run. To compare only
         two predictors, give ``predictor`` and ``baseline_predictor``. A positive difference means that this
         run is better. ``primary`` is the measure that is tested (by default this run's primary measure).
-        ``measures`` and the other measures that this run declared are reported with confidence intervals, but
-        are not tested. Printing the result shows the same text as ``branchrank compare``.
+        ``measures`` and this run's other declared measures are reported with confidence intervals, but are
+        not tested. Printing the result shows the same text as ``branchrank compare``.
 
         Raises :class:`~branchrank.errors.RunError` if the two runs have different questions, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
@@ -175,12 +175,11 @@ class Run(RunData):
     ) -> list[Path]:
         """Write ``report.md``, ``report.html`` and the plots, and return their paths.
 
-        The files are written to the directory ``into``, which is by default the run's directory. In the run's
-        directory, the CSV files are also rewritten, with the columns of the current version. For a run that
-        was reduced to some of its questions (:meth:`where`), ``into`` is required. ``with_text=False`` omits
-        the text of the documents. ``corpus`` is the folder that currently contains the corpus. If the
-        documents in ``corpus`` differ from those that the run searched, ``notice`` is called with a one-line
-        message.
+        The files are written to the directory ``into`` (by default the run's directory). A report in the
+        run's directory also rewrites the CSV files, with the columns of the current version. If the run was
+        reduced to some of its questions (:meth:`where`), ``into`` is required. ``with_text=False`` omits the
+        text of the documents. ``corpus`` is the current folder of the corpus. If the documents in ``corpus``
+        differ from those that the run searched, ``notice`` is called with a one-line message.
 
         Raises :class:`~branchrank.errors.UsageError` if the report of another run would be overwritten.
         """
@@ -221,8 +220,8 @@ class Run(RunData):
     ) -> Verification:
         """Recompute every number in the run's reports, and report wrong numbers and contradictions.
 
-        ``rerun`` is the number of questions that the systems answer again; the run's seed determines which.
-        All arguments are explained in :func:`branchrank.library.verify`.
+        ``rerun`` is the number of randomly drawn questions that the systems answer again.
+        :func:`branchrank.library.verify` explains all arguments.
         """
         from branchrank.bench import Named
         from branchrank.corpus.named import locate_corpus

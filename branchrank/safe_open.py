@@ -3,8 +3,7 @@
 1. A path is split into components at ``/``. Absolute paths and paths with an empty, ``.`` or ``..`` component
    are refused.
 2. Each folder is opened relative to the file descriptor of its parent folder, and never through a symbolic
-   link. If another process replaces a folder with a link, opening the path fails. Therefore no other process
-   can redirect a path after it was checked.
+   link. If another process replaces a folder with a link, opening the path fails.
 3. A file is opened without following a link and without blocking, and must be a regular file. Files are
    written under a temporary name and then renamed, relative to the descriptor of their folder. A folder is
    removed through the descriptor of its parent folder, and not by its path. When a folder is copied, its
@@ -37,8 +36,8 @@ _TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.tmp")
 def open_file(path: Path) -> BufferedReader:
     """Open a regular file for reading. Symbolic links are followed, because the user gave the path.
 
-    Raises ``OSError`` if the file can't be opened, is a folder, or is a pipe, which could make the process
-    wait forever. Pipes below ``/dev`` are allowed, because a shell passes ``<(...)`` as a path below
+    Raises ``OSError`` if the path can't be opened or is not a regular file, because reading a pipe could
+    block forever. Paths below ``/dev`` may be pipes, because a shell passes ``<(...)`` as a path below
     ``/dev``.
     """
     if path.is_relative_to("/dev"):
@@ -64,7 +63,7 @@ def open_beneath(root: Path, relative: str) -> BufferedReader:
 
     The path of ``root`` itself may contain symbolic links. Raises :class:`FileNotFoundError` if the file does
     not exist, and :class:`IsADirectoryError` if ``relative`` is a folder. Raises :class:`PermissionError` if
-    ``relative`` leaves the folder, contains a link or is not a regular file, or if the system denies access.
+    ``relative`` contains ``..`` or a link, is not a regular file, or can't be accessed.
     """
     if relative == ".":
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
@@ -91,21 +90,21 @@ def write_beneath(root: Path, relative: str, content: bytes) -> None:
 
 
 def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
-    """Write the content of a stream to a file in blocks. Otherwise like :func:`write_beneath`."""
+    """Write a stream to a file block by block, with the guarantees of :func:`write_beneath`."""
     with writer_beneath(root, relative) as stream:
         shutil.copyfileobj(content, stream, 1 << 20)
 
 
 @contextlib.contextmanager
 def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
-    """Open a temporary file. When the block ends, the file is renamed to the path ``relative`` in ``root``.
+    """Open a temporary file that is renamed to ``relative`` below ``root`` when the ``with`` block ends.
 
     If the block raises an exception, the temporary file is removed. Raises the same errors as
     :func:`write_beneath`.
     """
     with _folder_of(root, relative, create=True) as (folder, name):
         temporary = f".{secrets.token_hex(8)}.tmp"
-        try:  # an interrupt may come as soon as the file exists
+        try:  # inside `try`, because an interrupt may come as soon as the file exists
             descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder)
             with os.fdopen(descriptor, "wb") as stream:
                 yield stream
@@ -149,14 +148,14 @@ def create_beneath(root: Path, relative: str) -> None:
 def check_opened(root: Path, relative: str) -> None:
     """Raise :class:`PermissionError` if the file ``relative`` below ``root`` is not open in this process.
 
-    Call this function after a library such as SQLite has opened the path. If another process replaces the
-    path with a link before the library opens it, the library opens a different file. This function detects
-    such a replacement. Raises :class:`FileNotFoundError` if the file does not exist.
+    Call this function after a library such as SQLite has opened the path, to detect that another process
+    replaced the path with a link to a different file. Raises :class:`FileNotFoundError` if the file does not
+    exist.
     """
     with _folder_of(root, relative) as (folder, name):
         wanted = _identity(name, folder, relative)
     for descriptor in os.listdir("/dev/fd"):
-        with contextlib.suppress(OSError):  # one descriptor belonged to the listing and is closed by now
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself is already closed
             found = os.fstat(int(descriptor))
             if (found.st_dev, found.st_ino) == wanted:
                 return
@@ -179,9 +178,9 @@ def rename_beneath(root: Path, relative: str, name: str) -> None:
 def remove_beneath(root: Path, relative: str) -> None:
     """Remove the file or folder ``relative`` below ``root``, if it exists.
 
-    Raises :class:`PermissionError` for a path that leaves the folder or contains a link, and ``OSError`` if
-    the operating system does not allow the removal. If the path is a symbolic link, the link is removed
-    and its target is kept.
+    Raises :class:`PermissionError` for a path that contains ``..`` or a linked folder, and ``OSError`` if the
+    operating system does not allow the removal. If the path is a symbolic link, the link is removed and its
+    target is kept.
     """
     with contextlib.suppress(FileNotFoundError), _folder_of(root, relative) as (folder, name):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
@@ -206,8 +205,8 @@ def only_writer_beneath(root: Path, relative: str) -> Iterator[None]:
     """Allow one process at a time to write to the folder ``relative`` below ``root``.
 
     On entering the block, wait until no other process is writing, and remove the temporary files of killed
-    processes. A missing folder is created. On a file system that does not support locks, do not wait for
-    other processes, and do not remove any files. Raises the same errors as :func:`open_beneath`.
+    processes. A missing folder is created. On a file system without locks, do not wait and do not remove any
+    files. Raises the same errors as :func:`open_beneath`.
     """
     with _folder_of(root, f"{relative}/-", create=True) as (folder, _):
         with contextlib.suppress(OSError):
@@ -275,7 +274,7 @@ def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[t
     names = relative.split("/")
     if any(name in ("", ".", "..") or "\0" in name for name in names):
         raise PermissionError(
-            errno.EACCES, "the path leaves the folder (it is absolute, or contains . or ..)", relative
+            errno.EACCES, "the path must be relative, without empty, . or .. parts", relative
         )
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -292,10 +291,7 @@ def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[t
 
 
 def _open_regular(name: str, folder: int, relative: str) -> int:
-    """Open a regular file.
-
-    Raises :class:`IsADirectoryError` for a folder, and :class:`PermissionError` for any other entry.
-    """
+    """Open the regular file ``name`` in a folder. Raises ``OSError`` for any other kind of entry."""
     descriptor = _open(name, _FILE, folder, relative)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
@@ -307,7 +303,7 @@ def _open_regular(name: str, folder: int, relative: str) -> int:
 
 
 def _open(name: str, flags: int, folder: int, relative: str) -> int:
-    """Open the file ``name`` in a folder. Raises :class:`PermissionError` if it is a symbolic link."""
+    """Open the file ``name`` in a folder. Raises :class:`PermissionError` if ``name`` is a symbolic link."""
     try:
         return os.open(name, flags, dir_fd=folder)
     except UnicodeEncodeError:
@@ -325,11 +321,11 @@ def _open(name: str, flags: int, folder: int, relative: str) -> int:
 def _identity(name: str, folder: int, relative: str) -> tuple[int, int]:
     """Return the device number and the inode number of a regular file in a folder, without opening the file.
 
-    Opening and closing the file would release the locks that SQLite holds on it in this process.
+    Opening and closing the file would release the locks that SQLite holds on the file in this process.
     """
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode):
-        raise PermissionError(errno.EACCES, "it is a link or not a regular file", relative)
+        raise PermissionError(errno.EACCES, "not a regular file", relative)
     return found.st_dev, found.st_ino
 
 

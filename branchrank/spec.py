@@ -18,8 +18,7 @@ Unit = Literal["chunk", "node", "span"]
 FusionMethod = Literal["rrf", "convex", "dbsf", "score", "none"]
 RerankMethod = Literal["none", "llm", "pointwise", "cross-encoder"]
 
-#: The key in ``Meta(extra=...)`` under which a field's recommended range is stored. Values outside the
-#: recommended range cause a warning.
+#: The key of a field's recommended range in ``Meta(extra=...)``. A value outside this range causes a warning.
 RECOMMENDED = "recommended"
 
 
@@ -75,9 +74,9 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A search that produces one ranked list.
 
     ``kind`` is the kind of the branch (:mod:`branchrank.systems.branches`), and ``options`` are the settings
-    that only this kind of branch has. If ``doubled`` is true, the branch returns twice as many results as the
-    query asks for, and ``top_n`` is ignored. If ``expand`` is set, the branch returns nodes. If ``threshold``
-    is ``calibrated``, the branch uses the threshold that was measured for the index's model.
+    specific to this kind. If ``doubled`` is true, the branch returns twice as many results as the query asks
+    for, and ``top_n`` is ignored. If ``expand`` is set, the branch returns nodes. If ``threshold`` is
+    ``calibrated``, the branch uses the threshold that was measured for the index's model.
     """
 
     kind: str
@@ -106,8 +105,8 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings for the fusion of the branches' lists.
 
-    With the method ``none``, the scores of a single branch are kept. If ``unit_interval`` is true, scores are
-    scaled to 0..1.
+    The method ``none`` requires a single branch, whose scores are not changed. If ``unit_interval`` is true,
+    fused scores are scaled to the range from 0 to 1.
     """
 
     method: Annotated[
@@ -133,8 +132,9 @@ class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings for a second score, which is added to the fusion score of the best candidates.
 
-    The method ``maxsim`` is late interaction (:mod:`branchrank.ranking.maxsim`). It compares the query's
-    token vectors with those of each chunk. The index's embedding model computes the token vectors.
+    The method ``maxsim`` is late interaction (:mod:`branchrank.ranking.maxsim`). Late interaction compares
+    the query's token vectors with the token vectors of each chunk. The index's embedding model computes the
+    token vectors.
     """
 
     method: Annotated[
@@ -206,7 +206,7 @@ class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings that determine which passages from the ranked candidates are returned.
 
     If ``order`` is ``scores``, the passages from all candidate sections are sorted together by passage score
-    (:mod:`branchrank.systems.passage_order`). If a reranker ranked the sections, a passage scores
+    (:mod:`branchrank.systems.passage_order`). If a reranker ranked the sections, the score of a passage is
     ``1 / (i * j)``, where ``i`` is the rank of the section and ``j`` is the rank of the passage within the
     section. Systems that rank chunks ignore ``order``.
     """

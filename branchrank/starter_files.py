@@ -2,10 +2,10 @@
 
 1. ``branchrank.toml`` in the workspace's folder contains the path of the documents' folder and the settings
    of the index.
-2. ``questions.jsonl`` has three example questions. Each question names a section in the documents, and its
-   gold is a paragraph in this section. A run that uses example questions prints a warning.
+2. ``questions.jsonl`` has three example questions. Each example question asks about a section of the
+   documents, and its gold is a paragraph in the section. A run that uses example questions prints a warning.
 3. ``experiment.toml`` compares three systems that need no LLM. You can run ``branchrank run experiment.toml``
-   without editing this file.
+   without editing ``experiment.toml``.
 
 Existing files are not overwritten.
 """
@@ -35,8 +35,8 @@ from branchrank.records import GoldItem, Question, Record
 USUAL_FOLDERS = ("docs", "doc")
 QUESTIONS, EXPERIMENT = Path("questions.jsonl"), Path("experiment.toml")
 EXAMPLES = 3
-#: The gold of an example question is a paragraph with at least ``WORDS`` words. At most its first ``LINES``
-#: lines are used.
+#: The gold of an example question is a paragraph with at least ``WORDS`` words. If the paragraph is longer
+#: than ``LINES`` lines, only the first ``LINES`` lines are gold.
 WORDS, LINES = 8, 8
 
 _CONFIG = """\
@@ -86,9 +86,9 @@ class StarterFiles(Record, frozen=True, kw_only=True):
 
 
 def usual_folder() -> Path:
-    """Return the first of the folders ``docs`` and ``doc`` in the working directory that contains documents.
+    """Return the folder ``docs`` or, if ``docs`` contains no documents, the folder ``doc``.
 
-    Raises :class:`CorpusError` if neither folder contains documents.
+    Raises :class:`CorpusError` if neither ``docs`` nor ``doc`` contains documents.
     """
     for name in USUAL_FOLDERS:
         try:
@@ -174,7 +174,7 @@ def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]
 
 
 def _paragraphs(document: Document) -> Iterator[tuple[Document, Section, Block]]:
-    """For each section that has a title, yield the first paragraph if it has enough words."""
+    """Yield the first paragraph of each titled section, if the paragraph has enough words."""
     for section in sorted(document.sections, key=lambda each: each.level == 0):
         if not any(character.isalpha() for character in section.title):
             continue
@@ -189,7 +189,7 @@ def _check_same(config: Path, root: Path, data_dir: Path) -> None:
     if before and (data_dir / before).resolve() != root.resolve():
         raise UsageError(
             f"{config} already exists and indexes {before!r}; it was left unchanged",
-            remedy=f"name another workspace with --data-dir, or run: branchrank index --data-dir {data_dir}",
+            remedy=f"use another workspace with --data-dir, or run: branchrank index --data-dir {data_dir}",
         )
 
 

@@ -1,6 +1,6 @@
-"""The library's main class, ``Workspace``. You can search a workspace and run benchmarks on it.
+"""The library's main class, ``Workspace``, with which you search a corpus and run benchmarks.
 
-The commands, the servers and the terminal UI are built on this class.
+The commands, the servers and the terminal UI use the class ``Workspace``.
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ class Workspace(Searcher):
         """Open the workspace in ``data_dir``.
 
         ``settings`` maps names such as ``"local.rrf_k"`` to values, which override ``branchrank.toml`` and
-        environment variables. If ``rebuild`` is true, a missing or stale index is built when it is first
-        needed. Otherwise, :class:`~branchrank.errors.ArtifactError` is raised. ``notify`` is called with a
-        one-line message when something is downloaded or built. If ``progress`` is ``True``, progress bars are
-        shown. If ``progress`` is a function, it is called with stage, done and total.
+        environment variables. If ``rebuild`` is true, a missing or stale index is built when the index is
+        first needed. If ``rebuild`` is false, a missing or stale index raises
+        :class:`~branchrank.errors.ArtifactError`. ``notify`` is called with a one-line message when something
+        is downloaded or built. ``progress`` is ``True`` to show progress bars, or a function that is called
+        with stage, done and total.
 
         Raises :class:`~branchrank.errors.UsageError` for an invalid setting.
         """
@@ -84,14 +85,14 @@ class Workspace(Searcher):
         notify: Notify | None = None,
         progress: bool | Progress = False,
     ) -> Workspace:
-        """Index a folder of documents (or a named corpus) in the workspace ``data_dir``, and open it.
+        """Index a folder of documents or a named corpus, and return the workspace in ``data_dir``.
 
         The corpus, the embedder and ``settings`` are written to the workspace's ``branchrank.toml``. If the
         build fails because of an invalid value, the previous ``branchrank.toml`` is restored. Unchanged
         documents are not embedded again, and an interrupted build is resumed. Without ``corpus``, the corpus
         in ``branchrank.toml`` is indexed again. ``chunks`` and ``nodes`` are files with your own chunks and
-        nodes, which are used instead of those that BranchRank would make. If ``corpus`` is a BEIR folder, its
-        documents are first written to files in the workspace.
+        nodes, which replace BranchRank's chunks and nodes. If ``corpus`` is a BEIR folder, its documents are
+        first written to files in the workspace.
 
         Raises :class:`~branchrank.errors.CorpusError` if there are no documents,
         :class:`~branchrank.errors.ModelError` if the embedder is not available,
@@ -108,7 +109,7 @@ class Workspace(Searcher):
 
         folder = arguments.path("data_dir", data_dir)
         kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
-        opened = WorkspaceFolder.open(folder, flags=kept)  # rejects a wrong value before it is written
+        opened = WorkspaceFolder.open(folder, flags=kept)  # rejects invalid values before they are written
         kept = dict(opened.flags)
         if corpus is None:
             opened.check_exists()
@@ -144,13 +145,14 @@ class Workspace(Searcher):
     ) -> Workspace:
         """Create a workspace in ``data_dir`` from another program's chunks, vectors and nodes, and open it.
 
-        The method reads ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` in ``folder``, and does
-        not change this folder. Chunks without line numbers are located in the documents by their text. If
-        ``chroma/`` contains several collections, ``collection`` is the name of the one to use. To check the
-        vectors of the collection, 20 chunks are embedded again with ``embedder``. If each new vector has a
-        cosine of at least 0.999 with the stored one, the stored vectors are reused. :attr:`adoption` lists
-        what was used and what was skipped. ``corpus`` is the folder that contains the documents. By default,
-        the corpus is the one named by ``branchrank.toml`` in ``data_dir`` or in ``folder``.
+        The files ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` in ``folder`` are read and not
+        changed. Chunks without line numbers are located in the documents by their text. If ``chroma/``
+        contains several collections, ``collection`` is the name of the collection to use. To check the stored
+        vectors, 20 chunks are embedded again with ``embedder``. The stored vectors are reused if all 20
+        chunks have a cosine similarity of at least 0.999 between the stored and the new vector.
+        :attr:`adoption` lists what was used and what was skipped. ``corpus`` is the folder that contains the
+        documents. The default is the corpus specified in ``branchrank.toml`` in ``data_dir`` or in
+        ``folder``.
 
         Raises :class:`~branchrank.errors.ArtifactError` if the vectors are not from the embedder or the
         folder can't be read safely, :class:`~branchrank.errors.InputError` for an invalid file, and the same
@@ -188,7 +190,7 @@ class Workspace(Searcher):
 
     @property
     def adoption(self) -> Adoption | None:
-        """What :meth:`adopt` used and skipped, or ``None`` if it did not create the workspace."""
+        """What :meth:`adopt` used and skipped, or ``None`` if :meth:`adopt` did not create the workspace."""
         from branchrank.index.adoption import read_adoption
 
         return read_adoption(self._folder.adoption_file)
@@ -224,21 +226,21 @@ class Workspace(Searcher):
         fresh: bool = False,
         progress: bool | Progress = False,
     ) -> Run:
-        """Run one or several predictors on the same questions and return the finished run, with its report.
+        """Run predictors on the same questions, write the report, and return the finished run.
 
         A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with a method
-        ``retrieve(query, k)``, or a function ``f(query, k)``. Such a method or function must return hits,
-        best first. ``questions`` is a question file (by default the workspace's question file). ``primary``
-        is the measure that is tested (such as ``Success@1`` or ``strict_hit@5``), and ``measures`` are
-        additional measures in the report. ``baseline`` is the predictor with which the others are compared
-        (by default the first), a list of several such predictors, or ``"all-pairs"``. ``sample_size`` is the
-        number of questions to draw at random (by default, all questions are used), and ``seed`` is the random
-        seed of the sample and of the statistical tests. With ``filters``, such as ``"file_path=guide/*"``,
-        only matching documents are searched. ``settings`` contains all other settings, such as
+        ``retrieve(query, k)``, or a function ``f(query, k)``. Methods and functions must return hits, best
+        first. ``questions`` is a question file (by default the workspace's question file). ``primary`` is the
+        measure that is tested (such as ``Success@1`` or ``strict_hit@5``), and ``measures`` are additional
+        measures in the report. ``baseline`` is the predictor with which all others are compared (by default
+        the first predictor), a list of predictors, or ``"all-pairs"``. ``sample_size`` is the number of
+        questions to draw at random (by default, all questions are used), and ``seed`` is the random seed of
+        the sample and of the statistical tests. With ``filters``, such as ``"file_path=guide/*"``, only
+        matching documents are searched. ``settings`` contains all other settings, such as
         ``"benchmark.delta"``.
 
-        If there are problems with the arguments, one error that lists all of them is raised before any work
-        starts. A query that fails counts as a miss, and the report lists it as a failure.
+        If the arguments are invalid, a single error with all problems is raised before any work starts. A
+        failed query counts as a miss and is listed in the report.
 
         >>> from branchrank import Workspace
         >>> workspace = Workspace.open("data")
@@ -282,9 +284,8 @@ class Workspace(Searcher):
     def check(self) -> CheckedIndex:
         """Compare each file of the index with the digest that the build recorded for the file.
 
-        Opening an index is faster than this check, because a file is compared with its digest only if its
-        size, inode or timestamps have changed since the last comparison. Raises
-        :class:`~branchrank.errors.ArtifactError` with the name of the first damaged file.
+        Opening an index is faster, because only files whose size, inode or timestamps have changed are
+        compared. Raises :class:`~branchrank.errors.ArtifactError` with the name of the first damaged file.
 
         >>> from branchrank import Workspace
         >>> Workspace.open("data").check().files > 5

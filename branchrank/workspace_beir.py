@@ -1,6 +1,6 @@
 """Prepare the workspace, the index, the questions and the plan for a benchmark on a BEIR folder.
 
-1. The folder is indexed in a workspace of its own, and later runs reuse the index.
+1. The BEIR folder is indexed in its own workspace, and later runs reuse the index.
 2. The judged queries of a split become the questions. Documents with a grade above 0 become the gold.
 3. Every predictor ranks up to 1,000 whole documents (:mod:`branchrank.systems.document_ranking`).
 4. Measures use the graded judgments, so nDCG@10 has the same value as with trec_eval.
@@ -67,9 +67,9 @@ def beir_plan(
 ) -> Plan:
     """Index a BEIR folder or a dataset ``ir:ID``, write its questions, and return the benchmark's plan.
 
-    ``data_dir`` is the workspace (by default ``data/`` followed by the folder's name). ``settings`` are
-    stored in the workspace. In a new workspace, they override :data:`NEW_WORKSPACE`. The first of
-    ``measures`` is the primary measure. ``fields`` are additional fields of
+    ``data_dir`` is the workspace (by default ``data/`` followed by the folder's name). ``settings`` override
+    the defaults in :data:`NEW_WORKSPACE` and :data:`RUN`. All settings except ``benchmark.*`` are stored in
+    the workspace. The first of ``measures`` is the primary measure. ``fields`` are additional fields of
     :class:`~branchrank.bench.plan.Plan`. Invalid files, names and measures are reported before the index is
     built.
 
@@ -115,10 +115,7 @@ def beir_plan(
 
 
 def _beir_folder(folder: Path) -> Path:
-    """Return the path of a BEIR folder. The argument ``folder`` is a path or ``ir:ID``.
-
-    Raises :class:`QuestionError` if the path is not a BEIR folder.
-    """
+    """Return the path of a BEIR folder, given as a path or ``ir:ID``, or raise :class:`QuestionError`."""
     found = locate_corpus(folder)
     if not is_beir(found):
         raise QuestionError(
@@ -129,7 +126,7 @@ def _beir_folder(folder: Path) -> Path:
 
 
 def _is_large(plan: Plan, questions: int) -> bool:
-    """Return whether compact rows are used because the run is large and ``benchmark.rows`` is not set."""
+    """Return whether the run is large and ``benchmark.rows`` is not set."""
     benchmark = plan.settings.part(BenchmarkSettings)
     asked = min(questions, benchmark.sample_size or questions)
     is_open = plan.settings.origins["benchmark.rows"] == "default"
@@ -137,7 +134,7 @@ def _is_large(plan: Plan, questions: int) -> bool:
 
 
 def _check_place(place: Path, name: str) -> None:
-    """Raise :class:`UsageError` if ``place`` is the workspace of a different corpus, to protect its index."""
+    """Raise :class:`UsageError` if ``place`` is the workspace of a different corpus."""
     if (place / CONFIG).exists():
         corpus = WorkspaceFolder.open(place).config.corpus
         if corpus != entries_place(name):
@@ -148,20 +145,14 @@ def _check_place(place: Path, name: str) -> None:
 
 
 def _predictors(name: str, workspace: WorkspaceFolder) -> list[str | System]:
-    """Return the systems that a predictor's name stands for, adapted to rank documents.
-
-    If the name refers to a user's own class, it is returned unchanged.
-    """
+    """Return the systems with the given name, adapted to rank documents, or ``module:Class`` unchanged."""
     if ":" in name:
         return [name]
     return [document_system(system) for system in builtin_systems((name,), workspace.settings)]
 
 
 def _measure_settings(measures: Sequence[str]) -> dict[str, object]:
-    """Return settings that make the first measure the primary one.
-
-    A measure whose name has no prefix such as ``strict_`` uses graded scoring.
-    """
+    """Return the settings for the measures. Names without a prefix such as ``strict_`` get ``graded_``."""
     names = []
     for name in measures:
         found = named_measure(name, "graded")
@@ -173,7 +164,7 @@ def _measure_settings(measures: Sequence[str]) -> dict[str, object]:
 
 
 def _check(plan: Plan) -> None:
-    """Raise :class:`UsageError` for problems that would otherwise appear only after the index is built."""
+    """Raise :class:`UsageError` for an invalid system or comparison, before the index is built."""
     check_plan(plan.settings.part(BenchmarkSettings), plan.names)
     for system in plan.systems:
         if found := problems(system):

@@ -43,8 +43,8 @@ class CheckedFile(Record, frozen=True, kw_only=True):
 class MovedGold(Record, frozen=True, kw_only=True):
     """The result of re-anchoring the gold in a question file.
 
-    ``moved`` lists the gold items whose line numbers were updated, and ``problems`` those that were not
-    found. ``path`` is the question file with the new line numbers.
+    ``moved`` lists the gold items whose line numbers were updated. ``problems`` lists the gold items that
+    were not found. ``path`` is the question file with the new line numbers.
     """
 
     path: Path
@@ -93,7 +93,7 @@ class AddedQuestion(Record, frozen=True, kw_only=True):
 
 
 class WorkspaceQuestions:
-    """The questions of one workspace. Every method also accepts the path of another question file."""
+    """The questions of one workspace. The argument ``path`` of a method selects another question file."""
 
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder
@@ -106,7 +106,7 @@ class WorkspaceQuestions:
     def load(self, path: AnyPath | None = None) -> list[Question]:
         """Read the questions in a file.
 
-        If a line is invalid, raises :class:`~branchrank.errors.QuestionError` with the line number.
+        Raises :class:`~branchrank.errors.QuestionError` with the line number if a line is invalid.
         """
         from branchrank.questions.question_files import load_questions
 
@@ -131,7 +131,7 @@ class WorkspaceQuestions:
     ) -> AddedQuestion:
         """Add a question with the digest of its gold lines to a question file. A missing file is created.
 
-        ``gold`` contains the spans that answer the question, and the text of the first span must contain
+        ``gold`` contains the spans that answer the question. The text of the first span must contain
         ``quote``. If ``gold`` is empty, the question is stored as unanswerable. If ``id`` is empty, an id is
         computed from the question and the files. Raises :class:`~branchrank.errors.QuestionError` for lines
         that do not exist, a quote that the lines do not contain, and an id that is already in the file.
@@ -176,8 +176,7 @@ class WorkspaceQuestions:
         seed: int = 42,
         questions: AnyPath | None = None,
     ) -> Labeling:
-        """Return the passages for ``annotator`` to label (the first ``depth`` hits from each system in a
-        run).
+        """Return the first ``depth`` hits of each system in ``run``, for ``annotator`` to label.
 
         Labels are written to the question file ``output``, which is created if it does not exist.
         ``questions`` is needed for a run that does not store the text of its questions. Raises
@@ -233,7 +232,7 @@ class WorkspaceQuestions:
     def mine(self, output: AnyPath, corpus: AnyPath | None = None) -> Mined:
         """Make questions from the cross-references in the corpus, and write them to ``output``.
 
-        To use a corpus other than the workspace's, set ``corpus`` to the folder or name of that corpus. If no
+        ``corpus`` is the folder or name of a corpus (by default the workspace's corpus). If no
         cross-reference can be turned into a question, no file is written.
         """
         from branchrank.corpus.loading import load_corpus
@@ -253,8 +252,8 @@ class WorkspaceQuestions:
     def split(self, path: AnyPath | None = None, *, share: float = 0.3, seed: int = 42) -> SplitFiles:
         """Split a question file by document into ``NAME-tuning.jsonl`` and ``NAME-test.jsonl`` in its folder.
 
-        ``share`` (above 0, below 1) is the requested fraction of the questions in the tuning part. Questions
-        about the same document are in the same part.
+        ``share`` (above 0, below 1) is the fraction of the questions to put in the tuning part. Questions
+        about the same document are in the same part, so the actual fraction can differ.
         """
         from branchrank.questions.splits import largest_group, sources_of, split_questions
 
@@ -287,9 +286,9 @@ class WorkspaceQuestions:
     ) -> tuple[GeneratedQuestions, Spent]:
         """Generate questions with an LLM, locate their gold in the corpus, and write them to ``output``.
 
-        Finished LLM calls are cached. If several LLM calls in a row fail, the generation stops, and the
-        questions accepted so far are written. The result's ``stopped`` then contains the reason. Raises
-        :class:`~branchrank.errors.InputError` if no section is long enough.
+        Finished LLM calls are cached. If several consecutive LLM calls fail, the generation stops, and the
+        questions accepted so far are written. The result's attribute ``stopped`` contains the reason why the
+        generation stopped. Raises :class:`~branchrank.errors.InputError` if no section is long enough.
         """
         from branchrank.execution import check_engine, open_executor
         from branchrank.llm.ledger import totals

@@ -28,7 +28,7 @@ class BuiltTree(Record, frozen=True, kw_only=True):
 
 
 class WorkspaceTree:
-    """Methods for the tree of one workspace, which work without an index."""
+    """The methods for one workspace's PageIndex tree. No index is needed."""
 
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder
@@ -54,7 +54,7 @@ class WorkspaceTree:
         return load_nodes(Path(path))
 
     def check(self, tree: Tree) -> list[str]:
-        """Return a description of each wrong link and each wrong span in a tree."""
+        """Check a tree, and return a message about each problem."""
         from branchrank.corpus.loading import load_corpus
         from branchrank.tree.check import check_nodes
 
@@ -73,7 +73,8 @@ class WorkspaceTree:
     ) -> tuple[Summarized, Spent]:
         """Summarize every node of the tree with an LLM, and write the nodes to ``output``.
 
-        After the corpus is edited, only the edited sections and the sections above them are summarized again.
+        After an edit of the corpus, only the edited sections and the sections that contain them are
+        summarized again.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.execution import check_engine, open_executor
@@ -109,7 +110,7 @@ class WorkspaceTree:
     ) -> None:
         """Write the tree of one document in the JSON format that PageIndex uses for Markdown.
 
-        If ``tree`` is given, the JSON contains the summaries of this tree's nodes. Raises
+        If ``tree`` is given, the JSON contains the summaries of the nodes in ``tree``. Raises
         :class:`~branchrank.errors.InputError` for a document that is not in the corpus.
         """
         from branchrank.artifacts import write_bytes
@@ -123,7 +124,7 @@ class WorkspaceTree:
         write_bytes(Path(output), encode_document(written))
 
     def import_json(self, json_file: AnyPath, source: str, output: AnyPath) -> BuiltTree:
-        """Convert the JSON that PageIndex wrote for one document to nodes, and write them to ``output``.
+        """Convert PageIndex's JSON for one document to nodes, and write the nodes to ``output``.
 
         Line numbers are recomputed from the document.
         """

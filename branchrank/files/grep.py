@@ -3,11 +3,9 @@
 1. The query is split into terms (:mod:`branchrank.files.terms`). The query itself is never used as a regular
    expression.
 2. ripgrep finds every line that contains any of the terms.
-3. Two consecutive matched lines belong to the same passage if they are at most ``2 * context_lines`` apart.
-   This limit applies to the matched lines and not to their context windows. Otherwise, a series of matches
-   could turn a whole file into one passage.
-4. Passages are sorted by score, and passages with equal scores by path and line. ``ranking="bm25"`` drops
-   passages with a score below the 25th percentile. The best ``limit`` passages are returned.
+3. Two successive matches belong to the same passage if their lines are at most ``2 * context_lines`` apart.
+4. Passages are sorted by BM25 score, then by path and line. ``ranking="bm25"`` drops passages with a score
+   below the 25th percentile. The best ``limit`` passages are returned.
 5. Only the files of the returned passages are read, to add the context lines before and after the matches.
 
 BM25's document frequencies are computed over all searched files, not over the passages. The document
@@ -78,8 +76,8 @@ class Passage(Record, frozen=True, kw_only=True):
 class GrepResult(Record, frozen=True, kw_only=True):
     """The passages that a grep search found, best first, and the terms of the query.
 
-    ``weights`` contains the IDF of each term. ``matches`` is the number of passages found, including those
-    that ``ranking`` and ``limit`` dropped, and ``files`` is the number of files with a matched line.
+    ``weights`` contains the IDF of each term. ``matches`` is the number of passages before ``ranking`` and
+    ``limit`` drop some of them. ``files`` is the number of files with a matched line.
     """
 
     passages: tuple[Passage, ...]
@@ -150,7 +148,7 @@ class Grep:
         limit: int | None = LIMIT,
         sources: Collection[str] | None = None,
     ) -> GrepResult:
-        """Return the best ``limit`` passages (all if it is ``None``) that contain a term from the query.
+        """Return the best ``limit`` passages with a query term, or all of them if ``limit`` is ``None``.
 
         If ``sources`` is given, only these files are searched and included in BM25's document frequencies.
         Raises :class:`~branchrank.errors.CorpusError` if the root is not a folder.
@@ -187,10 +185,7 @@ class Grep:
     def _ranked(
         self, clusters: list[_Cluster], terms: Sequence[Term], files: int, percentile: float
     ) -> tuple[list[_Cluster], list[float]]:
-        """Return the clusters whose BM25 score is high enough, best first, and the IDF of each term.
-
-        Clusters with a score below the given percentile of all scores are dropped.
-        """
+        """Return the clusters at or above a percentile of the scores, best first, and each term's IDF."""
         scores, weights = _bm25(clusters, terms, files, self._context)
         floor = np.percentile(scores, percentile)
         order = np.lexsort((np.arange(len(clusters)), -scores))
@@ -202,7 +197,7 @@ class Grep:
         return kept, weights
 
     def lines(self, source: str) -> list[str]:
-        """Return a file's lines, or an empty list if it is missing or its path contains a symbolic link."""
+        """Return a file's lines, or an empty list if the file can't be read safely."""
         try:
             text = read_beneath(self._root, source).decode("utf-8", "replace")
         except OSError:
@@ -210,10 +205,7 @@ class Grep:
         return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
     def _passage(self, cluster: _Cluster, lines: list[str]) -> Passage | None:
-        """Convert a cluster to a passage.
-
-        Return ``None`` if the file no longer has the cluster's last line.
-        """
+        """Return a cluster's passage, or ``None`` if the file no longer has the cluster's last line."""
         if cluster.lines[-1].number > len(lines):
             return None
         first = max(1, cluster.lines[0].number - self._context)
@@ -229,11 +221,7 @@ class Grep:
 
 
 def _clusters(source: str, lines: Sequence[MatchedLine], reach: int) -> list[_Cluster]:
-    """Group a file's matched lines into clusters.
-
-    A matched line is in the same cluster as the previous matched line if their line numbers differ by at most
-    ``reach``.
-    """
+    """Group a file's matched lines into clusters with gaps of at most ``reach`` between line numbers."""
     groups: list[list[MatchedLine]] = []
     for line in lines:
         if groups and line.number - groups[-1][-1].number <= reach:
@@ -248,8 +236,7 @@ def _bm25(
 ) -> tuple[Scores, list[float]]:
     """Return the clusters' BM25 scores (shape ``(clusters,)``, at least 0) and the IDF of each term.
 
-    Term frequencies are counted in the matched lines only, since every line that contains a term is a matched
-    line.
+    Terms are counted in the matched lines, because every line that contains a term is a matched line.
     """
     texts = ["\n".join(line.text for line in cluster.lines).lower() for cluster in clusters]
     ends = np.cumsum([len(text) + 1 for text in texts])

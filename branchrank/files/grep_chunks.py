@@ -1,15 +1,12 @@
 """Map grep passages to the chunks that they overlap, so that grep and vector search rank the same items.
 
-The functions of this module have no side effects.
-
-1. A passage is mapped to the chunks that overlap it and contain one of its matched lines. If no chunk
-   contains a matched line, the passage is mapped to all chunks that overlap it. A passage that overlaps no
+1. A passage is mapped to the chunks that contain one of the passage's matched lines. If no chunk contains a
+   matched line, the passage is mapped to all chunks that overlap the passage. A passage that overlaps no
    chunk is dropped.
-2. Passages are processed in order of rank. The chunks of a passage are sorted by the relevance of the lines
-   that they share with the passage, then by line number. If several passages are mapped to the same chunk,
-   the highest relevance is kept.
-3. Finally, all chunks are sorted by relevance. Without this step, if a passage has many chunks, even the
-   weakest of them would rank above the best chunk of the next passage.
+2. A chunk's relevance is computed from the lines that the chunk shares with the passage. If several passages
+   are mapped to the same chunk, the chunk's highest relevance is used.
+3. The chunks of all passages are sorted together by relevance. Otherwise, the weakest chunk of a passage
+   would rank above the best chunk of the next passage.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ def placed(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> list[Pl
 
 
 def ranking_of(places: Sequence[Place]) -> list[Scored]:
-    """Give each chunk in ``places``, which are sorted by relevance, the score 1 / rank (ranks start at 1)."""
+    """Return the chunks of the sorted ``places``, each with the score 1 / rank (ranks start at 1)."""
     return [Scored(place.key, 1.0 / rank) for rank, place in enumerate(places, start=1)]
 
 

@@ -4,15 +4,15 @@ If a file can't be read, the error message begins with one of these codes.
 
 - ``NOT_FOUND`` means that the path is inside an allowed folder, but does not exist.
 - ``ACCESS_DENIED`` means that the path is outside the allowed folders, hidden, not indexed, reached through a
-  link, or not a regular file. The message of this error lists the allowed folders.
+  link, or not a regular file. An ``ACCESS_DENIED`` message lists the allowed folders.
 - ``NOT_A_FILE`` means that the path is a folder.
 - ``TOO_LARGE`` means that the file is larger than the size limit.
 - ``NOT_TEXT`` means that the file is not UTF-8, or contains NUL bytes.
 
-1. In the corpus's folder, only indexed files can be read. Files that the workspace excludes and hidden files
-   (``.env``, ``.git/config``) are denied, whether they exist or not.
+1. In the corpus's folder, only indexed files can be read. Excluded files and hidden files (such as ``.env``)
+   are denied, whether they exist or not.
 2. In other folders that the user allows, every file that is not hidden can be read.
-3. A path is absolute or relative to one of the allowed folders. A relative path is tried in each folder in
+3. A path is absolute or relative to an allowed folder. A relative path is tried in each allowed folder, in
    order. ``..`` in a path is resolved without looking at the disk. A resolved path outside the allowed
    folders is denied, whether it exists or not. Symbolic links in a path are never followed.
 """
@@ -46,8 +46,7 @@ class FileRefused(InputError):
 class FileReader:
     """Reads the indexed files ``sources`` below ``root``, and all files below ``allowed_paths``.
 
-    The folders are resolved to canonical paths when the reader is created. ``sources`` are paths relative to
-    ``root``, with ``/`` as separator.
+    ``sources`` are paths relative to ``root``, with ``/`` as separator.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
 """Run ripgrep as a child process, with patterns that match in linear time, and return the matched lines.
 
-1. Only the ``rg`` that the package ``ripgrep`` installed is used, never another ``rg`` from the PATH.
-2. ripgrep runs in its own session, without a configuration file, without following links, and with its own
-   regex engine, which does not backtrack. Each pattern is passed as ``--regexp=PATTERN`` and the path after
-   ``--``, so the text of a query can't become a flag.
+1. Only the ``rg`` installed by the package ``ripgrep`` is used, never another ``rg`` on the PATH.
+2. ripgrep runs in a new session, without a configuration file, and does not follow links. Its default regex
+   engine does not backtrack. Each pattern is passed as ``--regexp=PATTERN``, so the text of a query can't
+   become a flag.
 3. Files that are too large to be indexed are not searched.
-4. If ripgrep exceeds the deadline or the output limit, its whole process group is killed, and the output that
-   it has written so far is returned with a notice.
+4. If ripgrep exceeds the deadline or the output limit, its process group is killed. The incomplete output of
+   ripgrep is returned with a notice.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Matches(Record, frozen=True, kw_only=True):
 
 @cache
 def ripgrep_binary() -> Path:
-    """Return the path of the ``rg`` that the package ``ripgrep`` installed.
+    """Return the path of the ``rg`` installed by the package ``ripgrep``.
 
     Raises :class:`MissingDependencyError` if the package is not installed.
     """
@@ -154,7 +154,7 @@ def _run(flags: list[str], root: Path, deadline_s: float) -> tuple[bytes, tuple[
         finally:
             timer.cancel()
             timer.join()
-    # Exit codes of ripgrep: 0 for matches, 1 for none, 2 if a file could not be read, negative if killed.
+    # Exit codes of ripgrep: 0 for matches, 1 for no match, 2 for an unreadable file, negative if killed.
     if process.returncode == 2 and not output:
         raise BranchRankError(
             f"ripgrep failed in {root} with exit code 2",

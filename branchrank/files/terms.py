@@ -1,12 +1,12 @@
 """Split a question into the terms that grep searches for.
 
 1. A quoted string (in double quotes, backticks, or single quotes that are not apostrophes) is one term.
-2. Each remaining token that doesn't look like an English word (``camelCase``, ``snake_case``, ``a.b``,
-   ``A::b``, ``a->b``, ``--flag``, ``@name``, ``path/to``, ``v2``) is a term of kind ``identifier``.
-3. Each remaining word is a term unless it is a stop word. If a question has only stop words, its stop words
+2. Each remaining token that looks like code is a term of kind ``identifier``. Examples are ``camelCase``,
+   ``snake_case``, ``a.b``, ``A::b``, ``a->b``, ``--flag``, ``@name``, ``path/to`` and ``v2``.
+3. Each remaining word that is not a stop word is a term. If a question has only stop words, the stop words
    are the terms.
-4. The terms are returned in the order in which they occur in the question, at most :data:`TERM_LIMIT` of
-   them. Of terms that differ only in case, only the first is returned.
+4. At most :data:`TERM_LIMIT` terms are returned, in the question's order. If several terms differ only in
+   case, the first of these terms is returned.
 
 Quoted strings and identifiers match anywhere in a line. A term of kind ``word`` matches only at the start of
 a word in the line (``form`` finds ``forms`` but not ``platform``). Matching ignores case for all terms.
