@@ -31,7 +31,13 @@ _CARD = (
         "",
         (f"{CARD}::TestPackages::test_it_is_a_dependency",),
     ),
-    Mutant("a-door-is-missing", "hybrid_retrieve.py", "", None, (f"{CARD}::TestTopLevel::test_it_is_there",)),
+    Mutant(
+        "hybrid-script-is-missing",
+        "hybrid_retrieve.py",
+        "",
+        None,
+        (f"{CARD}::TestTopLevel::test_it_is_there",),
+    ),
     Mutant(
         "expansion-not-traced",
         ENGINE,
@@ -40,7 +46,7 @@ _CARD = (
         (f"{CARD}::TestShape::test_a_vector_shortlist_is_mapped_expanded_and_fused_with_global_bm25",),
     ),
     Mutant(
-        "hits-without-their-file",
+        "hits-printed-without-their-file",
         "branchrank/cli/querying.py",
         'click.style(f"{safe_line(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)',
         'click.style(f"{hit.line_start}-{hit.line_end}", bold=True)',
@@ -73,14 +79,14 @@ _HYBRID = (
         (f"{HYBRID}::TestVectorSearchThreshold",),
     ),
     Mutant(
-        "refused-files-are-no-error",
+        "refused-files-are-not-an-error",
         "branchrank/serve/mcp.py",
         "content=[TextContent(text=str(refusal))], is_error=True)",
         "content=[TextContent(text=str(refusal))])",
         (f"{HYBRID}::TestDocumentReadingWithExplicitErrorReporting::test_file_not_found",),
     ),
     Mutant(
-        "status-counts-what-is-returned",
+        "status-counts-only-returned-hits",
         TOOLS,
         '    return sum(len(stage.keys) for stage in found.trace if stage.stage == "fusion")',
         "    return len(found.hits)",
@@ -97,7 +103,7 @@ _HYBRID = (
 
 _BM25 = (
     Mutant(
-        "matched-lines-not-given",
+        "matched-lines-not-returned",
         "branchrank/serve/mcp.py",
         "matched_lines=list(hit.matched),",
         "matched_lines=[],",
@@ -138,7 +144,7 @@ _QDRANT = (
         (f"{QDRANT}::TestSparseAndDenseVectorStorage::test_dense_only_fallback",),
     ),
     Mutant(
-        "words-weighed-as-meaning",
+        "qdrant-weights-swapped",
         BUILTIN,
         '"branches.qdrant-dense.weight": part.fusion_weight,\n'
         '        "branches.qdrant-sparse.weight": 1.0 - part.fusion_weight,',
@@ -154,7 +160,7 @@ _QDRANT = (
         (f"{QDRANT}::TestBm25SparseSearch::test_sparse_search_on_text_fields",),
     ),
     Mutant(
-        "candidates-as-many-as-results",
+        "only-as-many-candidates-as-results",
         "branchrank/systems/stages.py",
         "return 2 * k if branch.doubled else branch.top_n",
         "return k if branch.doubled else branch.top_n",
@@ -168,7 +174,7 @@ _QDRANT = (
         (f"{QDRANT}::TestPerformanceAndCaching::test_concurrent_sparse_and_dense_search",),
     ),
     Mutant(
-        "slow-searches-that-open-everything-again",
+        "branches-opened-again-for-every-query",
         ENGINE,
         "        found = self._searches.get(kind)\n        if found is None:\n"
         "            with self._lock:\n                if kind not in self._searches:\n",
@@ -180,14 +186,14 @@ _QDRANT = (
 
 _LLM = (
     Mutant(
-        "llm-sees-past-the-cap",
+        "llm-gets-candidates-past-the-cap",
         ENGINE,
         "            candidates = candidates[: system.fuse.cap]\n",
         "            candidates = candidates[:]\n",
         (f"{LLM}::TestStageCLLMFinalRerank::test_no_more_candidates_than_the_cap_reach_the_llm",),
     ),
     Mutant(
-        "fallback-by-the-fused-score",
+        "fallback-ordered-by-fused-score",
         "branchrank/systems/llm_stages.py",
         "            if not gathering:\n",
         "            if candidates:\n",
@@ -216,7 +222,7 @@ _LLM = (
         (f"{LLM}::TestFlags::test_no_llm_is_the_ablation",),
     ),
     Mutant(
-        "decisions-not-kept",
+        "decisions-not-cached",
         "branchrank/llm/gateway.py",
         "            self._cache.put(request, self.model, recorded, self._endpoint)\n",
         "            pass\n",
@@ -233,7 +239,7 @@ _LLM = (
 
 _PLAN = (
     Mutant(
-        "global-bm25-of-one-section",
+        "global-bm25-returns-one-section",
         SETTINGS,
         'Branch(kind="bm25", unit="node", top_n=80)',
         'Branch(kind="bm25", unit="node", top_n=1)',
@@ -275,7 +281,7 @@ _PLAN = (
         (f"{PLAN}::TestStageBTreeExpansion::test_a_small_number_of_file_roots_inferred_from_stage_a",),
     ),
     Mutant(
-        "answers-without-the-predictor",
+        "responses-without-the-predictor",
         "branchrank/serve/http.py",
         "RetrieveAnswer(predictor=name,",
         'RetrieveAnswer(predictor="",',
@@ -296,7 +302,7 @@ _PLAN = (
         (f"{PLAN}::TestEvaluationPlan::test_a_b_c_on_the_same_question_sample_and_seed",),
     ),
     Mutant(
-        "p95-of-the-table-is-p50",
+        "p95-in-the-summary-is-p50",
         SUMMARY,
         "latency_p95_ms=warm.percentile(TOTAL, 0.95),",
         "latency_p95_ms=warm.percentile(TOTAL, 0.5),",
@@ -310,14 +316,14 @@ _PLAN = (
         (f"{PLAN}::TestSuggestedDefaults::test_final_top_k_is_5",),
     ),
     Mutant(
-        "stray-chunks-speak-for-nothing",
+        "chunks-without-a-node-dropped",
         "branchrank/systems/sources.py",
         "return (file.id,) if file is not None else ()",
         "return ()",
         (f"{PLAN}::TestRisksAndMitigations::test_a_chunk_that_meets_no_node_speaks_for_its_file",),
     ),
     Mutant(
-        "sweep-of-the-first-values",
+        "sweep-without-all-combinations",
         "branchrank/bench/experiment.py",
         "for values in itertools.product(*lists.values()):",
         "for values in zip(*lists.values(), strict=False):",
@@ -355,7 +361,7 @@ _SQLITE = (
         (f"{SQLITE}::TestSemanticSearch::test_requires_embedding_configured",),
     ),
     Mutant(
-        "alpha-of-keywords",
+        "alpha-is-the-keyword-weight",
         BUILTIN,
         'weights = {"branches.fts5.weight": 1.0 - alpha, "branches.dense.weight": alpha}',
         'weights = {"branches.fts5.weight": alpha, "branches.dense.weight": 1.0 - alpha}',
