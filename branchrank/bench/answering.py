@@ -36,14 +36,14 @@ SHARD = 4
 
 
 class Wanted(Record, frozen=True, kw_only=True):
-    """A question, and its missing answers as pairs (predictor's position in the plan, repeat number)."""
+    """A question, and a pair (predictor's position in the plan, repeat number) for each missing answer."""
 
     question: Question
     answers: tuple[tuple[int, int], ...]
 
 
 class Answered(Record, frozen=True, kw_only=True):
-    """A row, and for each stage the number of results that were computed and the number that were reused."""
+    """A row, and the numbers of computed and reused results for each stage."""
 
     row: Row
     computed: dict[str, int]
@@ -53,7 +53,7 @@ class Answered(Record, frozen=True, kw_only=True):
 class AnsweringTask:
     """A task that answers shards of questions and yields one :class:`Answered` for each row.
 
-    A task without a ``plan`` can only be run in this process.
+    A task without a ``plan`` can't be sent to a worker process.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class AnsweringTask:
 
 
 def shards_of(wanted: Iterable[Wanted]) -> list[tuple[Wanted, ...]]:
-    """Divide the questions that are not fully answered into shards, and omit empty shards."""
+    """Divide the questions into shards, and omit fully answered questions and empty shards."""
     every = list(wanted)
     parts = (every[start : start + SHARD] for start in range(0, len(every), SHARD))
     shards = (tuple(each for each in part if each.answers) for part in parts)
@@ -121,7 +121,7 @@ def shards_of(wanted: Iterable[Wanted]) -> list[tuple[Wanted, ...]]:
 
 
 def _taken(memos: Sequence[Memo]) -> dict[str, dict[str, int]]:
-    """Return how many results the memos computed and how many they reused, and reset both counts to 0."""
+    """Return the memos' counts of computed and reused results, and reset these counts to 0."""
     computed: Counter[str] = Counter()
     reused: Counter[str] = Counter()
     for memo in memos:
@@ -143,7 +143,7 @@ def _paths(plan: Plan) -> Iterator[Path]:
 
 
 def _portable(plan: Plan) -> Plan:
-    """Return the plan with paths relative to the working directory, so that workers can open them."""
+    """Return the plan with paths relative to the working directory, which workers can open."""
     return msgspec.structs.replace(
         plan, data_dir=Path(os.path.relpath(plan.data_dir)), settings=with_relative_files(plan.settings)
     )

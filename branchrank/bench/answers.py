@@ -16,14 +16,14 @@ from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
 from branchrank.runs.judging import judged_hits
 from branchrank.runs.rows import Row
 
-#: Errors that concern the whole run and not only one query.
+#: Errors that stop the whole run.
 FATAL = (BudgetError, ReplayError, StorageError, UsageError)
 
 
 def answer(
     predictor: BenchmarkPredictor, question: Question, top_k: int, repeat: int = 0, trace_depth: int = 20
 ) -> Row:
-    """Answer one question. Any exception except a fatal one becomes a failed row."""
+    """Answer one question, and return a failed row for any exception that is not in :data:`FATAL`."""
     try:
         retrieval = predictor.predict(question, top_k, repeat)
     except FATAL:
@@ -66,10 +66,8 @@ def shortened(stage: StageTrace, depth: int) -> StageTrace:
     )
 
 
+# The rounded scores are cached, because predictors that have a stage in common have equal scores.
 @lru_cache(maxsize=4096)
 def _rounded(scores: tuple[float, ...]) -> tuple[float, ...]:
-    """Round scores to nine decimals.
-
-    The rounded scores are cached, because predictors that have a stage in common have the same scores.
-    """
+    """Round scores to nine decimals."""
     return tuple(round(score, 9) for score in scores)

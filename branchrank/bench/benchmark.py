@@ -1,4 +1,4 @@
-"""Run a plan, from checking the plan to writing the run's files.
+"""Run a plan: check the plan, answer the questions, and write the run's files.
 
 1. Check the whole plan, and open its endpoints, indexes and predictors.
 2. Create the run's directory, or resume an interrupted run of the same plan.
@@ -72,17 +72,17 @@ def run_plan(
 ) -> RunData:
     """Run a plan and write the run's directory; ``publish`` writes the report.
 
-    The run counts as finished after ``publish``. If the process ends earlier, the next command resumes the
-    run and writes the report.
+    The run is finished once ``publish`` returns. If the process exits before the run is finished, the next
+    command resumes the run and writes the report.
 
-    An interrupted run of the same plan under ``plan.reports`` is resumed, unless ``fresh`` is set or a
-    predictor is a Python object, whose state is not recorded. ``resume`` is the directory of an interrupted
-    run from which :func:`~branchrank.bench.resume.plan_from_run` read the plan. With ``resume``, no index is
-    built. ``seal`` is the file with the seal of the plan (:mod:`branchrank.bench.seal`). ``status`` is called
-    with each new status line (such as the costs so far), which replaces the previous one.
+    By default, an interrupted run of the same plan under ``plan.reports`` is resumed. A new run is started if
+    ``fresh`` is true or if a predictor is a Python object, whose state is not recorded. ``resume`` is the
+    directory of an interrupted run, whose plan :func:`~branchrank.bench.resume.plan_from_run` returns. If
+    ``resume`` is set, no index is built. ``seal`` is the file with the plan's seal
+    (:mod:`branchrank.bench.seal`). ``status`` is called with each new status line, such as the costs so far.
 
     Raises the errors of :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` before any work
-    starts, and :class:`~branchrank.errors.RunError` if the run in ``resume`` has a different plan.
+    starts. Raises :class:`~branchrank.errors.RunError` if the run in ``resume`` has a different plan.
     """
     questions = check_plan(plan)
     sealed_by = check_seal(plan, questions, seal) if seal is not None else None
@@ -122,7 +122,7 @@ def no_row(row: Row) -> None:
 
 
 def _count_calls(opened: OpenPlan, row: Row) -> None:
-    """Count the LLM calls that a worker made for one row of the results."""
+    """Count the LLM calls that a worker made for one row."""
     for call in row.calls:
         opened.meter.add(call)
 
@@ -151,10 +151,10 @@ def run_predictors(
     """Run opened predictors in a new run under ``reports``, or complete an interrupted run.
 
     ``resume`` is the directory of the run to resume. If neither ``resume`` nor ``fresh`` is given, the newest
-    interrupted run of the same plan under ``reports`` is resumed. If a run is resumed, ``keep_failures`` is
-    called with the LLM calls recorded in its finished rows. ``measure_index`` adds facts about an index that
-    are known only after all questions are answered. ``executor`` runs the quality pass (by default in this
-    process); the executor's workers open ``plan`` and check the digests of ``indexes``.
+    interrupted run of the same plan under ``reports`` is resumed. ``keep_failures`` is called with the LLM
+    calls in the finished rows of a resumed run. ``measure_index`` adds facts about an index that are known
+    only after all questions are answered. ``executor`` runs the quality pass, by default in this process. The
+    executor's workers open ``plan`` and check the digests of ``indexes``.
 
     Raises :class:`~branchrank.errors.RunError` if the run in ``resume`` has a different plan or is finished.
     """
@@ -187,7 +187,7 @@ def run_predictors(
         timings = _timings(directory, predictors, questions, run, settings, progress)
         log.rewrite(rows)
         run = msgspec.structs.replace(run, indexes=tuple(map(measure_index, run.indexes)))
-        # The log stays locked until run.json says `finished`, so that no other process resumes the run.
+        # The log stays locked until the run's status is `finished`, so that no other process resumes the run.
         shown = kept(questions, settings)
         measured = _measured(directory, run, (work, *memos), rows, timings, shown, gold_facts)
         publish(measured)
@@ -208,11 +208,9 @@ def _interrupted(run: RunRecord, reports: Path, resume: Path | None, *, fresh: b
 
 
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
-    """Return the record ``run`` of a resumed run, with the start time of the interrupted run.
+    """Return the record ``run`` with the start time of the interrupted run's record ``begun``.
 
-    ``begun`` is the record of the interrupted run. If ``whole`` is true, the plan was read from ``begun``, so
-    not only the start time, but also the command, the paths, the settings and the seal are copied from
-    ``begun``.
+    If ``whole`` is true, the command, the paths, the settings and the seal are also copied from ``begun``.
     """
     if not whole:
         return msgspec.structs.replace(run, created=begun.created)
@@ -261,7 +259,7 @@ def _measured(
 
 
 def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:
-    """Return the questions as the run's directory stores them, with their texts or digests of the texts."""
+    """Return the questions to store in the run's directory, with their texts or digests of the texts."""
     if settings.question_text == "keep":
         return list(questions)
     return [hashed(question) for question in questions]
@@ -275,7 +273,7 @@ def _timings(
     settings: BenchmarkSettings,
     progress: Progress,
 ) -> list[Timing]:
-    """Return the timings from the latency pass; a resumed run reuses timings that were already written."""
+    """Return the run's timings, from the latency pass or from the ``timings.csv`` of a resumed run."""
     path = directory / names.TIMINGS_CSV
     if path.exists():
         return read_timings(path)

@@ -4,8 +4,9 @@
    a URL.
 2. User names and passwords are removed from all URLs in the record and the command.
 3. API keys that are set in environment variables are removed from every string. The passwords collected in
-   step 1 are removed from every string that does not identify the run. (If a password were "hybrid", for
-   example, the name of the system ``hybrid`` would otherwise be removed too.)
+   step 1 are removed from every string that does not identify the run. Strings that identify the run are
+   exempt, because the password "hybrid", for example, would otherwise remove the name of the system
+   ``hybrid``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from branchrank.records import Record
 from branchrank.redactor import ONE_URL, Redactor, environment_secrets, is_url, means_url, value_to_show
 
 R = TypeVar("R", bound=Record)
-#: Fields whose text identifies the run (names, digests and states).
+#: Fields (such as names and digests) from which the passwords found in URLs are not removed.
 _IDENTITY = {
     *("status", "mode", "split", "predictors", "indexes", "origins", "digests"),
     *("corpus", "corpus_digest", "questions_file", "questions_digest", "question_ids"),
@@ -56,11 +57,11 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
 
 
 def _words(command: str) -> list[tuple[str, str, str]]:
-    """Split a command into words, and return a flag, a prefix and the rest of the word for each word.
+    """Split a command into words, and return a flag, a prefix and the rest for each word.
 
-    The flag is an empty string unless the word contains the value of a flag that expects a URL. The prefix is
-    ``FLAG=`` if the word contains both this flag and its value, and otherwise an empty string. If a shell
-    could not split the command, the whole command is treated as one word.
+    The flag is empty for words without the value of a flag that expects a URL. The prefix is ``FLAG=`` for
+    words with both the flag and its value, and empty for other words. A command that a shell could not split
+    is treated as one word.
     """
     try:
         words = shlex.split(command)
@@ -89,7 +90,7 @@ def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _each(name: str, value: Any, change: Callable[[str, str], str]) -> Any:
-    """Apply ``change`` to every string in a structure; field names are not changed."""
+    """Apply ``change`` to every string in a structure, except field names."""
     if isinstance(value, str):
         return change(name, value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Estimate how many queries a plan needs and what its LLM calls cost, before it is run (``--dry-run``)."""
+"""Estimate a plan's number of queries and LLM costs before the plan is run (``--dry-run``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PredictorEstimate(Record, frozen=True, kw_only=True):
     """One predictor's number of queries in the quality pass, and upper bounds for its LLM calls and cost.
 
     ``index`` is empty if the predictor does not use an index. ``model`` is empty and ``llm`` is ``None`` if
-    the predictor does not use an LLM. ``cost`` is ``None`` if the model has no price.
+    the predictor does not use an LLM. ``cost`` is ``None`` if the model's price is not known.
     """
 
     predictor: str

@@ -1,8 +1,8 @@
 """Read experiment files, in which TOML tables define named systems and named indexes.
 
-1. A system inherits from the system in ``from`` (built-in, or in the same file), or defines all values
-   itself. A system that has the name of a built-in system and does not list its branches inherits from the
-   built-in system.
+1. The key ``from`` contains the name of the system from which a system inherits. A table without ``from``
+   that has the name of a built-in system inherits from this built-in system, unless the table lists its
+   branches. All other systems define all values themselves.
 2. A system's own values override the inherited values. ``branches.dense.top_n = 80`` changes one value of the
    dense branch, and a list ``branches = [...]`` replaces all branches.
 3. A ``sweep`` defines one system for each combination of its values, with a name such as ``name[rrf_k=10]``.
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class PlannedSystem(Record, frozen=True, kw_only=True):
-    """A system in an experiment, with its index. ``origin`` is ``tuned`` if tuning chose the settings."""
+    """A system in an experiment, with its index. ``origin`` is ``tuned`` for a system added by tuning."""
 
     system: System
     index: str = DEFAULT_INDEX
@@ -60,7 +60,7 @@ class PlannedSystem(Record, frozen=True, kw_only=True):
 class Experiment(Record, frozen=True, kw_only=True):
     """The checked content of an experiment file.
 
-    Paths are not changed, so relative paths refer to the working directory.
+    Relative paths are relative to the working directory.
     """
 
     name: str
@@ -106,11 +106,11 @@ def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Exper
     if header.repeats is not None and "llm.repeats" not in (flags or {}):
         repeats = header.repeats
     if repeats < 1:
-        found.append(f"repeats = {repeats}; at least 1")
+        found.append(f"repeats = {repeats}; must be at least 1")
     for named in systems:
         if named.index not in (DEFAULT_INDEX, *header.indexes):
             found.append(
-                f"system {named.system.name!r} runs on the index {named.index!r}, which [indexes] lacks"
+                f"system {named.system.name!r} uses the index {named.index!r}, which is not in [indexes]"
                 + or_else(named.index, [DEFAULT_INDEX, *header.indexes])
             )
         found.extend(problems(named.system))
@@ -168,7 +168,7 @@ def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
 
 
 def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
-    """Return the result of ``make()``. On a :class:`UsageError`, add its problems to ``found`` instead."""
+    """Return the result of ``make()``, or add the problems of its :class:`UsageError` to ``found``."""
     try:
         return make()
     except UsageError as error:
@@ -178,7 +178,7 @@ def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
 
 
 def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str, Any], Resolved]:
-    """Return the tables and settings without the invalid values, so that the other values can be checked."""
+    """Remove the invalid values from the tables and settings, so that the valid values can be checked."""
 
     def right(toml: Any = None, variables: Any = None, given: Any = None) -> bool:
         made = _attempt([], lambda: resolve(toml=toml, environment=variables or {}, flags=given))
@@ -195,10 +195,7 @@ def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str,
 
 
 def _over(toml: Mapping[str, Any], section: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the TOML settings ``toml`` with ``table`` merged into the value of the key ``section``.
-
-    If ``section`` has a value that is not a table, this value is kept.
-    """
+    """Return the TOML settings ``toml`` with ``table`` merged into the table at the key ``section``."""
     below = toml.get(section, {})
     return {**toml, section: {**below, **table} if isinstance(below, Mapping) else below}
 
@@ -246,10 +243,7 @@ def _indexes(
 
 
 class _Systems:
-    """Reads the systems in a file in order, and collects their problems.
-
-    ``failed`` contains the names of the systems that could not be read.
-    """
+    """A reader of a file's systems; ``failed`` contains the names of the systems that could not be read."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, Any]], settings: Resolved, found: list[str]) -> None:
         self.tables = tables
@@ -259,7 +253,7 @@ class _Systems:
         self._bases: dict[tuple[str, str], dict[str, Any] | None] = {}
 
     def all(self) -> list[PlannedSystem]:
-        """Return every system; a sweep gives one system for each combination of its values."""
+        """Return all systems, including one system for each combination of values in a sweep."""
         made: list[PlannedSystem] = []
         for name in self.tables:
             named = self._named(name)
@@ -302,7 +296,7 @@ class _Systems:
     def _swept(self, name: str, shown: str, base: Mapping[str, Any], point: Mapping[str, Any]) -> System:
         """Return the system for one combination (``point``) of a sweep's values.
 
-        If this combination sets an LLM endpoint, the LLM stages of a built-in system are switched on.
+        If ``point`` sets an LLM endpoint, the LLM stages of a built-in system are switched on.
         """
         swept = _laid_over({**base, "name": shown}, point)
         endpoint = swept.get("llm", {}).get("base_url", "") if isinstance(swept.get("llm"), Mapping) else ""
@@ -312,10 +306,7 @@ class _Systems:
         return msgspec.convert(swept, System)
 
     def _base(self, name: str, above: tuple[str, ...] = (), endpoint: str = "") -> dict[str, Any] | None:
-        """Return the system's table with inherited values, or ``None`` if the table has problems.
-
-        ``endpoint`` is the URL of the LLM endpoint in the file, or "".
-        """
+        """Return the system's table with inherited values, or ``None`` if the table has problems."""
         if name in above:
             self.found.append(f"[systems.{name}] inherits from itself: {' -> '.join([*above, name])}")
             return None
@@ -363,7 +354,7 @@ def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:
 
 
 def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
-    """List the problems with the keys that a system's own table sets. Each key is checked separately."""
+    """List the problems with the keys of a system's own table, checking each key separately."""
     found = []
     for key, value in own.items():
         try:

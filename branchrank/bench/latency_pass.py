@@ -1,4 +1,4 @@
-"""The latency pass times one query at a time, without memoized results, in a seeded random order.
+"""Measure the latency of one query at a time, without memoized results, in a seeded random order.
 
 1. Each predictor first answers one question that is timed separately, because the first query of a predictor
    can include one-time work. The index and the models are already open, so the first query is not a cold
@@ -6,10 +6,9 @@
 2. Every predictor answers every sampled question. The pairs of predictor and question are shuffled with the
    seed, so that a change in the machine's speed affects all predictors equally.
 3. The results are the wall time and CPU time of the whole query and the wall time of each stage, in ms. CPU
-   time includes the CPU time of child processes that have ended, such as grep. Time spent waiting for an LLM
-   is a separate stage (``llm wait``), and ``compute`` does not include it. If an LLM call is answered from a
-   cache or a cassette, the time of the original call is used. Therefore, a paid LLM call does not have to be
-   repeated to be timed.
+   time includes the CPU time of child processes that have exited, such as grep. Time spent waiting for an
+   LLM is the stage ``llm wait``, which is not part of the stage ``compute``. If an LLM call is answered from
+   a cache or a cassette, the time of the original call is used, so paid LLM calls are not repeated.
 4. Each sampled query is timed ``repeats`` times in different orders, and the repeat with the median total
    time is used. Each query contributes only one latency, because the confidence bound for p95 requires
    independent measurements. The garbage collector's settings are not changed.
@@ -38,7 +37,7 @@ def latency_pass(
     repeats: int = 1,
     progress: Progress,
 ) -> list[Timing]:
-    """Time every predictor on every question; a failing query is timed like any other query."""
+    """Measure the latency of every predictor on every question, including queries that fail."""
     if not questions:
         return []
     timings: list[Timing] = []
@@ -95,6 +94,6 @@ def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: 
 
 
 def _cpu_seconds() -> float:
-    """Return the CPU time of this process and of its child processes that have ended."""
+    """Return the CPU time of this process and of its child processes that have exited."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime

@@ -39,8 +39,8 @@ class OpenPlan(Record, frozen=True, kw_only=True):
 
     ``predictors`` are in the plan's order, and ``indexes`` and ``engines`` are keyed by index name.
     ``keep_failures`` is called with the LLM calls in the finished rows of an interrupted run. If LLM calls
-    are recorded, a resumed run does not retry the failed calls in these finished rows. ``meter`` counts
-    the LLM calls that workers make.
+    are recorded, a resumed run does not retry failed calls in rows that are already finished. ``meter``
+    counts the LLM calls that workers make.
     """
 
     predictors: tuple[OpenPredictor, ...]
@@ -57,8 +57,8 @@ class OpenPlan(Record, frozen=True, kw_only=True):
     def load_models(self) -> None:
         """Load the models for vector search before workers are started.
 
-        A worker uses as many PyTorch threads as this process, and this number is known only once PyTorch is
-        loaded.
+        A worker uses as many PyTorch threads as this process, whose number of threads is known only after
+        PyTorch is loaded.
         """
         for name, index in self.indexes.items():
             asked = [each.record for each in self.predictors if each.record.index == name]
@@ -66,7 +66,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
                 _ = index.embedder
 
     def measured(self, facts: IndexFacts, questions: Sequence[Question]) -> IndexFacts:
-        """Return ``facts`` after adding the recall of the index's vector store, measured on the questions."""
+        """Add the vector store's recall, measured on the questions, to an index's ``facts``."""
         asked = (each.record for each in self.predictors)
         systems = [record.system for record in asked if record.system and record.index == facts.name]
         return with_recall(facts, self.engines[facts.name], systems, questions)
@@ -82,11 +82,12 @@ def open_plan(
     status: Notify,
     build: bool = True,
 ) -> Iterator[OpenPlan]:
-    """Open a plan. At the end of the ``with`` block, all endpoints, indexes and predictors are closed.
+    """Open a plan's endpoints, indexes and predictors, and close them at the end of the ``with`` block.
 
     Endpoints are checked first, because this check is fast and building an index may be slow. A missing or
-    stale index is built, or an error is raised if ``build`` is false. Raises :class:`QuestionError` for gold
-    outside the corpus, and any error that occurs when an endpoint, a model, an index or a branch is opened.
+    stale index is built if ``build`` is true, and is an error otherwise. Raises :class:`QuestionError` for
+    gold outside the corpus, and any error that occurs when an endpoint, a model, an index or a branch is
+    opened.
     """
     for each in plan.predictors:
         if isinstance(each, ApiPredictor):
@@ -112,7 +113,7 @@ def open_plan(
             indexes[name] = opened.enter_context(index)
             check_gold(questions, index, plan.questions_file)
             if searches_vectors(systems):
-                _ = index.vectors  # raises an error before the first question if the collection is damaged
+                _ = index.vectors  # a damaged collection raises an error before the first question
             engines[name] = _engines(plan, name, index, stages, notify, opened)
         yield OpenPlan(
             predictors=tuple(_opened(plan, each, engines) for each in plan.predictors),

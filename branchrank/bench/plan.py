@@ -48,12 +48,12 @@ _TOP_K = "benchmark.top_k"
 class Plan(Record, frozen=True, kw_only=True):
     """The plan of one benchmark.
 
-    ``predictors`` are run in the given order. The first predictor is the baseline if the settings do not name
-    a baseline. ``indexes`` contains the settings of each index that a system uses. ``questions`` is the
-    question file (``None`` means the workspace's question file), and ``reports`` is the folder in which the
-    run's directory is created. ``repeats`` is the number of times that a system with an LLM answers each
-    question. ``filters``, each ``KEY=VALUE``, restrict every search to the documents that pass all filters.
-    ``command`` is the command as typed, which is stored in ``run.json``.
+    ``predictors`` are run in the given order. By default, the first predictor is the baseline. ``indexes``
+    contains the settings of each index that a system uses. ``questions`` is the question file (``None`` means
+    the workspace's question file). ``reports`` is the folder in which the run's directory is created.
+    ``repeats`` is the number of times that a system with an LLM answers each question. ``filters`` contains
+    strings ``KEY=VALUE``; every search returns only documents that pass all filters. ``command`` is the
+    command as the user typed it.
     """
 
     data_dir: Path
@@ -125,9 +125,9 @@ def asked_questions(plan: Plan) -> list[Question]:
 
 
 def _errors(plan: Plan) -> Iterator[BranchRankError]:
-    """Return every problem with a plan, each as a separate error."""
+    """Yield a separate error for each problem with a plan."""
     if not plan.predictors:
-        yield UsageError("no predictor is named", remedy="--predictor local")
+        yield UsageError("no predictor was passed", remedy="--predictor local")
     names = plan.names
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield UsageError(
@@ -196,7 +196,7 @@ def check_pool(system: System, settings: BenchmarkSettings) -> None:
 
 
 def with_depth(settings: Resolved) -> Resolved:
-    """Return the settings, with ``top_k`` raised to the measures' largest cutoff if it was not set."""
+    """Increase ``top_k`` to the measures' largest cutoff, if the user did not set ``top_k``."""
     part = settings.part(BenchmarkSettings)
     if settings.origins[_TOP_K] != DEFAULT:
         return settings
@@ -216,7 +216,7 @@ def with_depth(settings: Resolved) -> Resolved:
 
 
 def _system_remedy(asking: Sequence[System]) -> str:
-    """Return the advice for an error about invalid systems. ``asking`` lists the systems that use an LLM."""
+    """Return the remedy for an error about invalid systems; ``asking`` lists the systems that use an LLM."""
     incomplete = [system.llm for system in asking if not (system.llm.base_url and system.llm.model)]
     if not incomplete:
         return "correct the systems"
@@ -227,7 +227,7 @@ def _system_remedy(asking: Sequence[System]) -> str:
 
 
 def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:
-    """Return the result of ``make()``. If the user's input is invalid, add the error to ``found`` instead."""
+    """Return the result of ``make()``, or add its error to ``found`` if the user's input is invalid."""
     try:
         return make()
     except (UsageError, InputError) as error:
@@ -301,7 +301,7 @@ def _made(
 
 
 def endpoint_predictor(url: str, target: str) -> ApiPredictor:
-    """Return the predictor ``api``, which queries ``url`` and sends it the token in BRANCHRANK_API_TOKEN.
+    """Return the predictor ``api`` for ``url``, with the token from BRANCHRANK_API_TOKEN.
 
     Raises :class:`UsageError` if ``url`` is empty or is not an HTTP URL.
     """
@@ -315,7 +315,7 @@ def endpoint_predictor(url: str, target: str) -> ApiPredictor:
 def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **fields: Any) -> Plan:
     """Make a plan from an experiment file.
 
-    ``flags`` maps ``"section.name"`` to settings that override the file's settings; ``fields`` are additional
+    ``flags`` maps ``"section.name"`` to settings that override the file's settings. ``fields`` sets other
     fields of :class:`Plan`, such as ``reports``.
 
     Raises one :class:`UsageError` that lists every problem in the file.

@@ -1,7 +1,7 @@
 """Predictors wrap systems, classes and HTTP endpoints so that a benchmark can run them.
 
-:class:`SystemPredictor` runs a system record on the engine; :class:`ClassPredictor` wraps a user's own class
-with ``retrieve(query, k)``; :class:`ApiPredictor` queries any HTTP endpoint that answers ``POST /retrieve``.
+:class:`SystemPredictor` runs a system on an engine. :class:`ClassPredictor` wraps a user's own class with
+``retrieve(query, k)``. :class:`ApiPredictor` queries an HTTP endpoint that answers ``POST /retrieve``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from branchrank.systems.query import Filter
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
 _UNREADABLE = NOT_JSON
-MOST_LINES = 10_000_000  # no document is longer; a hit past this line is the predictor's error
+MOST_LINES = 10_000_000  # a hit beyond this line number is an error of the predictor
 
 
 class BenchmarkPredictor(Protocol):
@@ -36,11 +36,11 @@ class BenchmarkPredictor(Protocol):
     llm: str
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        """Return at most ``k`` hits for the question, best first, without looking at its gold."""
+        """Return at most ``k`` hits for the question, best first, without using the question's gold."""
         ...
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """Return the ids of chunks and nodes that cover the gold, or an empty set if there are no traces."""
+        """Return the ids of chunks and nodes that cover the gold, or an empty set without traces."""
         ...
 
 
@@ -65,7 +65,7 @@ class SystemPredictor:
             filters=self.filters,
             repeat=repeat,
         )
-        if found.incomplete:  # a partial result must not count as a complete one
+        if found.incomplete:  # a partial result must not count as a complete result
             raise BranchRankError(
                 found.incomplete,
                 remedy="exclude large files from the corpus, or run the benchmark on a less busy machine",
@@ -90,9 +90,9 @@ class Untraced:
 class ClassPredictor(Untraced):
     """A user's own predictor. Hits inside excluded spans are removed from the results.
 
-    The predictor's name is the object's attribute ``name``, or else the argument ``name``. For a class that
-    was passed as ``module:Class``, ``origin`` is that string. For other objects, ``origin`` is the dotted
-    name of the type, and a run with such an object can't be resumed.
+    The predictor's name is the object's attribute ``name``, or else the argument ``name``. ``origin`` is the
+    string ``module:Class`` if the user passed this string, and otherwise the dotted name of a type or
+    function. Only runs in which all classes were passed as ``module:Class`` can be resumed.
     """
 
     def __init__(self, name: str, wrapped: Predictor, *, origin: str = "") -> None:
@@ -108,7 +108,7 @@ class ClassPredictor(Untraced):
         return ClassPredictor, (self.name, self.wrapped)
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        """Request more than ``k`` hits from the user's class, since hits in excluded spans are removed."""
+        """Return at most ``k`` hits; 10 more hits are requested if the question has excluded spans."""
         margin = 10 if question.excluded_spans else 0
         returned = self.wrapped.retrieve(question.question, k + margin)
         if not isinstance(returned, Iterable):
@@ -131,9 +131,8 @@ class ClassPredictor(Untraced):
 def _checked(hit: Hit) -> Hit:
     """Return the hit with its numbers converted to plain Python types, so that a row can store the hit.
 
-    Raises ``ValueError`` or ``TypeError`` if a value has the wrong type, the line numbers are not a valid
-    span, or the score is not a number. Raises ``OverflowError`` for a line number larger than ``MOST_LINES``.
-    An ``OverflowError`` makes only the current question fail, and the run continues.
+    Raises ``ValueError`` or ``TypeError`` for an invalid hit. Raises ``OverflowError`` for a line number
+    larger than ``MOST_LINES``, which makes only the current question fail.
     """
     for name in ("id", "source", "text"):
         if not isinstance(getattr(hit, name), str):
@@ -153,7 +152,7 @@ def _checked(hit: Hit) -> Hit:
     if checked.line_end > MOST_LINES:
         raise OverflowError(
             f"lines {checked.line_start}..{checked.line_end} of {checked.source!r}: "
-            f"the last line of a hit must not be above {MOST_LINES}"
+            f"the last line number of a hit must be at most {MOST_LINES}"
         )
     return checked
 
@@ -229,10 +228,7 @@ def _dotted(thing: object) -> str:
 
 
 def is_repeatable(predictor: BenchmarkPredictor) -> bool:
-    """Return whether another process can create the same predictor from its recorded name.
-
-    The state of a Python object is not recorded, so a run with a Python object is never resumed.
-    """
+    """Return whether another process can create the same predictor from its recorded name."""
     return ":" in getattr(predictor, "origin", "")
 
 
@@ -256,8 +252,8 @@ class _ApiAnswer(Record, frozen=True, kw_only=True):
 class ApiPredictor(Untraced):
     """An endpoint that answers ``POST /retrieve {"query", "top_k"}`` with ``{"hits": [...]}``.
 
-    ``token`` is sent to the endpoint as a bearer token. ``timeout_s`` is the time limit for one whole
-    request.
+    ``token`` is sent to the endpoint as a bearer token. ``timeout_s`` is the time limit in seconds for one
+    whole request.
     """
 
     name = "api"
@@ -284,8 +280,8 @@ class ApiPredictor(Untraced):
     def check(self) -> None:
         """Check the endpoint with one query before any work starts.
 
-        Raises :class:`UsageError` if there is no server, if it refuses the request, or if its answer has the
-        wrong format. A server error (5xx) is ignored, because it may concern only this query.
+        Raises :class:`UsageError` if the endpoint does not return a valid answer. A server error (5xx) is
+        ignored, because other queries may succeed.
         """
         from branchrank.http_client import HttpError, StatusError
 
@@ -300,7 +296,7 @@ class ApiPredictor(Untraced):
             ) from error
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        """Post the query and return the hits. Raises :class:`BranchRankError` if there is no valid answer."""
+        """Post the query and return the hits; raises :class:`BranchRankError` without a valid answer."""
         from branchrank.http_client import HttpError
 
         shown = bare_url(self.endpoint)
@@ -318,11 +314,7 @@ class ApiPredictor(Untraced):
         return Retrieval(hits=tuple(kept[:k]))
 
     def _answer(self, query: str, top_k: int) -> _ApiAnswer:
-        """Post one query, and return the decoded answer.
-
-        Raises ``HttpError`` if there is no answer, and an error in ``_UNREADABLE`` if the answer can't be
-        decoded.
-        """
+        """Post one query and return the answer; raises ``HttpError`` or an error in ``_UNREADABLE``."""
         from branchrank.http_client import post_json
 
         body = {"query": encodable(query), "top_k": top_k} | (

@@ -2,8 +2,8 @@
 
 1. Rows of an interrupted run are kept, and their questions are not answered again.
 2. The questions are sent to the executor in shards (:mod:`branchrank.bench.answering`). All predictors answer
-   a question before the next question is asked, so that they share memoized results.
-3. A failed query becomes a row with the reason, and counts as a miss in every hit rate.
+   a question before the next question is asked, so that the predictors share memoized results.
+3. A failed query becomes a row with the error message, and counts as a miss in every hit rate.
 4. Ctrl-C and SIGTERM end the pass between rows, and finished rows are kept. If several workers run the pass,
    the answers of unfinished shards are lost.
 """
@@ -21,7 +21,7 @@ from branchrank.runs.rows import Row, RowLog
 
 
 class Work:
-    """For each stage, how many results were computed and how many were reused in the quality pass."""
+    """The numbers of computed and reused results in the quality pass, by stage."""
 
     def __init__(self) -> None:
         self.computed: Counter[str] = Counter()
@@ -38,7 +38,7 @@ def quality_pass(
     progress: Progress,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> tuple[list[Row], Work]:
-    """Answer every question with every predictor. ``predictors`` are pairs (predictor, repeats).
+    """Answer every question with every predictor. ``predictors`` are pairs (name, repeats).
 
     Returns the rows, and the numbers of computed and reused results. Rows are sorted by question, predictor
     and repeat, even in a resumed run.

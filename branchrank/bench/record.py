@@ -91,7 +91,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
 
 
 def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
-    """Return an index's settings, with its BM25 settings only if they differ from those in ``own``."""
+    """Return an index's settings, including BM25 settings that differ from the BM25 settings in ``own``."""
     table: dict[str, Any] = msgspec.to_builtins(settings.part(IndexSettings))
     words = settings.part(Bm25Settings)
     if words != own.part(Bm25Settings):
@@ -120,6 +120,6 @@ def index_facts(name: str, index: Index) -> IndexFacts:
 
 
 def relative(path: Path) -> str:
-    """Return a path, relative to the working directory where possible, so that home folders are hidden."""
+    """Return a path relative to the working directory, if it is nearby, so that home folders are hidden."""
     near = Path(os.path.relpath(path.resolve(), Path.cwd()))
     return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()

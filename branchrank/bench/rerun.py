@@ -5,8 +5,8 @@
    skipped.
 2. No LLM is called. If a cassette is passed to the command, LLM calls are answered from the cassette. Without
    a cassette, systems that use an LLM are skipped.
-3. The questions are sampled with the run's seed. The digests of the indexes must be equal to the digests in
-   the run's record.
+3. The questions are a random sample with the run's seed. The digests of the indexes must be equal to the
+   digests in the run's record.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings
 
 _REPLAY = f"{LLMSettings.section}.replay"
-#: A rerun ignores these settings, because it does not call an LLM, and does not record, price or cache calls.
+#: The kinds of settings that a rerun ignores, because a rerun does not call an LLM.
 _UNUSED = frozenset({"LLM endpoint", "Redis", "cassette", "price table"})
 
 
@@ -70,7 +70,8 @@ def open_rerun(
         asked = check_plan(plan)
     except (UsageError, InputError) as error:
         raise RunError(
-            f"{directory} can't be run again: {error.message}", remedy=error.remedy or "name its questions"
+            f"{directory} can't be run again: {error.message}",
+            remedy=error.remedy or "pass its question file",
         ) from error
     if questions_digest(asked) != run.questions_digest:
         raise RunError(
@@ -109,7 +110,7 @@ def _plan(directory: Path, run: RunRecord, count: int, named: Named, cassette: s
     )
     found = Names(directory, words, ("verify", "--rerun", str(count)), _UNUSED)
     llm = {**run.settings.get(LLMSettings.section, {}), "record": "", "replay": "", "price_table": ""}
-    # The baseline is removed, since it may be a skipped predictor and a rerun compares no predictors.
+    # The baseline is removed, because the baseline may be a skipped predictor.
     benchmark = {**run.settings.get(BenchmarkSettings.section, {}), "baseline": ""}
     tables = {
         **run.settings,

@@ -1,10 +1,10 @@
-"""Read the plan of an interrupted run from the run's directory, to resume it.
+"""Read the plan of an interrupted run from the run's directory, to resume the run.
 
 A run directory may come from another person and is not trusted.
 
 1. Settings, systems and questions are read from the directory, and checked like command-line flags.
-2. The user must pass every host, model and class of the run to the command again, and every file that is not
-   in the workspace. One error lists all values that were not passed and shows the complete command.
+2. To resume a run, the user must pass every host, model and class of the run again, and every file outside
+   the workspace. One error lists all values that were not passed, and shows the complete command.
 3. Before a row is written, the whole plan is compared with the plan in ``run.json``
    (:func:`~branchrank.runs.directory.check_resumable`).
 """
@@ -55,11 +55,11 @@ _MODEL = "embedding model"
 class Named(Record, frozen=True, kw_only=True):
     """The hosts, models, files and classes that were passed to the resuming command.
 
-    ``settings`` maps names of settings to values, for settings whose value is a host, a model or a file
-    (:func:`~branchrank.settings.reaching_settings`). ``engine`` maps names of settings in the section
-    ``engine`` (processes and machines) to values for the rest of the run. ``allowed`` contains additional
-    hosts, models and files that the systems and indexes of an experiment file may use. ``questions`` is
-    needed if the run does not contain the text of its questions.
+    ``settings`` contains the values of settings that refer to a host, a model or a file
+    (:func:`~branchrank.settings.reaching_settings`), by setting name. ``engine`` contains values for the
+    settings of processes and machines (the section ``engine``), by setting name. ``allowed`` contains
+    additional hosts, models and files that the systems and indexes of an experiment file may use.
+    ``questions`` is needed if the run does not contain the text of its questions.
     """
 
     data_dir: Path | None = None
@@ -72,7 +72,7 @@ class Named(Record, frozen=True, kw_only=True):
 
     @property
     def words(self) -> list[str]:
-        """Return the flags of the command, without credentials."""
+        """The flags of the command, without credentials."""
         words = ["--data-dir", str(self.data_dir)] if self.data_dir is not None else []
         words += ["--questions", str(self.questions)] if self.questions is not None else []
         for name in self.predictors:
@@ -89,11 +89,11 @@ class Named(Record, frozen=True, kw_only=True):
 
 
 def plan_from_run(directory: Path, named: Named) -> Plan:
-    """Read the plan of an interrupted run to resume it with :func:`~branchrank.bench.benchmark.run_plan`.
+    """Read the plan of an interrupted run, which :func:`~branchrank.bench.benchmark.run_plan` can resume.
 
-    Only classes, files and hosts in ``named`` are imported, opened or contacted. Raises :class:`RunError` if
-    the run is finished or damaged, a value is out of range, or the run uses something outside the workspace
-    that is not in ``named``.
+    Classes, hosts and files outside the workspace are used only if they are in ``named``. Raises
+    :class:`RunError` for a finished or damaged run, for a value that is out of range, and for a required
+    value that is not in ``named``.
     """
     run = read_unfinished(directory)
     plan = recorded_plan(directory, run, Names(directory, named))
@@ -109,8 +109,8 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
 def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
     """Read the plan of a run without checking it.
 
-    Raises :class:`RunError` if a recorded setting is invalid, if a value that the run needs was not passed to
-    the command, or if a value that was passed to the command differs from the run's value.
+    Raises :class:`RunError` for an invalid setting in the run's record, and for a required value that was not
+    passed to the command or differs from the run's value.
     """
     settings = recorded_settings(directory, run, found)
     indexes = {
@@ -135,10 +135,10 @@ def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
 
 
 class Names:
-    """Compares a run's hosts, models, files and classes with those that were passed to the command.
+    """A comparison of a run's hosts, models, files and classes with those that were passed to the command.
 
-    ``command`` contains the first words of the command that an error message suggests. ``unused`` lists kinds
-    of values (such as ``embedding model``) that need not be passed, because the command ignores them.
+    ``command`` contains the first words of the command that an error message suggests. ``unused`` lists the
+    kinds of values (such as ``embedding model``) that the command ignores.
     """
 
     def __init__(
@@ -162,8 +162,8 @@ class Names:
     def setting(self, setting: Setting, recorded: str) -> str:
         """Return the value that was passed to the command for a setting, or else the run's value.
 
-        ``recorded`` is the run's value. A value that was passed to the command but differs from ``recorded``
-        is added to ``wrong``. A required value that was not passed to the command is added to ``missing``.
+        A value that was passed but differs from ``recorded``, the value in the run's record, is added to
+        ``wrong``. A required value that was not passed is added to ``missing``.
         """
         self.flags[setting.reaches, recorded] = setting.flag
         value = self.named.settings.get(f"{setting.section}.{setting.name}")
@@ -179,10 +179,9 @@ class Names:
         return value
 
     def value(self, role: str, recorded: str) -> str:
-        """Return the value to use in place of ``recorded``, a value in the run's record.
+        """Return the passed value that matches ``recorded``, a value in the run's record.
 
-        A value that was passed to the command is returned unchanged. A required value that was not passed to
-        the command is added to ``missing``.
+        A required value that was not passed to the command is added to ``missing``.
         """
         if self._needs_no_name(role, recorded):
             return recorded
@@ -201,22 +200,22 @@ class Names:
         return recorded
 
     def predictor(self, name: str) -> None:
-        """Check that the predictor class ``name`` (``module:Class``) was passed to the command.
-
-        A predictor class that was not passed to the command is added to ``missing``.
-        """
+        """Add the class ``name`` (``module:Class``) to ``missing`` if it was not passed to the command."""
         if name not in self.named.predictors:
             self._missing("--predictor", "predictor", name)
 
     def endpoint(self, url: str) -> None:
-        """Check that the URL of the predictor ``api`` was passed to the command."""
+        """Check that the run's URL for the predictor ``api`` was passed to the command."""
         if not self.named.api_endpoint:
             self._missing("--api-endpoint", "HTTP endpoint", url)
         elif url_to_show(self.named.api_endpoint) != url:
             self.wrong.append(f"--api-endpoint {url_to_show(self.named.api_endpoint)}: the run used {url}")
 
     def data_dir(self, recorded: str) -> Path:
-        """Return the workspace's folder. Unless the folder is ``data``, it must be passed to the command."""
+        """Return the workspace folder that was passed to the command, or ``data`` by default.
+
+        If no folder was passed, a recorded folder other than ``data`` is added to ``missing``.
+        """
         if self.named.data_dir is None and Path(recorded).absolute() != DEFAULT_DATA_DIR.absolute():
             self._missing("--data-dir", "workspace", recorded)
         return self.named.data_dir or DEFAULT_DATA_DIR
@@ -235,7 +234,7 @@ class Names:
             raise RunError(
                 f"{self.directory} uses hosts, models, files or classes that were not passed to this "
                 f"command:\n{listed}",
-                remedy=f"if you trust it: {shlex.join(words)}",
+                remedy=f"if you trust this run: {shlex.join(words)}",
             )
 
 
@@ -289,7 +288,7 @@ def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved
 def predictor_maker(
     record: PredictorRecord, found: Names
 ) -> Callable[[], PlannedSystem | BenchmarkPredictor]:
-    """Return a function that creates a predictor, to be called only after :meth:`Names.check`."""
+    """Return a function that creates a predictor; call this function only after :meth:`Names.check`."""
     if record.system is not None:
         origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
         system = with_reached(record.system, found.value)
@@ -311,9 +310,8 @@ def predictor_maker(
 def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
     """Return the path of the run's question file.
 
-    ``named.questions`` is returned if it is set, and otherwise the path of the run's copy of the questions.
-    If the run does not store the text of its questions, ``None`` is returned, and the caller uses the
-    workspace's question file.
+    The path is ``named.questions`` if set, and otherwise the path of the run's copy of the questions. Returns
+    ``None`` for the workspace's question file, if the run does not store the text of its questions.
     """
     if named.questions is not None:
         return named.questions

@@ -2,14 +2,13 @@
 
 1. ``seal_plan`` writes every part of the plan that can change a row or a verdict (such as the questions, the
    corpus, the predictors, the settings, the primary measure, the baseline and alpha). Short values are stored
-   unchanged, long values as their SHA-256.
+   unchanged, and long values are stored as SHA-256 digests.
 2. If a plan is run with a seal, any difference between the plan and the seal is an error. The ``run.json`` of
    a sealed run contains the digest of the seal.
-3. ``branchrank verify`` computes the parts of the plan from ``run.json`` again, and compares them with the
-   seal.
+3. ``branchrank verify`` recomputes the parts of the plan from ``run.json`` and compares them with the seal.
 
-A seal alone proves nothing, because a person who can change the run can also write another seal. A copy
-elsewhere (in a commit, an email or a study registry) shows when the seal was made.
+A seal alone proves nothing, because a person who can change the run can also write another seal. A copy of
+the seal in a commit, an email or a study registry shows when the seal was made.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from branchrank.runs.directory import RunRecord, SealRecord
 
 Part = str | int | float | bool | None
 
-#: Parts of :attr:`RunRecord.plan` that a seal omits (instead, the settings of the indexes are sealed).
-#: A seal also omits the flags for cassettes, so that a recorded run and its replay match the same seal.
+#: Parts of :attr:`RunRecord.plan` that a seal omits. The index is omitted, because a seal contains the index
+#: settings. Cassette flags are omitted, so that a recorded run and its replay match the same seal.
 _LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
 _LONGEST = 80
 
@@ -63,8 +62,8 @@ def _part(value: object) -> Part:
 def seal_plan(plan: Plan, path: Path) -> Seal:
     """Write a plan's seal to a new file.
 
-    Raises the same errors as :func:`~branchrank.bench.plan.check_plan`. Also raises :class:`UsageError` if
-    the file exists, or if the plan contains a Python object (because an object's state is not recorded).
+    Raises the same errors as :func:`~branchrank.bench.plan.check_plan`. Raises :class:`UsageError` if the
+    file exists, and for a plan with a Python object, whose state is not recorded.
     """
     seal = _seal_now(plan, check_plan(plan))
     if path.exists():
@@ -106,7 +105,7 @@ def read_seal(path: Path) -> Seal:
 
 
 def differences(seal: Seal, other: Seal) -> list[str]:
-    """Describe each part in which the second seal differs from the first."""
+    """Describe each part in which the seal ``other`` differs from ``seal``."""
     return [
         f"{name}: sealed {seal.parts.get(name, 'nothing')!r}, now {other.parts.get(name, 'nothing')!r}"
         for name in dict.fromkeys((*seal.parts, *other.parts))

@@ -1,4 +1,4 @@
-"""Measure the recall of an approximate vector store (the share of the nearest chunks that it finds)."""
+"""Measure an approximate vector store's recall (the share of the nearest chunks that the store finds)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from branchrank.systems.engine import Engine
 
 
 def searches_vectors(systems: Iterable[System]) -> int:
-    """Return the largest number of hits that any system requests from a vector search, or 0.
+    """Return the largest number of hits that any system requests from a vector search (0 for none).
 
     >>> from branchrank.settings.systems import LOCAL
     >>> searches_vectors([LOCAL])
@@ -37,9 +37,8 @@ def with_recall(
 ) -> IndexFacts:
     """Add the recall of the vector store to ``facts`` if the vector search is approximate.
 
-    The questions' vectors are read from the engine's memo and cache, or computed if they are not there. If an
-    error occurs, for example because a question can't be embedded, only ``recall_depth`` is added, and the
-    report says that the recall was not measured.
+    If the recall can't be measured, for example because a question can't be embedded, only ``recall_depth``
+    is added.
     """
     depth = searches_vectors(systems)
     if facts.vector_store == "exact" or not depth:

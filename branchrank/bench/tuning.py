@@ -1,11 +1,11 @@
 """Choose the weights and BM25 settings of each system by cross-validation, without human labels.
 
 1. The tuned settings are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``, if
-   the system uses them. Each setting has a short list of values around the system's value. Each combination
-   of values from these lists is called a point.
-2. The same number of combinations is tried for every system. The first combination has the values that the
-   system had before tuning, and the others are sampled with the seed. All combinations are tried on the same
-   questions, so the results of branches, vectors and MaxSim are computed once.
+   the system uses them. Each setting has a short list of values to try. Each combination of values from
+   these lists is called a point.
+2. At most ``budget`` combinations are tried for each system. The first combination contains the values before
+   tuning, and the other combinations are a seeded random sample. All combinations are tried on the same
+   questions, so query vectors, branch results and MaxSim scores are computed only once.
 3. The questions are split into folds by the source of their gold. The questions in each fold are answered
    with the settings that scored best on the other folds. The gain is the mean score of the answers from all
    folds minus the mean score with the untuned settings. The gain estimates how much tuning improves the
@@ -64,7 +64,7 @@ Point = dict[str, float]
 class TunedSystem(Record, frozen=True, kw_only=True):
     """The result of tuning one system.
 
-    ``own`` are the system's values before tuning, and ``chosen`` are the values after tuning. ``before`` is
+    ``own`` contains the values before tuning, and ``chosen`` contains the values after tuning. ``before`` is
     the mean score with the values in ``own``. ``validated`` is the mean score if each fold uses the values
     that were chosen on the other folds. ``gain`` is ``validated`` - ``before``. ``interval`` is the 95%
     confidence interval of ``gain``, or ``None`` if the gold is in too few files. ``agreeing`` is the number
@@ -100,7 +100,7 @@ class TunedSystem(Record, frozen=True, kw_only=True):
 
 
 class Tuning(Record, frozen=True, kw_only=True):
-    """The results of tuning all systems in an experiment. ``toml`` is text for the experiment file."""
+    """The results of tuning all systems in an experiment. ``toml`` contains the tuned systems."""
 
     measure: str
     questions: int
@@ -228,7 +228,7 @@ def _label(system: str, number: int) -> str:
 
 
 def _plan(given: Plan, contenders: Sequence[PlannedSystem], points: Mapping[str, Sequence[Point]]) -> Plan:
-    """Return a plan with one predictor per combination; those with equal ``k1`` and ``b`` share an index."""
+    """Return a plan with one predictor per combination, in which equal ``k1`` and ``b`` share an index."""
     predictors: list[PlannedSystem] = []
     indexes: dict[str, Resolved] = {}
     for each in contenders:
@@ -257,7 +257,7 @@ def _with_bm25(settings: Resolved, values: Point) -> Resolved:
 
 
 def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progress) -> list[Row]:
-    """Return one row for each predictor and question. A failed query ends the tuning with an error."""
+    """Return one row for each predictor and question, and raise an error for a failed query."""
     rows: list[Row] = []
     every = tuple((number, 0) for number in range(len(plan.predictors)))
     wanted = [Wanted(question=question, answers=every) for question in asked]
@@ -286,7 +286,7 @@ def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progr
 
 
 def _folds(clusters: Mapping[str, str], folds: int, seed: int) -> dict[str, int]:
-    """Map question ids to folds; sources are shuffled with the seed, then assigned to folds in turn."""
+    """Map question ids to random folds of about equal numbers of sources."""
     sources = sorted(set(clusters.values()))
     if len(sources) < folds:
         raise QuestionError(
@@ -329,16 +329,13 @@ def _chosen(
 
 
 def _best(values: Sequence[Mapping[str, float]], ids: Sequence[str]) -> int:
-    """Return the index of the combination of values with the highest total score over the questions.
-
-    If several combinations have the same highest total score, the first of them is chosen.
-    """
+    """Return the index of the first combination with the highest total score over the questions."""
     sums = [math.fsum(of[key] for key in ids) for of in values]
     return sums.index(max(sums))
 
 
 def _toml(path: Path, contenders: Sequence[PlannedSystem], systems: Sequence[TunedSystem]) -> str:
-    """Return tables for the experiment file: the systems with changed values, and the indexes they need."""
+    """Return the systems with changed values, and the indexes of these systems, as TOML tables."""
     import tomlkit
 
     indexes = read_toml(path).get("indexes", {})

@@ -11,8 +11,8 @@ Let ``p[i][j]`` be the share of items that the first annotator puts into categor
    interval is computed from the standard error with the normal approximation, and is limited to the range
    from -1 to 1. The formula for the standard error assumes that the items are independent.
 4. If the annotators agree on every item, the standard error is 0, which is too optimistic if there are only a
-   few items. In this case, the lower bound of kappa is computed from the lower bound of ``po``, which is
-   ``(alpha / 2) ** (1 / n)`` for n items (Clopper and Pearson 1934).
+   few items. The lower bound of kappa for such annotators is computed from the lower bound of ``po``, which
+   is ``(alpha / 2) ** (1 / n)`` for n items (Clopper and Pearson 1934).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Agreement(Record, frozen=True, kw_only=True):
     """The agreement between two annotators on the same ``n`` items.
 
     ``table[i][j]`` counts the items that the first annotator put into category i and the second into j.
-    ``observed`` is the share of items that both annotators put into the same category, and ``expected`` is
-    the share of such items that would be expected by chance. ``kappa``, ``low`` and ``high`` are in -1..1, or
+    ``observed`` is the share of items that both annotators put into the same category. ``expected`` is the
+    value of ``observed`` that would be expected by chance. ``kappa``, ``low`` and ``high`` are in -1..1, or
     ``None`` if kappa is not defined.
     """
 

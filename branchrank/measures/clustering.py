@@ -18,13 +18,13 @@ give only as much information as a smaller number of independent questions.
    level. A normal interval computed with the effective number of questions is as wide as Student's interval
    with the clustered variance (Korn and Graubard 1998). The effective number of questions is never set below
    the value that it would have if the intraclass correlation were 1.
-4. A design effect can't be estimated from a sample in which almost all values are the same. Therefore a few
-   artificial questions with an assumed intraclass correlation (:class:`Padding`) are added to the sample in
-   steps 1 and 2. The more the values in a sample vary, the less the artificial questions change the design
-   effect.
+4. A design effect can't be estimated from a sample in which almost all values are the same. A few
+   pseudo-observations with an assumed intraclass correlation (:class:`Padding`) are therefore added to the
+   sample in steps 1 and 2. The more the values in a sample vary, the less the pseudo-observations change the
+   design effect.
 
 The input arrays have the shape (..., pages), with one entry per page along the last axis, and the results
-have the shape (...). A simulation can therefore compute thousands of samples at once.
+have the shape (...). A simulation can therefore process thousands of samples at once.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ LEAST_PAGES = 5
 
 
 class Padding(NamedTuple):
-    """Artificial questions that are added to a sample, with an assumed variance and an assumed correlation.
+    """Pseudo-observations that are added to a sample, with an assumed variance and intraclass correlation.
 
-    ``questions`` is the effective number of added questions, ``variance`` (of shape (...)) is the variance of
-    each added question, and ``icc`` is the intraclass correlation between added questions on the same page.
+    ``questions`` is the effective number of pseudo-observations. ``variance``, of shape (...), is the
+    variance of each pseudo-observation. ``icc`` is the intraclass correlation between pseudo-observations on
+    the same page.
     """
 
     questions: float
@@ -52,19 +53,19 @@ class Padding(NamedTuple):
     icc: float
 
     def total(self, sizes: Floats) -> float | Floats:
-        """Return the variance of the sum of the artificial questions' values, assuming independence."""
+        """Return the variance of the sum of the pseudo-observations, assuming independence."""
         return self.questions * self.effect(sizes) * self.variance
 
     def effect(self, sizes: Floats) -> float:
-        """Return the design effect of the artificial questions.
+        """Return the design effect of the pseudo-observations.
 
-        The artificial questions are assumed to share pages as often as the questions in the sample, in which
+        The pseudo-observations are assumed to share pages as often as the questions in the sample, in which
         page c has ``sizes[c]`` questions.
         """
         return kish_effect(typical_size(sizes), self.icc)
 
 
-#: A :class:`Padding` with 0 questions, which adds nothing to the sample.
+#: A :class:`Padding` without pseudo-observations, which adds nothing to the sample.
 #: If all values in the sample are the same, an intraclass correlation of 1 is assumed.
 NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 
@@ -100,7 +101,7 @@ class PageTotals(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """True if at least one page has more than one question."""
+        """Whether at least one page has more than one question."""
         return self.n > len(self.sizes)
 
 
@@ -149,14 +150,12 @@ def typical_size(sizes: Floats) -> float:
 
 
 def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
-    """Return the design effect of the sample, or 1 if it is below 1.
+    """Return the design effect of the sample, or 1 if the design effect is below 1.
 
     The design effect is the clustered variance of the mean divided by the variance for independent questions.
-    The artificial questions that ``padding`` adds increase both the clustered variance and the variance for
-    independent questions. In the clustered variance, but not in the variance for independent questions, the
-    contribution of the artificial questions is multiplied by their assumed design effect. If all values in
-    the sample are the same, the function returns the design effect of the artificial questions
-    (:meth:`Padding.effect`).
+    The pseudo-observations of ``padding`` increase both variances, and their contribution to the clustered
+    variance is multiplied by their own design effect (:meth:`Padding.effect`). If all values in the sample
+    are the same, the result is the design effect of the pseudo-observations.
     """
     sizes, n = totals.sizes, totals.n
     if not totals.shared or len(sizes) == 1:
@@ -175,7 +174,7 @@ def _squared_deviations(totals: PageTotals) -> Floats:
 
 
 def kish_effect(page_size: float, icc: float) -> float:
-    """Return the design effect 1 + (page_size - 1) * icc (Kish 1965), or 1 if it is below 1."""
+    """Return the design effect 1 + (page_size - 1) * icc (Kish 1965), which is at least 1."""
     return max(1.0, 1 + (page_size - 1) * icc)
 
 
@@ -207,7 +206,7 @@ def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Float
     The result is 2 * V**2 / var(V), where V is the clustered variance and var(V) is its estimated variance.
     The result is infinite if the squared deviations of all pages are equal.
 
-    The questions that ``padding`` adds increase the clustered variance V, but not var(V).
+    The pseudo-observations of ``padding`` increase the clustered variance V, but not var(V).
     """
     sizes, pages = totals.sizes, len(totals.sizes)
     squared = _squared_deviations(totals)
@@ -227,8 +226,8 @@ def effective_questions(
     freedom are at most those of :func:`observed_degrees`.
 
     If no two questions share a page, the result is the number of questions. If questions share pages and
-    there are fewer than five effective pages, the result is ``None``, since none of the methods that we tried
-    gives correct intervals for so few pages.
+    there are fewer than five effective pages, the result is ``None``, because no tested method gives correct
+    intervals for so few pages.
     """
     n, sizes = totals.n, totals.sizes
     if not totals.shared:

@@ -1,4 +1,4 @@
-"""Effect sizes for paired comparisons. Unlike p-values, they do not depend on the number of questions.
+"""Effect sizes for paired comparisons. Unlike p-values, effect sizes do not depend on the sample size.
 
 1. The effect size for hit rates is the matched odds ratio, wins / losses (Agresti 2013, section 11.1). Let p
    be the share of wins among the questions on which the systems differ. The confidence interval for the odds

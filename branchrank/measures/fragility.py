@@ -1,4 +1,4 @@
-"""The fragility of a result, which is the number of wrong gold labels that would be enough to change it.
+"""The fragility of a result, which is the number of wrong gold labels that would change the result.
 
 Suppose that a question's gold is wrong, and that the predictor with the lower score had in fact found the
 correct answer. Correcting the label of that question then reverses the sign of the question's difference in
@@ -22,13 +22,13 @@ from branchrank.records import Record
 
 
 class Fragility(Record, frozen=True, kw_only=True):
-    """The smallest sets of questions that must be relabeled to make a lead insignificant or to remove it.
+    """The smallest sets of relabeled questions with which a lead is no longer significant or disappears.
 
     ``leader`` is the predictor with the higher mean, or ``None`` if the means are equal. If the questions in
-    ``unsettle`` are relabeled, the difference is no longer significant (``unsettle`` is empty if the
-    difference is not significant to begin with). If the questions in ``overturn`` are relabeled, the leader's
-    mean is no longer higher than the other predictor's mean. Questions with equal differences are sorted by
-    id. ``candidates`` counts the questions that favor the leader.
+    ``unsettle`` are relabeled, the difference is no longer significant. ``unsettle`` is empty if the
+    difference is not significant without relabeling. If the questions in ``overturn`` are relabeled, the
+    leader's mean is no longer higher than the other predictor's mean. Questions with equal differences are
+    sorted by id. ``candidates`` counts the questions that favor the leader.
     """
 
     leader: str | None
@@ -45,7 +45,7 @@ def fragility(
     alpha: float = ALPHA,
     seed: int = 0,
 ) -> Fragility:
-    """Return the fragility of the better predictor's lead over the other on the questions of ``clusters``.
+    """Return the fragility of the better predictor's lead on the questions of ``clusters``.
 
     The test is a sign-flip test by cluster, without correction for multiple comparisons. (For hits with one
     question per cluster, this test is the same as the exact McNemar test.) If the verdict uses Holm's

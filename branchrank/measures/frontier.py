@@ -5,13 +5,13 @@
 2. The pipeline with the highest quality, called the best pipeline, is compared with every other pipeline. A
    pipeline is non-inferior if the confidence interval for its difference in quality from the best pipeline
    excludes a loss of delta or more. Among the non-inferior pipelines, the one with the lowest cost is chosen;
-   ties are broken by the lowest p95 latency, then by the highest quality, then by name. The best pipeline is
-   selected by its observed quality, which on average is therefore higher than its true quality. As a result,
-   a cheaper pipeline is less likely to count as non-inferior.
-3. If several pipelines share the highest quality, and one of them is passed as ``preferred``, that one counts
-   as the best. Reports pass the baseline as ``preferred``, since there is no reason to replace the baseline
-   with an equally good pipeline. If ``preferred`` is not one of the pipelines with the highest quality, the
-   cheapest of these pipelines counts as the best; ties are broken by the lowest p95 latency, then by name.
+   ties are broken by the lowest p95 latency, then by the highest quality, then by name. Choosing the best
+   pipeline by its observed quality tends to overestimate its true quality. A cheaper pipeline is therefore
+   less likely to count as non-inferior.
+3. Among pipelines that share the highest quality, the pipeline ``preferred`` counts as the best. Reports pass
+   the baseline as ``preferred``, since there is no reason to replace the baseline with an equally good
+   pipeline. If ``preferred`` does not have the highest quality, the cheapest pipeline among those with the
+   highest quality counts as the best. Ties are broken by the lowest p95 latency, then by name.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from branchrank.records import Record
 class Standing(Record, frozen=True, kw_only=True):
     """One pipeline's mean quality, p95 latency in ms and cost per query.
 
-    The cost is in LLM tokens, LLM calls or money. All pipelines in a comparison must state their cost in the
-    same unit.
+    The cost is in LLM tokens, LLM calls or money. The cost of all pipelines in a comparison must have
+    the same unit.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Standing(Record, frozen=True, kw_only=True):
 
 
 def frontier(standings: Sequence[Standing]) -> tuple[Standing, ...]:
-    """Return the pipelines that no other dominates, sorted by quality (best first), cost, p95 and name."""
+    """Return the pipelines that no other pipeline dominates, sorted by quality, cost, p95 and name."""
     kept = [each for each in standings if not any(_dominates(other, each) for other in standings)]
     return tuple(sorted(kept, key=lambda each: (-each.quality, each.cost, each.p95_ms, each.name)))
 

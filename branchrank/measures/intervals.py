@@ -14,19 +14,19 @@ number of questions is n.
    reject. If the difference is 0 on every question, the interval is from -b to b, where b is the upper bound
    of Wilson's interval for 0 hits in n questions.
 4. The interval for any other difference is Student's t interval, computed with an increased sample variance.
-   The sample variance is increased by z**2 * s * q / n. Here s is the share of questions with a difference of
-   0, computed after adding one question with a difference of 0. The factor q is the mean square of the
-   differences that are not 0, computed after adding one question with a difference of 1. If all differences
-   are nonzero, s is 1 / (n + 1), so the variance hardly increases. If all differences are 0, the sample
-   variance is 0, and the increase alone makes Student's interval about as wide as Tango's score interval for
-   the same n questions.
+   The sample variance is increased by z**2 * s * q / n. The factor s is the share of questions with a
+   difference of 0, computed after adding one question with a difference of 0. The factor q is the mean square
+   of the differences that are not 0, computed after adding one question with a difference of 1. If all
+   differences are nonzero, s is 1 / (n + 1), so the variance hardly increases. If all differences are 0, the
+   increased variance makes Student's interval about as wide as Tango's score interval for the same n
+   questions.
 
 If almost all questions have the same value, a sample can't show how strongly questions on the same page are
-correlated. To estimate the design effect, artificial questions with an assumed intraclass correlation are
-therefore added to the sample. For rates and means, z**2 artificial questions with an assumed intraclass
-correlation of 0.4 are added. For differences, z**2 / 2 artificial questions with an assumed intraclass
-correlation of 0.2 are added. Without the added questions, the interval for a sample in which one question
-differs would be much wider than the interval for a sample in which none differs.
+correlated. To estimate the design effect, pseudo-observations with an assumed intraclass correlation are
+therefore added to the sample. The number of pseudo-observations is z**2 for rates and means, and z**2 / 2 for
+differences. The assumed intraclass correlation is 0.4 for rates and means, and 0.2 for differences. Without
+pseudo-observations, the interval for a sample in which one question has a different value would be much wider
+than the interval for a sample in which all values are the same.
 ``benchmarks/interval_coverage.py`` simulates how often each interval contains the true value.
 """
 
@@ -49,8 +49,8 @@ from branchrank.records import Record
 LEVEL = 0.95
 #: The intraclass correlation that is assumed for one predictor's values on a page.
 ASSUMED_ICC = 0.4
-#: The intraclass correlation assumed for differences, which is smaller because a page's difficulty mostly
-#: cancels.
+#: The intraclass correlation that is assumed for the differences on a page, which is smaller because the
+#: page's difficulty affects both predictors.
 ASSUMED_ICC_OF_DIFFERENCES = 0.2
 #: The number of bisection steps, enough to compute a bound of Tango's interval in double precision.
 HALVINGS = 55
@@ -106,15 +106,14 @@ def difference_interval(
 def compatible(
     interval: Interval | None, found: float, *, rejected: bool, null: float = 0.0
 ) -> Interval | None:
-    """Adjust the interval for the estimate ``found`` to agree with a test of the null hypothesis.
+    """Adjust the interval for the estimate ``found``, so that the interval agrees with a hypothesis test.
 
-    The null hypothesis is that the true value is ``null``, the null value. If ``rejected`` is true, the
-    interval is cut off at the null value, so that the interval lies on the same side of the null value as
-    ``found``. If ``rejected`` is false, the interval is extended to include the null value. Therefore, if the
-    null hypothesis is true, the adjusted interval excludes the true value exactly as often as the test
-    rejects the null hypothesis. (If ``rejected`` is true, a bound that equals the null value is not part of
-    the interval.) Strassburger and Bretz (2008) describe simultaneous confidence bounds that agree with
-    Holm's test.
+    The null hypothesis is that the true value is ``null``. If ``rejected`` is true, the interval is truncated
+    at ``null`` and is on the same side of ``null`` as ``found``. If ``rejected`` is false, the interval is
+    extended to include ``null``. Under the null hypothesis, the adjusted interval therefore excludes the true
+    value exactly as often as the test rejects the null hypothesis. (If ``rejected`` is true, a bound that is
+    equal to ``null`` is not part of the interval.) Strassburger and Bretz (2008) describe simultaneous
+    confidence bounds that agree with Holm's test.
 
     >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
     0.0
@@ -160,10 +159,7 @@ def difference_bounds(
 
 
 def mean_padding(level: float) -> Padding:
-    """Return the artificial questions that are added to a sample of values between 0 and 1.
-
-    The padding adds z**2 questions to the sample, half with the value 0 and half with the value 1.
-    """
+    """Return z**2 pseudo-observations for a sample of values in 0..1, half of them 0 and half of them 1."""
     return Padding(questions=_z(level) ** 2, variance=0.25, icc=ASSUMED_ICC)
 
 
@@ -215,10 +211,7 @@ def score_bounds(
     difference, lost = np.asarray(difference), np.asarray((differing - difference) / 2)
 
     def held(true: Floats) -> Floats:
-        """For each difference in ``true``, return whether it is compatible with the data.
-
-        A difference is compatible with the data if the score test does not reject it as the true difference.
-        """
+        """Return, for each value in ``true``, whether the score test accepts it as the true difference."""
         b = (2 - difference) * true - differing
         likeliest = (np.sqrt(np.maximum(b**2 + 8 * lost * true * (1 - true), 0.0)) - b) / 4
         variance = np.maximum(2 * likeliest + true * (1 - true), 0.0)

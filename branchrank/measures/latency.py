@@ -26,7 +26,7 @@ class Percentile(Record, frozen=True, kw_only=True):
     """A percentile of ``n`` durations, in ms. The interval and the bound are ``None`` if n is too small.
 
     The two-sided 95% interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper
-    bound. ``words`` describes the upper bound, and is printed in reports. If n is too small for an upper
+    bound. ``words`` is the description of the upper bound in reports. If n is too small for an upper
     bound, ``words`` says where the percentile ranks among the durations, as in ``second-slowest; no upper
     bound``.
     """
@@ -54,7 +54,7 @@ def percentile(times_ms: Sequence[float], quantile: float) -> Percentile:
     n = len(times_ms)
     if n == 0:
         raise UsageError(
-            "there are no times, so a percentile can't be computed", remedy="time at least one query"
+            "there are no times, so a percentile can't be computed", remedy="measure at least one query"
         )
     ordered = sorted(times_ms)
     rank = max(1, ceil(round(quantile * n, 9)))  # rounded, since 0.95 * 20 is 19.000000000000004

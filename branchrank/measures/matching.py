@@ -101,9 +101,9 @@ class JudgedHit(Record, frozen=True, kw_only=True):
 
     ``gain`` is the hit's gain in ``graded`` mode. ``gold`` is the index (in ``Question.gold``) of the gold
     item that the hit is credited with. If the hit is credited with several gold items, ``gold`` is the lowest
-    of their indices. ``page`` is the index (in ``Judged.pages``) of the hit's gold page, whether or not the
-    hit is credited with the page. ``half`` is true for the first hit that contains at least half of a gold
-    item's lines, and ``full`` is true for the first hit that contains all of them.
+    of their indices. ``page`` is the index (in ``Judged.pages``) of the gold page that the hit is on, even
+    if an earlier hit is on the same page. ``half`` is true for the first hit that contains at least half of a
+    gold item's lines. ``full`` is true for the first hit that contains all lines of a gold item.
     """
 
     gain: int
@@ -169,7 +169,7 @@ def gold_gains(question: Question) -> tuple[int, ...]:
 
 
 def gold_pages(question: Question) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """Return the distinct gold sources and, for each one, whether any of its items has lines or a quote."""
+    """Return the distinct gold sources, and whether any gold item of each source has lines or a quote."""
     weak: dict[str, bool] = {}
     for item in question.gold:
         weak[item.source_file] = weak.get(item.source_file, False) or not is_file_level(item, question)
@@ -192,7 +192,7 @@ def _first_to_hold(
 ) -> set[int]:
     """Return, for each gold item, the index of the first hit with at least ``share`` of the item's lines.
 
-    If a gold item has no lines, the result includes the index of the judged hit whose ``gold`` is that item.
+    For a gold item without lines, the result includes the index of the judged hit whose ``gold`` is the item.
     """
     held: set[int] = set()
     places = set()
@@ -250,7 +250,7 @@ def judge(hits: Sequence[Hit], question: Question) -> Judged:
 def source_cluster(question: Question) -> str:
     """Return the cluster that all tests use for the question: the source of its first gold item.
 
-    A question is a cluster by itself if it has no gold, or if its gold consists of documents judged for
+    A question forms its own cluster if it has no gold, or if its gold consists of documents judged for
     relevance (:attr:`~branchrank.records.GoldItem.relevance`), as in TREC and BEIR datasets. The queries in
     these datasets are not made from a single document, so it would be arbitrary to group the queries by the
     source of the first gold item.

@@ -18,11 +18,11 @@ from branchrank.records import Record
 
 
 class Ranking(Record, frozen=True, kw_only=True):
-    """What the measures need to know about one question's ranked list.
+    """The ranks and gains of one question's hits, from which measures are computed.
 
-    ``gains`` has a pair ``(rank, gain)`` for each judged hit, in rank order (ranks start at 1; a gain of 0
-    means judged and not relevant). ``returned`` is the total number of hits, judged or not. ``gold`` contains
-    the gains of all gold items and gold pages.
+    ``gains`` contains a pair ``(rank, gain)`` for each judged hit, in rank order. Ranks start at 1, and a
+    judged hit that is not relevant has a gain of 0. ``returned`` is the number of all hits, judged or not.
+    ``gold`` contains the gains of all gold items and gold pages.
     """
 
     gains: tuple[tuple[int, int], ...]
@@ -53,7 +53,7 @@ def reciprocal_rank(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return the DCG divided by the DCG of the ideal order; DCG sums gain / log2(rank + 1) over the hits."""
+    """Return the DCG (the sum of gain / log2(rank + 1) over the hits) divided by the ideal order's DCG."""
     ideal = sorted((gain for gain in ranking.gold if gain > 0), reverse=True)[:cutoff]
     if not ideal:
         return 0.0
@@ -90,7 +90,7 @@ def judged(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def binary_preference(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Return Bpref, a variant of recall in which non-relevant hits above a relevant hit reduce its weight.
+    """Return Bpref, a variant of recall in which hits judged non-relevant reduce the weight of later hits.
 
     Unjudged hits are ignored. If no hit was judged non-relevant, Bpref equals the recall.
     """
@@ -120,7 +120,7 @@ class Definition(Record, frozen=True, kw_only=True):
     """The name, formula and function of a measure, and the parameters that the measure accepts.
 
     ``takes_rel`` is true if the measure has a relevance threshold. ``takes_p`` is true if the measure has a
-    persistence p; if so, p is the last argument of ``compute``. ``cutoff`` says whether ``@k`` is required,
+    persistence p, which is the last argument of ``compute``. ``cutoff`` specifies whether ``@k`` is required,
     optional or not allowed.
     """
 
@@ -148,7 +148,7 @@ DEFINITIONS = (
     Definition(
         name="RR",
         aliases=("MRR",),
-        description="How early the first correct hit comes; its mean over questions is the MRR.",
+        description="How early the first correct hit comes; the mean over all questions is the MRR.",
         formula="1 / rank of the first relevant hit, or 0 if no hit (in the first k) is relevant",
         source="Kantor and Voorhees, Information Retrieval 2000; trec_eval recip_rank",
         compute=reciprocal_rank,
@@ -157,7 +157,7 @@ DEFINITIONS = (
         name="nDCG",
         aliases=("NDCG",),
         takes_rel=False,
-        description="The discounted cumulative gain of the hits, divided by the best possible one.",
+        description="The discounted cumulative gain of the hits, divided by the best possible value.",
         formula="DCG / ideal DCG, where DCG is the sum of gain / log2(rank + 1) over the hits, and the ideal "
         "DCG is that of the gold items in descending order of gain",
         source="Jarvelin and Kekalainen, TOIS 2002; trec_eval ndcg_cut_k (linear gain)",
@@ -225,7 +225,7 @@ _BY_NAME = {name: each for each in DEFINITIONS for name in (each.name, *each.ali
 class Measure(Record, frozen=True, kw_only=True):
     """A definition with parameters, such as ``Measure(definition=..., cutoff=5, rel=2)``.
 
-    ``str()`` is the canonical name as ir-measures prints it, such as ``Success(rel=2)@1``.
+    ``str()`` returns the canonical name that ir-measures prints, such as ``Success(rel=2)@1``.
     """
 
     definition: Definition
@@ -255,9 +255,9 @@ _ARGUMENT = re.compile(
 def parse_measure(text: str, scoring: str = "") -> Measure:
     """Return the measure named ``text``, such as ``nDCG@10``, ``RR``, ``Success(rel=2)@1`` or ``RBP(p=0.5)``.
 
-    ``scoring`` is the prefix of the name (such as ``strict_``), which is shown in error messages. Raises
-    :class:`UsageError` if the name is unknown, if the measure does not accept one of the parameters or its
-    value, or if a required cutoff is missing or zero.
+    ``scoring`` is a prefix (such as ``strict_``) that error messages show before the measure's name. Raises
+    :class:`UsageError` for an unknown name, for a parameter that the measure does not accept, and for a
+    required cutoff that is missing or zero.
     """
     whole = scoring + text
     match = _NAME.fullmatch(text.strip())

@@ -51,7 +51,7 @@ def named_measure(name: str, mode: Mode = "strict") -> NamedMeasure:
 
 
 def named_measures(names: Iterable[str], mode: Mode = "strict") -> tuple[NamedMeasure, ...]:
-    """Parse several names and drop repeated ones; raises :class:`UsageError` as :func:`named_measure` does.
+    """Parse several names, without repeated names; raises the same errors as :func:`named_measure`.
 
     >>> [str(each.measure) for each in named_measures(["nDCG@10", "MAP", "nDCG@10"])]
     ['nDCG@10', 'AP']
@@ -60,12 +60,12 @@ def named_measures(names: Iterable[str], mode: Mode = "strict") -> tuple[NamedMe
 
 
 def named_once(*measures: NamedMeasure) -> tuple[NamedMeasure, ...]:
-    """Return the measures, omitting any whose name has already occurred."""
+    """Return the measures with distinct names, in the order in which the names first occur."""
     return tuple({measure.name: measure for measure in measures}.values())
 
 
 def measure_names(text: str) -> list[str]:
-    """Split a comma-separated list of names; commas within parentheses belong to a name.
+    """Split a comma-separated list of names, but not at commas within parentheses.
 
     >>> measure_names("nDCG@10, RBP(rel=2,p=0.5), AP")
     ['nDCG@10', 'RBP(rel=2,p=0.5)', 'AP']

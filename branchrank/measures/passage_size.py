@@ -1,7 +1,7 @@
 """The size of the returned passages, and the share of their lines that are gold lines.
 
-Reports show the passage size beside every strict hit rate, because a system that returns whole files has an
-inflated strict hit rate.
+Reports show the passage size beside every strict hit rate, because returning whole files inflates the strict
+hit rate.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from branchrank.records import Hit, Question, Record, Span
 class PassageSize(Record, frozen=True, kw_only=True):
     """The size of the hits for one question.
 
-    ``gold_lines`` counts the distinct gold lines that the hits contain. ``span_precision`` is ``gold_lines /
-    lines``, or 0 without hits; a line in two hits counts once in ``gold_lines`` and twice in ``lines``.
-    ``gold_coverage`` is the share of a gold item's lines that the hits contain. If a question has several
-    gold items, ``gold_coverage`` is the largest of these shares, because one gold item is enough to answer
-    the question. ``span_precision`` and ``gold_coverage`` are ``None`` if no gold item specifies lines
-    (file-level gold, unanswerable questions). ``repeated_pages`` counts the hits that are on the same page as
-    a higher-ranked hit.
+    ``lines`` is the sum of the hits' lengths in lines, so a line in two hits counts twice. ``gold_lines``
+    counts the distinct gold lines that the hits contain. ``span_precision`` is ``gold_lines / lines``, or 0
+    without hits. ``gold_coverage`` is the largest share of a gold item's lines that the hits contain, because
+    one gold item is enough to answer the question. ``span_precision`` and ``gold_coverage`` are ``None`` for
+    file-level gold and for unanswerable questions. ``repeated_pages`` counts the hits that are on the same
+    page as a higher-ranked hit.
     """
 
     hits: int

@@ -5,8 +5,8 @@ to detect a given difference.
 
 For hit rates, the power is that of the exact McNemar test. Let ``disagreement`` be the share of questions
 that only one of the two systems answers correctly, and let ``difference`` be the true difference in hit rate.
-Then the number d of questions on which the systems differ is distributed as Bin(n, disagreement). For a given
-d, the number of questions that only the candidate answers correctly is distributed as Bin(d, (disagreement +
+The number d of questions on which the systems differ is distributed as Bin(n, disagreement). For a given d,
+the number of questions that only the candidate answers correctly is distributed as Bin(d, (disagreement +
 difference) / (2 * disagreement)). For graded measures, the smallest detectable difference is about
 (z_{1-alpha/2} + z_power) * sd / sqrt(n) (normal approximation), where sd is the standard deviation of the
 per-question differences. With alpha 5% and power 80%, the smallest detectable difference is about 2.8 * sd /
@@ -166,8 +166,7 @@ class SharedPages(Record, frozen=True, kw_only=True):
     def effective_questions(self, n: int, level: float, least_icc: float = 0.0) -> float:
         """Return how many independent questions give an interval as wide as ``n`` questions on shared pages.
 
-        ``level`` is the confidence level of the intervals. If ``icc`` is below ``least_icc``, ``least_icc``
-        is used instead.
+        ``level`` is the confidence level of the intervals, and ``least_icc`` is a minimum for ``icc``.
         """
         size = self.page_size(n)
         if size <= 1:
@@ -184,13 +183,13 @@ class Plan(Record, frozen=True, kw_only=True):
     """The power analysis for a benchmark with ``n`` questions.
 
     ``effective`` is the number of independent questions that ``n`` questions are equivalent to. ``interval``
-    is the confidence interval for a system that has the expected ``rate``. ``detectable`` is the smallest
+    is the confidence interval for a system with the hit rate ``rate``. ``detectable`` is the smallest
     difference in hit rate that can be detected with 80% power. ``differing`` is the expected number of
     questions, out of ``effective``, on which the systems differ. ``p_floor`` is the smallest p-value that is
     possible if the systems differ on ``differing`` questions. ``unanimous`` is the smallest number of
     questions that gives a significant result if all of them favor the same system. ``power`` is the
-    probability of detecting ``difference``, and ``questions_needed`` is the number of questions needed to
-    detect it with 80% power. ``power`` and ``questions_needed`` are ``None`` if no difference was given.
+    probability of detecting ``difference``. ``questions_needed`` is the number of questions needed to detect
+    ``difference`` with 80% power. ``power`` and ``questions_needed`` are ``None`` if no difference was given.
     """
 
     n: int
@@ -269,10 +268,7 @@ def plan(
 
 
 def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | None:
-    """Return how many questions are equivalent to ``wanted`` independent questions.
-
-    Returns ``None`` if more than 20,000 questions are needed.
-    """
+    """Return how many questions (at most 20,000) are equivalent to ``wanted`` independent questions."""
     if pages.effective_questions(MOST_QUESTIONS, level) < wanted:
         return None
     low, high = 0, MOST_QUESTIONS
@@ -286,10 +282,11 @@ def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | Non
 
 
 def unanimous_needed(family: int = 1, alpha: float = ALPHA) -> int:
-    """Return on how many questions two systems must differ for a significant result to be possible.
+    """Return the smallest number of differing questions with which a result can be significant.
 
-    A result is significant if the adjusted p-value is below ``alpha``. The p-value is smallest if all
-    questions on which the systems differ favor the same system.
+    A differing question is one that the two systems answer differently. A result is significant if the
+    adjusted p-value is below ``alpha``. The p-value is smallest if all differing questions favor the same
+    system.
     """
     differing = 1
     while p_floor(differing) * family >= alpha:

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 def flip_rate(scores: Iterable[Sequence[float]]) -> float:
     """Return the share of questions whose repeats differ in score.
 
-    ``scores`` contains one list per question, with the scores of its repeats. If there are no questions, the
-    result is 0.0.
+    ``scores`` contains a list of the repeats' scores for each question. Without questions, the result is 0.
     """
     flips = [len(set(values)) > 1 for values in scores]
     return sum(flips) / len(flips) if flips else 0.0

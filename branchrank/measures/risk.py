@@ -30,7 +30,7 @@ class Answer(Record, frozen=True, kw_only=True):
 
 
 class RiskPoint(Record, frozen=True, kw_only=True):
-    """The coverage and the risk if only questions with confidence ``threshold`` or more are answered."""
+    """The coverage and the risk of answering only with a confidence of at least ``threshold``."""
 
     threshold: float
     coverage: float
@@ -53,8 +53,8 @@ def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
     """Return the risk-coverage curve, which has no points if the predictor never answers.
 
     The area under the curve covers only the answered questions. A predictor that abstains on a question
-    lowers its coverage, but the abstention does not count as a wrong answer. Therefore, never compare the
-    areas under two predictors' curves without also comparing the coverage at the last point of each curve.
+    lowers its coverage, but the abstention does not count as a wrong answer. A comparison of the areas under
+    two curves must therefore include the coverage at the last point of each curve.
     """
     given = [(answer.confidence, answer.right) for answer in answers if answer.confidence is not None]
     given.sort(key=lambda each: -each[0])

@@ -5,15 +5,14 @@ tend to succeed or fail together. Every test is two-sided and uses the differenc
 baseline``.
 
 1. Binary scores (hit or miss) are tested with the exact McNemar test if every cluster has one question.
-2. If any cluster has several questions, or if the scores are not binary, the scores are tested with sign-flip
-   randomization. Under the null hypothesis, the sum of a cluster's differences is equally likely to be
-   positive or negative. If all cluster sums are integers (as they are for binary scores), the null
-   distribution of their total is computed exactly by convolution. If any cluster sum is not an integer and at
-   most 20 of the sums are nonzero, the null distribution is computed from all sign patterns. If any cluster
-   sum is not an integer and more than 20 of the sums are nonzero, seeded random sign patterns are drawn, and
-   p is (r + 1) / (draws + 1), where r is the number of drawn totals whose absolute value is at least that of
-   the observed total. A sum within 1e-9 of 0 counts as 0.
-3. Holm's correction covers the comparisons that share a baseline and a measure.
+2. All other scores are tested with sign-flip randomization. Under the null hypothesis, the sum of a cluster's
+   differences is equally likely to be positive or negative. A sum within 1e-9 of 0 counts as 0.
+3. For integer cluster sums (as from binary scores), the null distribution of the total of the cluster sums is
+   computed exactly by convolution. For at most 20 nonzero sums, the null distribution is computed from all
+   sign patterns. For more than 20 nonzero sums that are not all integers, seeded random sign patterns are
+   drawn. The p-value from random sign patterns is (r + 1) / (draws + 1), where r is the number of drawn
+   totals whose absolute value is at least that of the observed total.
+4. Holm's correction covers the comparisons that share a baseline and a measure.
 
 Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smyth 2010; Holm 1979.
 """
@@ -31,11 +30,11 @@ Floats = NDArray[np.float64]
 
 EXACT_CLUSTERS = 20
 DRAWS = 100_000
-ROUNDING = 1e-9  # scores in 0..1 that differ by less than this count as equal
+ROUNDING = 1e-9  # scores in 0..1 that differ by less than this value count as equal
 
 
 class Significance(Record, frozen=True, kw_only=True):
-    """A two-sided p-value in 0..1 and the name of the test that gave it."""
+    """A two-sided p-value in 0..1, and the name of the test."""
 
     p: float
     test: str
@@ -80,10 +79,7 @@ def sign_flip(sums: Floats, *, seed: int = 0, draws: int = DRAWS) -> Significanc
 
 
 def _whole_number_p(moving: NDArray[np.int64]) -> float:
-    """Return the exact p-value for integer cluster sums.
-
-    The distribution of the total is the convolution of one two-point distribution per cluster.
-    """
+    """Return the exact p-value for integer cluster sums, from a convolution of two-point distributions."""
     sizes = np.abs(moving)
     reach = int(sizes.sum())
     chance = np.zeros(2 * reach + 1)  # chance[reach + t] = P(total = t)
@@ -108,9 +104,8 @@ def _all_totals(moving: Floats) -> Floats:
 def _random_totals(moving: Floats, seed: int, draws: int) -> Floats:
     """Return the total for each random sign pattern, as an array of shape ``(draws,)``.
 
-    For each group of 8 clusters, the totals of all 256 sign patterns are computed once. For each draw, 8
-    random bits then select one of these totals. The random bits are the raw output of PCG64, which is the
-    same in all versions of NumPy.
+    In each draw, 8 random bits select one of the 256 sign patterns for a group of 8 clusters. The random bits
+    are the raw output of PCG64, which is the same in all versions of NumPy.
     """
     groups = [_all_totals(moving[start : start + 8]) for start in range(0, len(moving), 8)]
     words_per_group = -(-draws // 8)

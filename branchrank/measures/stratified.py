@@ -8,7 +8,7 @@
    consistent across the datasets, and is not affected by how hard each dataset is.
 3. The confidence interval for the macro difference combines the datasets' intervals, which are independent of
    each other. Let d be the datasets' differences, l and u the bounds of their intervals, and w the weights.
-   Then the lower bound is sum(w * d) - sqrt(sum((w * (d - l))**2)), and the upper bound is sum(w * d) +
+   The lower bound is sum(w * d) - sqrt(sum((w * (d - l))**2)), and the upper bound is sum(w * d) +
    sqrt(sum((w * (u - d))**2)) (MOVER, Zou and Donner 2008). The interval for a system's macro average is
    computed with the same formula (MOVER), from the system's mean on each dataset.
 4. The comparisons of all candidates form one family. Tests use Holm's correction, and intervals use
@@ -82,9 +82,7 @@ class StratifiedComparison(Record, frozen=True, kw_only=True):
 def macro_interval(
     estimates: Sequence[float], intervals: Sequence[Interval | None], level: float = LEVEL
 ) -> Interval | None:
-    """Return the interval for the mean of independent ``estimates``.
-
-    The result is ``None`` if any of the estimates has no interval.
+    """Return the interval for the mean of independent ``estimates``, or ``None`` if an interval is ``None``.
 
     >>> found = macro_interval([0.2, 0.4], [Interval(low=0.1, high=0.3), Interval(low=0.3, high=0.5)])
     >>> round(found.low, 4), round(found.high, 4)
@@ -188,7 +186,7 @@ def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floa
 def _weighted(gaps: Sequence[Floats], strata: Sequence[Stratum]) -> list[Floats]:
     """Return each dataset's page sums, multiplied by (size of the largest dataset) / (size of this dataset).
 
-    Multiplying the sums by the size of the largest dataset keeps them much larger than rounding errors.
+    The factor is at least 1, because :func:`sign_flip` treats sums below 1e-9 as 0.
     """
     largest = max(map(len, gaps))
     return [

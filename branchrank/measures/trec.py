@@ -4,9 +4,9 @@ Every line of a TREC run has a document id. A hit that is credited with a gold i
 ``gold-1``. A hit can also be on a gold page without being credited with any of the page's gold items. The
 first such hit on a page has the page's id, such as ``page-1``. The document id of any other hit is its span,
 such as ``source:12-30``. Characters that TREC files don't allow are percent-encoded, and ``~2`` is added to
-an id that occurs a second time. In the qrels, gold items have grade 2 (or their ``relevance``) and pages have
-grade 1. From the exported run and qrels, ir-measures and trec_eval compute the same values as the ``graded``
-mode of :class:`~branchrank.measures.matching.Judged`.
+an id that occurs a second time. In the qrels, the grade of a gold item is its ``relevance`` (2 by default),
+and the grade of a page is 1. From the exported run and qrels, ir-measures and trec_eval compute the same
+values as the ``graded`` mode of :class:`~branchrank.measures.matching.Judged`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from branchrank.records import Hit, Question, Scored
 def question_qrels(question: Question) -> dict[str, int]:
     """Return the relevance of each gold item and gold page, by document id.
 
-    A gold item has the ``relevance`` that the question states for it, or 2 if none is stated. A gold page has
-    relevance 1. The page is included only if one of its gold items has lines or a quote. Otherwise, every hit
-    on the page matches a gold item.
+    The relevance of a gold item is its ``relevance`` (2 by default), and the relevance of a gold page is 1.
+    Pages with only file-level gold are omitted, because every hit on such a page matches a gold item.
     """
     _, weak_pages = gold_pages(question)
     qrels = {f"gold-{number}": gain for number, gain in enumerate(gold_gains(question), start=1)}

@@ -147,7 +147,7 @@ def compare_predictors(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> tuple[Comparison, ...]:
-    """Compare each of the other predictors with the baseline, in the order of ``scores``.
+    """Compare every other predictor with the baseline, in the order of ``scores``.
 
     ``scores`` maps predictor -> question id -> score in 0..1, and ``clusters`` maps question id -> gold
     source. Holm's correction covers all candidates. If an LLM predictor has repeats, average their scores
@@ -214,7 +214,7 @@ def _check(scores: Mapping[str, Scores], clusters: Mapping[str, str], baseline: 
             remedy="choose the baseline from these predictors",
         )
     if not clusters:
-        raise UsageError("no questions to compare on", remedy="run the benchmark on at least one question")
+        raise UsageError("there are no questions", remedy="run the benchmark on at least one question")
     if delta < 0:
         raise UsageError(f"delta is negative ({delta})", remedy="give a delta of 0 or more")
     for name, of in scores.items():
@@ -278,7 +278,7 @@ def _comparison(
     wins, losses = int((pair.differences > 0).sum()), int((pair.differences < 0).sum())
     moved = cluster_sums(
         np.abs(pair.differences), sources
-    )  # absolute, so that wins and losses don't cancel out
+    )  # absolute values, so that wins and losses don't cancel out
     floor = p_floor(len(non_zero(moved)))
     difference = float(pair.differences.mean())
     interval = compatible(pair.interval, difference, rejected=p_adjusted < alpha)
@@ -341,11 +341,7 @@ def verdict_of(
 
 
 def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:
-    """Return the smallest detectable difference and the number of questions needed.
-
-    The number of questions is the number needed to detect the observed difference. Both results are computed
-    for a power of 80%, and a result that can't be computed is ``None``.
-    """
+    """Return the smallest detectable difference and the number of questions needed, for a power of 80%."""
     totals = page_totals(pair.differences, sources)
     if totals.shared and effective_pages(totals.sizes) < LEAST_PAGES:
         return None, None
@@ -372,10 +368,7 @@ def _planned_questions(totals: PageTotals, level: float) -> float:
 
 
 class Gate(Record, frozen=True, kw_only=True):
-    """The outcome of a regression check.
-
-    ``reason`` explains the outcome, and contains the difference and its interval.
-    """
+    """The outcome of a regression check, and its ``reason`` with the difference and the interval."""
 
     outcome: Decision
     reason: str
@@ -387,14 +380,14 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
 
     ``delta`` must be 0 or more.
 
-    The check passes if the interval's lower bound exceeds -delta, or if ``identical`` is true, which means
-    that the candidate and the baseline returned the same hits. The check fails if the interval's upper bound
-    is below -delta. The check is undecided in all other cases, including when there are too few pages for an
+    ``identical`` is true if the candidate and the baseline returned the same hits. The check passes if
+    ``identical`` is true, or if the interval's lower bound is above -delta. The check fails if the interval's
+    upper bound is below -delta. The check is undecided in all other cases, including too few pages for an
     interval. If delta is 0 and a bound of the interval is exactly 0, the check passes for the verdict
     ``better`` and fails for the verdict ``worse``.
 
-    The check can be undecided if some answers changed but no scores did. Even if no score changes on n
-    questions, a loss of about z**2 / n can't be excluded, where z is the normal quantile.
+    The check can be undecided even if no score changed. On n questions without a changed score, a loss of
+    about z**2 / n can't be excluded, where z is the normal quantile.
     """
     low, high = comparison.ci_low, comparison.ci_high
     interval = "too few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"

@@ -191,7 +191,7 @@ chunk_tokens = 1
         "'asking' uses an LLM, but has no endpoint",
         "[systems.pageindex] there is no branch 'dense'; choose from tree",
         "'mixed' fuses chunks with nodes",
-        "runs on the index 'absent'",
+        "uses the index 'absent'",
         "'empty' has no branches",
         "unknown field `branchs`",
         "chunk_tokens = 1",

@@ -148,7 +148,7 @@ def test_a_hit_past_every_file_fails_its_question_only(endpoint: Endpoint) -> No
         row = answer(predictor, QUESTION, 5)
         assert (row.status, row.hits) == ("failed", ())
         assert "1000000000" in row.error
-        assert "the last line of a hit must not be above 10000000" in row.error
+        assert "the last line number of a hit must be at most 10000000" in row.error
     assert endpoint.url in row.error
     [kept] = ClassPredictor("own", Returning([passage("a.md", 1, 10**7)])).predict(QUESTION, 5).hits
     assert kept.line_end == 10**7
