@@ -49,10 +49,10 @@ def run_demo(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Run:
-    """Copy the sample into ``folder``, index it, compare systems that need no LLM, and return the run.
+    """Copy and index the sample in ``folder``, compare systems that need no LLM, and return the run.
 
-    If ``fresh`` is true, a new run is started even if a finished run exists. Raises :class:`UsageError` if
-    ``folder`` is not empty and does not contain a demo.
+    If ``fresh`` is true, an existing finished run is ignored. Raises :class:`UsageError` if ``folder`` is not
+    empty and does not contain a demo.
     """
     embedder = MODEL if is_installed() else STAND_IN
     copy_sample(folder, embedder)

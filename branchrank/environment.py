@@ -1,4 +1,4 @@
-"""Prevent other libraries from permanently changing the process's state when they are imported or used.
+"""Prevent imported libraries from permanently changing the state of the process.
 
 1. BranchRank does not change ``os.environ`` permanently. If a library reads an option only from an
    environment variable, the variable is set only during the call that reads the variable.

@@ -1,4 +1,4 @@
-"""The errors that a user can fix. Each class has an exit code, and each error suggests how to fix it.
+"""The errors that a user can fix. Each class has an exit code, and each error suggests a fix.
 
 ::
 
@@ -92,7 +92,7 @@ class LostCollectionError(ArtifactError):
 
 
 class MissingDependencyError(BranchRankError):
-    """Error for a Python package that is needed but not installed.
+    """Error for a required Python package that is not installed.
 
     ``extra`` is the name of the BranchRank extra that installs the package.
     """

@@ -50,7 +50,7 @@ def import_beir(
 ) -> BeirQuestions:
     """Convert the queries and relevance judgments in a BEIR folder to a question file.
 
-    With ``remove_query``, a query's hits do not include the document that has the query's id. Raises
+    If ``remove_query`` is true, the document with the query's id is removed from each query's hits. Raises
     :class:`~branchrank.errors.QuestionError` for a folder without queries or judgments, and
     :class:`~branchrank.errors.InputError` for a file that can't be read.
     """
@@ -86,10 +86,10 @@ def run_beir(
     Each predictor ranks up to 1,000 whole documents. ``measures`` contains the names of measures in the
     ir-measures package. The measures are computed on the graded judgments, and the first measure is the
     primary measure. ``data_dir`` is the workspace (by default ``data/`` followed by the dataset folder's
-    name). By default, a new workspace has no embedder, and uses the same text analysis as published BM25
-    results. ``settings`` (such as ``"index.embedder"``) override the defaults. An existing index is reused,
-    and an interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance
-    tests between the predictors.
+    name). By default, a new workspace has no embedder and the text analysis of published BM25 results.
+    ``settings`` (such as ``"index.embedder"``) override the defaults. An existing index is reused, and an
+    interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance tests
+    between the predictors.
 
     If a name, a measure or a file is invalid, :class:`~branchrank.errors.UsageError` or
     :class:`~branchrank.errors.InputError` is raised before any work starts.
@@ -187,7 +187,7 @@ def compare_frames(
 
     ``qrels`` has the columns qid, docno and label. ``runs`` maps the name of each run to a frame with the
     columns qid, docno and score. Raises :class:`~branchrank.errors.RunError` for a missing column, a value
-    that is not a number, or a run that lacks a judged query.
+    that is not a number, or a missing judged query.
 
     >>> import pandas as pd
     >>> from branchrank import library
@@ -224,9 +224,9 @@ def topics_frame(run: Run) -> pd.DataFrame:
 def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
     """Return a predictor's hits as PyTerrier results (columns qid, query, docno, rank and score).
 
-    ``ids`` selects which document ids are used, as in :meth:`Run.export_trec`. Ranks start at 0, and the
-    scores of n hits are n, n-1, ..., 1. If a predictor answered each question several times, the first answer
-    to each question is returned. Raises :class:`~branchrank.errors.UsageError` for an unknown predictor.
+    ``ids`` selects the kind of document ids, as in :meth:`Run.export_trec`. Ranks start at 0, and the scores
+    of n hits are n, n-1, ..., 1. If a predictor answered each question several times, the first answer to
+    each question is returned. Raises :class:`~branchrank.errors.UsageError` for an unknown predictor.
 
     >>> from branchrank import Run, library
     >>> run = Run.load(library.list_runs("reports")[0].directory)

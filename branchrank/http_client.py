@@ -3,7 +3,7 @@
 1. A request goes only to the given URL, because redirects are not followed.
 2. A single deadline covers connecting, TLS, sending the request and receiving the whole response. The
    deadline does not cover name resolution by the operating system.
-3. A response longer than ``limit_bytes`` is an error, and the rest of the response is not read.
+3. Reading stops with an error if a response is longer than ``limit_bytes``.
 4. A proxy that is set in environment variables is used, except for loopback addresses, which a proxy can't
    reach.
 5. :func:`post_json` and :func:`get` open a connection for each request and close it afterwards.
@@ -20,8 +20,8 @@ add the name of the endpoint to the message::
     +-- DeadlineError          no complete response within the deadline
     +-- OversizedError         the response is longer than the limit
 
-This module imports httpcore, which takes about 50 ms. To avoid this delay at startup, import this module only
-inside functions that make requests.
+This module imports httpcore, which takes about 50 ms. To keep startup fast, import this module only inside
+functions that make requests.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def _exchange(
 
 
 def _answer(response: httpcore.Response, limit_bytes: int) -> Answer:
-    """Read a response. The body of an error response may be incomplete."""
+    """Read a response, and at most :data:`ERROR_BODY_BYTES` bytes of an error response's body."""
     phrase = response.extensions.get("reason_phrase", b"").decode("latin-1")
     reason = "".join(letter if letter.isprintable() else " " for letter in phrase)
     if 200 <= response.status < 300:

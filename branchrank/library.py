@@ -179,12 +179,11 @@ def tune(
 
     ``questions`` is a question file, preferably with mined questions. The questions are divided into
     ``folds`` parts, and all questions about the same document are in the same part. For each system,
-    ``budget`` combinations of values are tried. The experiment file is not changed (:func:`write_tuned` adds
-    the tuned systems).
+    ``budget`` combinations of values are tried. The experiment file is not changed. :func:`write_tuned` adds
+    the tuned systems to the file.
 
-    Raises :class:`~branchrank.errors.UsageError` for systems that can't be tuned (those in a sweep and those
-    that call an LLM), and :class:`~branchrank.errors.QuestionError` if the questions come from fewer
-    documents than there are folds.
+    Raises :class:`~branchrank.errors.UsageError` for systems in a sweep and systems that call an LLM, and
+    :class:`~branchrank.errors.QuestionError` if the questions come from fewer documents than there are folds.
 
     >>> from pathlib import Path
     >>> _ = Path("e.toml").write_text('name = "e"\\n[systems.local]')
@@ -210,8 +209,9 @@ def tune(
 def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
     """Add the tuned systems to the experiment file, and remove the systems that an earlier tuning added.
 
-    A tuned system has the name of the original system with the suffix ``-tuned``, and its origin in
-    ``run.json`` is ``tuned``. Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
+    A tuned system has the name of the original system with the suffix ``-tuned``. In ``run.json``, the origin
+    of a tuned system is ``tuned``. Raises :class:`~branchrank.errors.StorageError` if the file can't be
+    written.
     """
     from branchrank.bench.tuning import write_tuned as write
 
@@ -219,7 +219,7 @@ def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
 
 
 def spent_line(calls: Iterable[LLMCall]) -> str:
-    """Return one line of text with the numbers of LLM calls, cached or replayed calls, and tokens."""
+    """Return one line of text with the numbers of LLM calls, cache hits, replayed calls and tokens."""
     from branchrank.systems.llm_opening import LLMMeter
 
     meter = LLMMeter()
@@ -253,16 +253,16 @@ def verify(
 ) -> Verification:
     """Recompute every number in a run's reports, and report wrong numbers and contradictions.
 
-    ``rerun`` is the number of questions that the systems answer again with the workspace's index. The
-    questions are drawn with the run's seed, and an LLM's answers are taken from the run's cassette. ``named``
-    contains the predictor classes, endpoints and models that the systems may use to answer the questions
-    again. The cassette is passed in ``named.settings`` with the key ``llm.replay``, and a workspace other
-    than ``data`` is passed as ``named.data_dir``. A system is skipped if ``named`` does not contain the
+    ``rerun`` is the number of randomly drawn questions that the systems answer again with the workspace's
+    index. The run's seed determines the drawn questions. LLM answers are taken from the run's cassette.
+    ``named`` contains the predictor classes, endpoints and models that the systems may use to answer the
+    questions again. The setting ``llm.replay`` in ``named.settings`` is the path of the cassette. A workspace
+    other than ``data`` is passed as ``named.data_dir``. A system is skipped if ``named`` does not contain the
     class, the endpoint or the cassette that the system needs. ``corpus`` is the current folder of the corpus.
     ``seal`` is the seal file of the run's plan, or a copy of the seal file.
 
-    Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
-    index or questions differ from the run's.
+    Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, and if the
+    workspace's index or questions have changed since the run.
     """
     from branchrank.corpus.named import locate_corpus
     from branchrank.progress_bars import shown_progress
@@ -291,12 +291,12 @@ def compare_datasets(
 
     ``runs`` contains one run or run directory per dataset, as a list or as a mapping from dataset names.
     ``measure``, ``baseline`` and ``delta`` default to the values of the first run. Printing the result shows
-    a table. The result's attribute ``frame`` is a DataFrame, its attribute ``comparison`` contains the
-    numbers, and its methods ``text`` and ``write`` produce Markdown or CSV.
+    a table. The result's attribute ``frame`` is a DataFrame, and the attribute ``comparison`` contains the
+    numbers. The methods ``text`` and ``write`` produce Markdown or CSV.
 
-    Raises :class:`~branchrank.errors.UsageError` if no system is part of all runs, or if the runs declare
-    different measures and ``measure`` is not given. Raises :class:`~branchrank.errors.RunError` if a run
-    can't be read or has no answerable questions, or if two of the runs have the same questions.
+    Raises :class:`~branchrank.errors.UsageError` if no system is part of all runs. ``measure`` is required if
+    the runs declare different measures. Raises :class:`~branchrank.errors.RunError` for a run that can't be
+    read, a run without answerable questions, and two runs with the same questions.
     """
     from branchrank.report.datasets import dataset_report
 
@@ -408,10 +408,10 @@ def demo(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Run:
-    """Copy the bundled sample into ``folder``, index it, compare systems on it, and return the run.
+    """Copy the bundled sample into ``folder``, index the sample, compare systems, and return the run.
 
     The run's directory is inside ``folder/reports``. A second call resumes an interrupted demo or returns the
-    finished run, unless ``fresh`` is true. Existing files are not overwritten.
+    finished run. If ``fresh`` is true, a new run is started. Existing files are not overwritten.
 
     Raises :class:`~branchrank.errors.UsageError` if ``folder`` is not empty and does not contain a demo.
     """
@@ -424,8 +424,8 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
     """Write the starter files for a benchmark on your own documents into the working directory.
 
     The files are ``branchrank.toml`` in ``data_dir``, ``questions.jsonl`` with three example questions, and
-    ``experiment.toml``. ``corpus`` is the folder that contains the documents (by default ``docs`` or ``doc``)
-    or a corpus name. Existing files are not overwritten.
+    ``experiment.toml``. ``corpus`` is a corpus name or the folder that contains the documents (by default
+    ``docs`` or ``doc``). Existing files are not overwritten.
 
     Raises :class:`~branchrank.errors.CorpusError` if no documents are found, and
     :class:`~branchrank.errors.UsageError` if the workspace ``data_dir`` contains other documents.
@@ -441,12 +441,12 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
 def agreement(
     first: str | Path, second: str | Path, annotators: Sequence[str] = ()
 ) -> tuple[Agreement, Agreement]:
-    """Return Cohen's kappa between two annotators on the passages that both of them labeled.
+    """Return Cohen's kappa between two annotators on the passages that both annotators labeled.
 
     ``first`` and ``second`` are question files that ``branchrank questions label`` wrote. The two files may
     be the same. If a file contains labels from several annotators, ``annotators`` selects one annotator for
-    each file. The first result is the agreement on the labels ``yes``, ``partly`` and ``no``. The second
-    result treats ``partly`` and ``no`` as one label.
+    each file. The first kappa is for the labels ``yes``, ``partly`` and ``no``. The second kappa treats
+    ``partly`` and ``no`` as one label.
 
     Raises :class:`~branchrank.errors.QuestionError` if no passage was labeled by both annotators.
     """

@@ -4,7 +4,7 @@ Line numbers start at 1 and count the lines of the unprocessed file. A span incl
 start at 1.
 
 The records are :mod:`msgspec` structs. ``msgspec.json.decode(line, type=Node)`` validates a line while
-parsing it. If the line is invalid, the error names the invalid field.
+parsing it. The error for an invalid line names the invalid field.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Span(Record, frozen=True, kw_only=True, order=True):
 class Node(Record, frozen=True, kw_only=True):
     """A node in the PageIndex tree: a section, a file, a folder or the root.
 
-    A node's own span, without its subsections, is ``line_start..own_line_end``. The span of its whole subtree
-    is ``line_start..line_end``. Folder and root nodes have an empty ``source`` and no lines (all three line
-    numbers are ``None``), and are never hits.
+    A node's own span, without subsections, is ``line_start..own_line_end``. The span of a node's whole
+    subtree is ``line_start..line_end``. Folder and root nodes have an empty ``source`` and ``None`` as line
+    numbers, and are never hits.
     """
 
     id: str
@@ -78,7 +78,7 @@ class Node(Record, frozen=True, kw_only=True):
 
     @property
     def has_lines(self) -> bool:
-        """Whether the node has lines outside its subsections. Nodes without such lines are never hits."""
+        """Whether the node has lines outside subsections. A node without lines of its own is never a hit."""
         return self.line_start is not None and (self.own_line_end or 0) >= self.line_start
 
     @property
@@ -112,9 +112,9 @@ class Chunk(Record, frozen=True, kw_only=True):
 class GoldItem(Record, frozen=True, kw_only=True):
     """Lines in a file that answer a question, or the whole file if the line numbers are ``None``.
 
-    ``answer_digest`` is a digest of the gold lines, which shows whether the lines have changed. ``relevance``
-    is the item's grade (at least 1) for graded measures. A ``relevance`` of ``None`` means the default grade
-    2.
+    ``answer_digest`` is the digest of the gold lines, from which later changes to the lines are detected.
+    ``relevance`` is the item's grade (at least 1) for graded measures. A ``relevance`` of ``None`` means the
+    default grade 2.
     """
 
     source_file: str
@@ -139,7 +139,7 @@ class GoldItem(Record, frozen=True, kw_only=True):
 class Question(Record, frozen=True, kw_only=True):
     """A question with its gold.
 
-    A hit is correct if it matches any item in ``gold``. ``extra`` contains the keys of the question's JSON
+    A hit that matches any item in ``gold`` is correct. ``extra`` contains the keys of the question's JSON
     object that are not fields of this record.
     """
 
@@ -158,7 +158,7 @@ class Question(Record, frozen=True, kw_only=True):
 
 
 class Scored(NamedTuple):
-    """One entry in a ranked list, with the id of a chunk or node and its score (higher is better)."""
+    """An entry in a ranked list: the id of a chunk or node (``key``), and a score (higher is better)."""
 
     key: str
     score: float
@@ -205,8 +205,8 @@ class Hit(Record, frozen=True, kw_only=True):
     def reasons(self) -> tuple[str, ...]:
         """Strings that describe how each branch contributed to the hit.
 
-        A string such as ``bm25(nodes) #2`` gives the hit's rank in a branch's list. If the hit is not in the
-        list of a branch, the string consists of the branch's name and the branch's note on the hit.
+        A string such as ``bm25(nodes) #2`` gives the hit's rank in a branch's list. For a branch whose list
+        does not contain the hit, the string consists of the branch's name and note.
         """
         placed = [f"{name} #{place.rank}" for name, place in self.branches.items()]
         notes = [f"{name} {note}" for name, note in self.notes.items() if name not in self.branches]
@@ -233,10 +233,10 @@ class StageTrace(Record, frozen=True, kw_only=True):
 class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One LLM call, as stored in a run's list of calls.
 
-    ``reported`` is true if the server returned the token counts, and false if BranchRank estimated them.
-    ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...). ``replayed``
-    is true if a cassette answered this call. The field ``replayed`` is not written to a run's rows, so that a
-    replay writes the same rows as the recorded run.
+    ``reported`` is true if the server returned the token counts, and false if BranchRank estimated the token
+    counts. ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...).
+    ``replayed`` is true if a cassette answered the call. A run's rows omit ``replayed``, so that a replay
+    writes the same rows as the recorded run.
     """
 
     predictor: str

@@ -88,11 +88,11 @@ def means_url(name: str) -> bool:
 
 
 def url_to_show(text: str) -> str:
-    """Return a URL without its secrets, so that it can be shown in messages.
+    """Return a URL without secrets, for messages.
 
-    The user name and the password are removed, and the value of each parameter whose name suggests a secret
-    (such as ``api_key``) is replaced with ``[key]``. In a malformed URL, everything between the scheme and
-    the last ``@`` is removed.
+    The user name and the password are removed. The values of parameters whose names suggest a secret (such as
+    ``api_key``) are replaced with ``[key]``. In a malformed URL, everything between the scheme and the last
+    ``@`` is removed.
 
     >>> url_to_show("http://me:secret-1@[h/v1?api_key=secret-2"), url_to_show("me:secret-1@h")
     ('http://[h/v1?api_key=[key]', 'h')
@@ -117,7 +117,7 @@ def _without_user(text: str) -> str:
 
 
 def url_to_keep(text: str) -> str:
-    """Return a URL without its secrets, so that it can be stored in a file.
+    """Return a URL without secrets, for storage in a file.
 
     The user name, the password, and all parameters whose names suggest a secret (such as ``api_key``) are
     removed.

@@ -55,9 +55,9 @@ class RedisConnection:
         self._told = False
 
     def attempt(self, call: Callable[[], T]) -> T | None:
-        """Return the result of ``call``, or ``None`` if it fails.
+        """Return the result of ``call``, or ``None`` if ``call`` fails.
 
-        During the pause after a failure, ``call`` is not called, and the result is ``None``.
+        During the pause after a failure, ``call`` is not executed, and the result is ``None``.
         """
         from redis.exceptions import RedisError
 

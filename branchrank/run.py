@@ -87,7 +87,7 @@ class Run(RunData):
     def compare_all(
         self, baseline: str | Sequence[str] = "", measure: str = "", *, delta: float | None = None
     ) -> PredictorComparisons:
-        """Compare every predictor with one or more baselines, or with all others (``"all-pairs"``).
+        """Compare all predictors with one or more baselines, or with each other (``"all-pairs"``).
 
         All comparisons form one family. The p-values of a family are adjusted with Holm's method, and the
         intervals with the Bonferroni correction. The arguments default to the values that the run declared.
@@ -176,10 +176,10 @@ class Run(RunData):
         """Write ``report.md``, ``report.html`` and the plots, and return their paths.
 
         The files are written to the directory ``into`` (by default the run's directory). A report in the
-        run's directory also rewrites the CSV files, with the columns of the current version. If the run was
+        run's directory also updates the CSV files to the columns of the current version. If the run was
         reduced to some of its questions (:meth:`where`), ``into`` is required. ``with_text=False`` omits the
-        text of the documents. ``corpus`` is the current folder of the corpus. If the documents in ``corpus``
-        differ from those that the run searched, ``notice`` is called with a one-line message.
+        text of the documents. ``corpus`` is the current folder of the corpus. ``notice`` is called with a
+        one-line message if the documents in ``corpus`` have changed since the run.
 
         Raises :class:`~branchrank.errors.UsageError` if the report of another run would be overwritten.
         """

@@ -6,8 +6,8 @@
    link. If another process replaces a folder with a link, opening the path fails.
 3. A file is opened without following a link and without blocking, and must be a regular file. Files are
    written under a temporary name and then renamed, relative to the descriptor of their folder. A folder is
-   removed through the descriptor of its parent folder, and not by its path. When a folder is copied, its
-   total size and its number of files are limited.
+   removed through the descriptor of the parent folder, and not by path. The total size and the number of
+   files of a copied folder are limited.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def read_file(path: Path) -> bytes:
 def open_beneath(root: Path, relative: str) -> BufferedReader:
     """Open the regular file ``relative`` (names joined by ``/``) below the folder ``root`` for reading.
 
-    The path of ``root`` itself may contain symbolic links. Raises :class:`FileNotFoundError` if the file does
-    not exist, and :class:`IsADirectoryError` if ``relative`` is a folder. Raises :class:`PermissionError` if
-    ``relative`` contains ``..`` or a link, is not a regular file, or can't be accessed.
+    The path ``root`` may contain symbolic links. Raises :class:`FileNotFoundError` if the file does not
+    exist, and :class:`IsADirectoryError` if ``relative`` is a folder. Raises :class:`PermissionError` if
+    ``relative`` is absolute, contains ``..`` or a link, is not a regular file, or can't be accessed.
     """
     if relative == ".":
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
@@ -134,7 +134,7 @@ def overwrite_beneath(root: Path, relative: str, content: bytes) -> None:
 
 
 def create_beneath(root: Path, relative: str) -> None:
-    """Create the empty file ``relative`` below ``root``, readable only by its owner, if it does not exist.
+    """Create a missing file ``relative`` below ``root``, empty and with access only for its owner.
 
     Raises the same errors as :func:`open_beneath`.
     """
@@ -176,11 +176,11 @@ def rename_beneath(root: Path, relative: str, name: str) -> None:
 
 
 def remove_beneath(root: Path, relative: str) -> None:
-    """Remove the file or folder ``relative`` below ``root``, if it exists.
+    """Remove the file or folder ``relative`` below ``root``. A missing path is ignored.
 
     Raises :class:`PermissionError` for a path that contains ``..`` or a linked folder, and ``OSError`` if the
-    operating system does not allow the removal. If the path is a symbolic link, the link is removed and its
-    target is kept.
+    operating system does not allow the removal. If the path is a symbolic link, the link is removed and the
+    link's target is kept.
     """
     with contextlib.suppress(FileNotFoundError), _folder_of(root, relative) as (folder, name):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
@@ -236,8 +236,8 @@ def links_beneath(root: Path) -> Iterator[Path]:
 def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int) -> None:
     """Copy the files below the folder ``source`` into the new folder ``target``.
 
-    Raises :class:`PermissionError` if ``source`` contains a symbolic link or a special file, or exceeds a
-    limit, and ``OSError`` if the system denies access.
+    Raises :class:`PermissionError` for a symbolic link, a special file or an exceeded limit, and ``OSError``
+    if the system denies access.
     """
     left_bytes, left_files = most_bytes, most_files
     if source.is_symlink():

@@ -1,7 +1,7 @@
 """Retrieval systems as records, which can be read from TOML files.
 
-A system has the stages branches, expand, fuse, cap, rescore, group, rerank, passages and top k. Every part of
-a system is an immutable record, so it can be compared and hashed. Systems that are identical up to and
+A system has the stages branches, expand, fuse, cap, rescore, group, rerank, passages and top k. The parts of
+a system are immutable records, which can be compared and hashed. Systems that are identical up to and
 including a stage share the results of that stage.
 """
 
@@ -25,7 +25,7 @@ RECOMMENDED = "recommended"
 class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings for adding neighboring tree nodes to the results of a branch.
 
-    The chunks that the branch found are replaced by their nodes before the neighbors are added.
+    Before neighbors are added, each chunk that the branch found is replaced with the chunk's node.
     """
 
     depth: Annotated[
@@ -52,7 +52,7 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings for a ``tree`` branch.
 
-    In each step, the next nodes are selected by an LLM or by the lexical scores of their subtrees.
+    In each step, an LLM or the lexical scores of the subtrees determine the next nodes.
     """
 
     beam: Annotated[int, Meta(ge=1, le=100_000, description="number of nodes followed at each step")] = 4
@@ -74,8 +74,8 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A search that produces one ranked list.
 
     ``kind`` is the kind of the branch (:mod:`branchrank.systems.branches`), and ``options`` are the settings
-    specific to this kind. If ``doubled`` is true, the branch returns twice as many results as the query asks
-    for, and ``top_n`` is ignored. If ``expand`` is set, the branch returns nodes. If ``threshold`` is
+    specific to this kind. If ``doubled`` is true, the branch ignores ``top_n`` and returns twice as many
+    results as the query requests. If ``expand`` is set, the branch returns nodes. If ``threshold`` is
     ``calibrated``, the branch uses the threshold that was measured for the index's model.
     """
 
@@ -153,7 +153,7 @@ class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Grouping by document. Each document is returned once, with its best chunk."""
+    """Settings for grouping by document, which returns each document once, with the document's best chunk."""
 
     by: Annotated[Literal["none", "document"], Meta(description="how results are grouped")] = "none"
     aggregate: Annotated[
@@ -163,7 +163,7 @@ class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings for the reranker, which is a CrossEncoder or an LLM (listwise or yes/no log-probabilities)."""
+    """Settings for the reranker, which is a CrossEncoder or an LLM."""
 
     method: Annotated[
         RerankMethod,

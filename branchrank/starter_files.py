@@ -3,7 +3,7 @@
 1. ``branchrank.toml`` in the workspace's folder contains the path of the documents' folder and the settings
    of the index.
 2. ``questions.jsonl`` has three example questions. Each example question asks about a section of the
-   documents, and its gold is a paragraph in the section. A run that uses example questions prints a warning.
+   documents. The gold is a paragraph in the section. A run that uses example questions prints a warning.
 3. ``experiment.toml`` compares three systems that need no LLM. You can run ``branchrank run experiment.toml``
    without editing ``experiment.toml``.
 
@@ -74,9 +74,10 @@ _NOTE = "an example written by `branchrank init`: replace it with a question tha
 
 
 class StarterFiles(Record, frozen=True, kw_only=True):
-    """The starter files that were written (``written``), and those that already existed (``kept``).
+    """The result of writing starter files.
 
-    ``corpus`` is the folder of the documents, and ``documents`` is the number of documents.
+    ``written`` contains the new files, and ``kept`` contains the files that already existed. ``corpus`` is
+    the folder of the documents, and ``documents`` is the number of documents.
     """
 
     corpus: Path

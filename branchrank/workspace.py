@@ -37,8 +37,8 @@ class Workspace(Searcher):
     """A corpus with its indexes, settings and caches, in one folder.
 
     Open an existing workspace with :meth:`open`, or create one with :meth:`build`. The index and the model
-    are loaded when they are first needed. Workspaces are thread-safe and print nothing. Close a workspace
-    with :meth:`close`, or use it in a ``with`` statement.
+    are loaded on first use. Workspaces are thread-safe and print nothing. Close a workspace with
+    :meth:`close`, or use it in a ``with`` statement.
 
     >>> import branchrank as br
     >>> with br.Workspace.open("data") as workspace:
@@ -59,9 +59,9 @@ class Workspace(Searcher):
     ) -> Workspace:
         """Open the workspace in ``data_dir``.
 
-        ``settings`` maps names such as ``"local.rrf_k"`` to values, which override ``branchrank.toml`` and
-        environment variables. If ``rebuild`` is true, a missing or stale index is built when the index is
-        first needed. If ``rebuild`` is false, a missing or stale index raises
+        ``settings`` maps setting names (such as ``"local.rrf_k"``) to values, which override
+        ``branchrank.toml`` and environment variables. If ``rebuild`` is true, a missing or stale index is
+        built on first use. If ``rebuild`` is false, a missing or stale index raises
         :class:`~branchrank.errors.ArtifactError`. ``notify`` is called with a one-line message when something
         is downloaded or built. ``progress`` is ``True`` to show progress bars, or a function that is called
         with stage, done and total.
@@ -91,8 +91,8 @@ class Workspace(Searcher):
         build fails because of an invalid value, the previous ``branchrank.toml`` is restored. Unchanged
         documents are not embedded again, and an interrupted build is resumed. Without ``corpus``, the corpus
         in ``branchrank.toml`` is indexed again. ``chunks`` and ``nodes`` are files with your own chunks and
-        nodes, which replace BranchRank's chunks and nodes. If ``corpus`` is a BEIR folder, its documents are
-        first written to files in the workspace.
+        nodes, which replace BranchRank's chunks and nodes. If ``corpus`` is a BEIR folder, the BEIR documents
+        are first written to files in the workspace.
 
         Raises :class:`~branchrank.errors.CorpusError` if there are no documents,
         :class:`~branchrank.errors.ModelError` if the embedder is not available,
@@ -143,7 +143,7 @@ class Workspace(Searcher):
         notify: Notify | None = None,
         progress: bool | Progress = False,
     ) -> Workspace:
-        """Create a workspace in ``data_dir`` from another program's chunks, vectors and nodes, and open it.
+        """Create and open a workspace in ``data_dir`` from another program's chunks, vectors and nodes.
 
         The files ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` in ``folder`` are read and not
         changed. Chunks without line numbers are located in the documents by their text. If ``chroma/``
@@ -154,9 +154,9 @@ class Workspace(Searcher):
         documents. The default is the corpus specified in ``branchrank.toml`` in ``data_dir`` or in
         ``folder``.
 
-        Raises :class:`~branchrank.errors.ArtifactError` if the vectors are not from the embedder or the
-        folder can't be read safely, :class:`~branchrank.errors.InputError` for an invalid file, and the same
-        errors as :meth:`build`. If an error is raised, ``data_dir`` is unchanged.
+        Raises the same errors as :meth:`build`, :class:`~branchrank.errors.InputError` for an invalid file,
+        and :class:`~branchrank.errors.ArtifactError` for an unsafe folder or vectors from another embedder.
+        After an error, ``data_dir`` is unchanged.
 
         >>> from branchrank import Workspace
         >>> with Workspace.adopt("theirs", "data/adopted", corpus="docs", embedder="fake") as workspace:
@@ -231,13 +231,12 @@ class Workspace(Searcher):
         A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with a method
         ``retrieve(query, k)``, or a function ``f(query, k)``. Methods and functions must return hits, best
         first. ``questions`` is a question file (by default the workspace's question file). ``primary`` is the
-        measure that is tested (such as ``Success@1`` or ``strict_hit@5``), and ``measures`` are additional
-        measures in the report. ``baseline`` is the predictor with which all others are compared (by default
-        the first predictor), a list of predictors, or ``"all-pairs"``. ``sample_size`` is the number of
-        questions to draw at random (by default, all questions are used), and ``seed`` is the random seed of
-        the sample and of the statistical tests. With ``filters``, such as ``"file_path=guide/*"``, only
-        matching documents are searched. ``settings`` contains all other settings, such as
-        ``"benchmark.delta"``.
+        measure that is tested (such as ``strict_hit@5``). ``measures`` are additional measures in the report.
+        ``baseline`` is the predictor with which all others are compared (by default the first predictor), a
+        list of predictors, or ``"all-pairs"``. ``sample_size`` is the number of questions to draw at random
+        (by default, all questions are used). ``seed`` is the random seed of the sample and of the statistical
+        tests. With ``filters``, such as ``"file_path=guide/*"``, only matching documents are searched.
+        ``settings`` contains other settings, such as ``"benchmark.delta"``.
 
         If the arguments are invalid, a single error with all problems is raised before any work starts. A
         failed query counts as a miss and is listed in the report.
@@ -284,7 +283,7 @@ class Workspace(Searcher):
     def check(self) -> CheckedIndex:
         """Compare each file of the index with the digest that the build recorded for the file.
 
-        Opening an index is faster, because only files whose size, inode or timestamps have changed are
+        Opening an index is faster than this check, because only files with a new size, inode or timestamp are
         compared. Raises :class:`~branchrank.errors.ArtifactError` with the name of the first damaged file.
 
         >>> from branchrank import Workspace

@@ -55,8 +55,8 @@ class MovedGold(Record, frozen=True, kw_only=True):
 class SplitFile(Record, frozen=True, kw_only=True):
     """One part of a split question file.
 
-    ``path`` is the path of the part's question file, and ``questions`` is the number of questions in this
-    file. ``documents`` is the number of documents that contain the gold of these questions.
+    ``path`` is the part's question file, and ``questions`` is the number of questions in the part.
+    ``documents`` is the number of documents that contain the part's gold.
     """
 
     path: Path
@@ -67,9 +67,9 @@ class SplitFile(Record, frozen=True, kw_only=True):
 class SplitFiles(Record, frozen=True, kw_only=True):
     """The two parts of a split question file, one for tuning and one for testing.
 
-    ``share`` is the fraction of the questions that are in the tuning part. Questions that share documents are
-    in the same part. ``largest_group`` is the number of questions in the largest group of questions that
-    share documents.
+    ``share`` is the fraction of the questions that are in the tuning part. Questions about the same document
+    are in the same part. ``largest_group`` is the number of questions in the largest group of questions with
+    shared documents.
     """
 
     parts: tuple[SplitFile, ...]
@@ -85,7 +85,7 @@ class Spent(Record, frozen=True, kw_only=True):
 
 
 class AddedQuestion(Record, frozen=True, kw_only=True):
-    """A question that was added to a file, with the warnings of :meth:`WorkspaceQuestions.check` about it."""
+    """A question that was added to a file, with the warnings of :meth:`WorkspaceQuestions.check`."""
 
     path: Path
     question: Question
@@ -133,8 +133,8 @@ class WorkspaceQuestions:
 
         ``gold`` contains the spans that answer the question. The text of the first span must contain
         ``quote``. If ``gold`` is empty, the question is stored as unanswerable. If ``id`` is empty, an id is
-        computed from the question and the files. Raises :class:`~branchrank.errors.QuestionError` for lines
-        that do not exist, a quote that the lines do not contain, and an id that is already in the file.
+        computed from the question and the files. Raises :class:`~branchrank.errors.QuestionError` for gold
+        lines that do not exist, a quote that is not in the gold lines, and an id that is already in the file.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.questions.anchoring import corpus_lines
@@ -179,8 +179,8 @@ class WorkspaceQuestions:
         """Return the first ``depth`` hits of each system in ``run``, for ``annotator`` to label.
 
         Labels are written to the question file ``output``, which is created if it does not exist.
-        ``questions`` is needed for a run that does not store the text of its questions. Raises
-        :class:`~branchrank.errors.RunError` if the workspace's documents differ from those of the run.
+        ``questions`` is the question file of a run that does not store question texts. Raises
+        :class:`~branchrank.errors.RunError` if the workspace's documents have changed since the run.
         """
         from branchrank.runs.labeling import Labeling
 
@@ -212,7 +212,7 @@ class WorkspaceQuestions:
     def reanchor(self, path: AnyPath | None = None, output: AnyPath | None = None) -> MovedGold:
         """Update the line numbers of gold whose lines or quotes have moved in the corpus.
 
-        The result is written to ``output``, which is by default the file that was read.
+        The updated questions are written to ``output`` (by default the input file).
         """
         from branchrank.questions.anchoring import corpus_lines, reanchor
         from branchrank.questions.question_files import may_be_absent
@@ -230,7 +230,7 @@ class WorkspaceQuestions:
         return MovedGold(path=target, moved=tuple(result.moved), problems=problems)
 
     def mine(self, output: AnyPath, corpus: AnyPath | None = None) -> Mined:
-        """Make questions from the cross-references in the corpus, and write them to ``output``.
+        """Make questions from the cross-references in the corpus, and write the questions to ``output``.
 
         ``corpus`` is the folder or name of a corpus (by default the workspace's corpus). If no
         cross-reference can be turned into a question, no file is written.
@@ -284,7 +284,7 @@ class WorkspaceQuestions:
         seed: int = 42,
         progress: Progress = no_progress,
     ) -> tuple[GeneratedQuestions, Spent]:
-        """Generate questions with an LLM, locate their gold in the corpus, and write them to ``output``.
+        """Generate questions with an LLM, locate the gold in the corpus, and write the file ``output``.
 
         Finished LLM calls are cached. If several consecutive LLM calls fail, the generation stops, and the
         questions accepted so far are written. The result's attribute ``stopped`` contains the reason why the

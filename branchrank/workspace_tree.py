@@ -34,7 +34,7 @@ class WorkspaceTree:
         self._folder = folder
 
     def build(self, output: AnyPath) -> BuiltTree:
-        """Build the tree of the corpus and write its nodes to the file ``output``."""
+        """Build the tree of the corpus, and write the tree's nodes to the file ``output``."""
         from branchrank.corpus.loading import load_corpus
         from branchrank.tree.build import build_nodes
         from branchrank.tree.store import write_nodes

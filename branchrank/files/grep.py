@@ -11,8 +11,8 @@
 BM25's document frequencies are computed over all searched files, not over the passages. The document
 frequency ``n`` of a term is the number of files that contain the term, and ``N`` is the number of searched
 files. The IDF ``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. The classic IDF ``ln((N - n + 0.5) /
-(n + 0.5))``, computed over passages, would be negative for a term that every passage contains. For BM25's
-length normalization, a passage's length is its number of lines.
+(n + 0.5))``, computed over passages, would be negative for a term that every passage contains. BM25's length
+normalization uses a passage's number of lines as length.
 """
 
 from __future__ import annotations
@@ -121,10 +121,7 @@ def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
 
 
 class Grep:
-    """Searches the files below ``root``.
-
-    If ``sources`` is given, only the files with these paths (relative to ``root``) are searched.
-    """
+    """Searches the files below ``root``, or only the files ``sources`` (paths relative to ``root``)."""
 
     def __init__(
         self,
@@ -150,8 +147,8 @@ class Grep:
     ) -> GrepResult:
         """Return the best ``limit`` passages with a query term, or all of them if ``limit`` is ``None``.
 
-        If ``sources`` is given, only these files are searched and included in BM25's document frequencies.
-        Raises :class:`~branchrank.errors.CorpusError` if the root is not a folder.
+        ``sources`` restricts the search and BM25's document frequencies to the given files. Raises
+        :class:`~branchrank.errors.CorpusError` if the root is not a folder.
         """
         terms = extract_terms(query)
         searched = self._sources if sources is None else frozenset(sources)

@@ -1,6 +1,6 @@
 """Read the text of an indexed file.
 
-If a file can't be read, the error message begins with one of these codes.
+The error message for a file that can't be read begins with one of the following codes.
 
 - ``NOT_FOUND`` means that the path is inside an allowed folder, but does not exist.
 - ``ACCESS_DENIED`` means that the path is outside the allowed folders, hidden, not indexed, reached through a

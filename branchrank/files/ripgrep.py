@@ -42,10 +42,7 @@ class MatchedLine(NamedTuple):
 
 
 class Matches(Record, frozen=True, kw_only=True):
-    """The matched lines in each file, with the files sorted by path.
-
-    If the search is incomplete, ``notices`` contains the reason.
-    """
+    """The matched lines in each file (sorted by path), and the reasons for an incomplete search."""
 
     files: dict[str, list[MatchedLine]]
     notices: tuple[str, ...] = ()
