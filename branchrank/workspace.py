@@ -148,8 +148,8 @@ class Workspace(Searcher):
         The files ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` in ``folder`` are read and not
         changed. Chunks without line numbers are located in the documents by their text. If ``chroma/``
         contains several collections, ``collection`` is the name of the collection to use. To check the stored
-        vectors, 20 chunks are embedded again with ``embedder``. The stored vectors are reused if all 20
-        chunks have a cosine similarity of at least 0.999 between the stored and the new vector.
+        vectors, up to 20 chunks are embedded again with ``embedder``. The stored vectors are reused if each
+        of these chunks has a cosine similarity of at least 0.999 between the stored and the new vector.
         :attr:`adoption` lists what was used and what was skipped. ``corpus`` is the folder that contains the
         documents. The default is the corpus specified in ``branchrank.toml`` in ``data_dir`` or in
         ``folder``.
