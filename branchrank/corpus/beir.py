@@ -1,8 +1,8 @@
 """Read folders in the BEIR format (Thakur et al., NeurIPS 2021), which store documents in ``corpus.jsonl``.
 
 1. Each line of ``corpus.jsonl`` is a JSON object that contains one document. Each document is written to a
-   separate file. Line 1 of the file is the document's title (or an empty line if there is no title), and the
-   document's text follows. The name of the file is the document's ``_id``, percent-encoded, with the suffix
+   separate file. The first line of the file is the document's title, which may be empty. The other lines are
+   the document's text. The name of the file is the document's ``_id``, percent-encoded, with the suffix
    ``.beir``. The file name is not part of the indexed text.
 2. Each ``.beir`` file is read as one section of plain text, without markup. If a document has a title but no
    text, the title is used as the text.
@@ -122,8 +122,8 @@ def read_entries(folder: Path) -> Iterator[Entry]:
 def unpack_beir(folder: Path, target: Path) -> Path:
     """Write each document in a BEIR folder to a separate file in ``target``, and return ``target``.
 
-    If ``corpus.jsonl`` has changed since the last call, all files in ``target`` are replaced; otherwise they
-    are kept. To detect changes, the SHA-256 of ``corpus.jsonl`` is stored in a file next to ``target``.
+    The files in ``target`` are replaced only if ``corpus.jsonl`` has changed since the last call. To detect
+    changes, the SHA-256 of ``corpus.jsonl`` is stored in a file next to ``target``.
 
     Raises :class:`CorpusError` if ``corpus.jsonl`` can't be read or if ``target`` contains files without the
     suffix ``.beir``. Raises :class:`~branchrank.errors.StorageError` if the files can't be written.
@@ -157,10 +157,7 @@ def unpack_beir(folder: Path, target: Path) -> Path:
 
 
 def _corpus_digest(folder: Path) -> str:
-    """Return the SHA-256 of ``corpus.jsonl``.
-
-    Raises :class:`CorpusError` if ``corpus.jsonl`` can't be read.
-    """
+    """Return the SHA-256 of ``corpus.jsonl``. Raises :class:`CorpusError` if the file can't be read."""
     path = folder / CORPUS
     try:
         return digest_file(path)

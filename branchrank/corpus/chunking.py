@@ -10,12 +10,12 @@
    large, are cut between lines. A line longer than the budget is cut between words, and a word longer than
    the budget is cut between characters. Apart from the overlap, two chunks contain parts of the same line
    only if that line was cut.
-3. Pieces are packed into chunks in order. A heading stays in the same chunk as the next piece if the two fit
-   into one chunk. In the same way, a code block stays with the paragraph before it.
+3. Pieces are packed into chunks in order. A heading and the next piece are kept in the same chunk if both fit
+   into one chunk. A paragraph and a following code block are also kept in the same chunk if both fit.
 4. If the last chunk of a section fills less than a quarter of the budget, pieces from the end of the previous
-   chunk are moved to it.
-5. With an overlap of n tokens, each chunk of a section except the first starts with a copy of the last lines
-   of the previous chunk, up to n tokens.
+   chunk are moved to the last chunk.
+5. With an overlap of n tokens, each chunk of a section, except the first chunk, starts with a copy of the
+   last lines of the previous chunk, up to n tokens.
 
 A chunk consists of its pieces and contains no other text. Apart from the overlap, every piece is in exactly
 one chunk. Chunking takes time linear in the size of the document, even for very long lines and titles.
@@ -59,10 +59,10 @@ def chunk_document(
 ) -> list[Chunk]:
     """Return the document's chunks in line order.
 
-    A chunk's breadcrumb and text together have at most ``target_tokens`` tokens, or at most ``limit_tokens``
-    if that is less. Neither ``target_tokens`` nor ``limit_tokens`` may be less than 8. ``count_tokens``
-    returns the number of tokens in a text, which must be the sum of the token counts of the text's words. If
-    ``overlap_tokens`` is larger than half the chunk's budget, half the budget is used instead.
+    A chunk's breadcrumb and text together have at most ``min(target_tokens, limit_tokens)`` tokens.
+    ``target_tokens`` and ``limit_tokens`` must be at least 8. ``count_tokens`` returns the number of tokens
+    in a text, which must be the sum of the token counts of the text's words. The overlap is limited to
+    ``overlap_tokens`` tokens and to half of the chunk's budget.
     """
     chunks: list[Chunk] = []
     capacity = min(target_tokens, limit_tokens)
@@ -88,7 +88,7 @@ def chunk_document(
 
 
 def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[str, int]]:
-    """Return a function that shortens a breadcrumb to ``limit`` tokens and also returns the token count."""
+    """Return a function that shortens a breadcrumb to at most ``limit`` tokens and counts its tokens."""
     separator = count(BREADCRUMB_SEPARATOR)
     room = limit * _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN
     sizes: dict[str, int] = {}
@@ -117,10 +117,7 @@ def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[
 
 
 def _groups(section: Section, budget: int, count: CountTokens) -> list[list[_Piece]]:
-    """Cut a section into pieces, and group consecutive pieces that should stay in one chunk.
-
-    Each group has at most ``budget`` tokens.
-    """
+    """Cut a section into pieces, and group pieces that should stay in one chunk, up to ``budget`` tokens."""
     groups: list[list[_Piece]] = []
     size = 0
     for block in section.blocks:
@@ -168,10 +165,7 @@ def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
 
 
 def _tokens_within(text: str, budget: int, count: CountTokens) -> int | None:
-    """Return the number of tokens in a text, or ``None`` if the number is larger than ``budget``.
-
-    ``None`` is also returned for very long texts, whose tokens are not counted.
-    """
+    """Return the number of tokens in a text, or ``None`` for a text above the budget or a very long text."""
     if len(text) > budget * _MAX_CHARACTERS_PER_TOKEN:
         return None
     tokens = count(text)
@@ -203,10 +197,8 @@ def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str,
 
 
 def _short_words(line: str, budget: int, count: CountTokens) -> Iterator[str]:
-    """Yield the words of a line. A word that is larger than the budget is yielded in parts.
-
-    A part of ``budget // 3`` characters always fits, because a character has at most three tokens.
-    """
+    """Yield the words of a line. A word that is larger than the budget is cut into parts."""
+    # A part of this length always fits, because a character has at most three tokens.
     step = max(1, budget // 3)
     for word in line.split():
         if len(word) <= step or _tokens_within(word, budget, count) is not None:

@@ -1,7 +1,7 @@
 """Find the documents below a folder, in a fixed order, and note why other files are skipped.
 
-1. Hidden files and folders, excluded paths and folders that contain a benchmark run are skipped without a
-   note. (If the report of a benchmark run were a document, the run would change the corpus that it measures.)
+1. Hidden files, hidden folders and excluded paths are skipped without a note. Folders that contain a
+   benchmark run are also skipped without a note, so that a run does not change the corpus that it measures.
    Symbolic links and special files, such as pipes, are skipped with a note. Because symbolic links are
    skipped, the search can't leave the root folder or visit a folder twice.
 2. A file is a document if BranchRank has a reader for its suffix. Binary files and files larger than 64 MiB
@@ -48,8 +48,8 @@ class Discovery(Record, frozen=True, kw_only=True):
 def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
     """Return the files of the documents below the folder ``root``, and notes about skipped files.
 
-    ``exclude`` lists what to skip: paths relative to ``root`` (``docs/results``) and shell patterns for such
-    paths (``*/drafts/*``).
+    ``exclude`` contains paths to skip, relative to ``root``. A path, such as ``docs/results``, can also be a
+    shell pattern, such as ``*/drafts/*``.
 
     Raises :class:`CorpusError` if ``root`` does not exist, is not a folder, or contains no documents.
     """

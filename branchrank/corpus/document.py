@@ -1,9 +1,9 @@
 """Records for a parsed file, its sections and their blocks of readable text, with line numbers.
 
-A section's own span contains the lines of the section that are not in a subsection. Every line of the file
-belongs to exactly one section's own span. ``sections[0]`` represents the whole file, and the section's own
-span contains the text before the first heading. If the file has exactly one top-level heading, the span also
-contains that heading and the text up to the next heading.
+A section's own span contains the section's lines that are not in a subsection. Every line of the file belongs
+to exactly one section's own span. ``sections[0]`` represents the whole file, and its own span contains the
+text before the first heading. If the file has exactly one top-level heading, the own span of ``sections[0]``
+also contains that heading and the text up to the next heading.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ENTRY_SUFFIX = ".beir"
 
 
 class Block(Record, frozen=True, kw_only=True):
-    """Consecutive lines that belong together (a paragraph, a table row, a code block), as readable text.
+    """The readable text of one paragraph, table row, code block or other group of consecutive lines.
 
     The blocks of a section are in line order, do not overlap, and are inside the section's own span. Each
     heading is a separate block. Lines without text (blank lines, labels, comments, directive options) need
     not be in a block.
 
     The n-th line of ``text`` is the readable text of the n-th line of the block, so a long block can be cut
-    between lines. The only exception is a heading, whose ``text`` is always one line.
+    between lines. As an exception, the ``text`` of a heading is always one line.
     """
 
     kind: BlockKind
@@ -38,7 +38,7 @@ class Block(Record, frozen=True, kw_only=True):
 class Section(Record, frozen=True, kw_only=True):
     """A heading and the text after it, up to the next heading.
 
-    The ``id`` of the section for the whole file is the file's path. Other ids have the form
+    The ``id`` of the section for the whole file is the file's path. The ids of other sections have the form
     ``path#slug/slug``, with the slugs of all headings from the top-level heading to the section's heading. A
     repeated id gets the suffix ``~2``. ``parent`` is the position of the parent section in the document's
     list of sections. ``level`` is 0 for the section of the whole file and 1 for that section's children.
@@ -82,7 +82,7 @@ class Document(Record, frozen=True, kw_only=True):
 
     ``source`` is the file's path relative to the corpus folder, with ``/`` as the separator. ``digest`` is
     the SHA-256 of the file's bytes. ``toctree`` contains the entries of the file's toctree directives as
-    written; :mod:`branchrank.tree.toctree` finds the documents that the entries refer to. ``notes`` describes
+    written. :mod:`branchrank.tree.toctree` finds the documents that the entries refer to. ``notes`` describes
     the problems in the file that the parser worked around.
     """
 

@@ -4,8 +4,8 @@ In BranchRank, a dataset is called ``ir:ID``, where ``ID`` is the id of the data
 
 1. A dataset is written once as a BEIR folder inside the folder of the named corpora. Later commands read this
    BEIR folder.
-2. All relevance judgments of a dataset are written as the split ``test``, because the id of a dataset
-   already selects one subset, such as ``beir/scifact/test``.
+2. All relevance judgments of a dataset are written as the split ``test``, because the id of a dataset already
+   selects one subset, such as ``beir/scifact/test``.
 3. While a dataset is read, ir-datasets can download files only if the caller allows downloads.
 """
 
@@ -36,10 +36,10 @@ def dataset_folder(
 ) -> Path:
     """Return the BEIR folder below ``home`` for the dataset ``ir:ID``, and create the folder if necessary.
 
-    ``progress("read", done, total)`` is called for each document. Raises :class:`CorpusError` if the id is
-    unknown, if the dataset lacks documents, queries or judgments, or if the dataset is not on this machine
-    and ``download`` is false. Raises :class:`~branchrank.errors.MissingDependencyError` if ir-datasets is not
-    installed.
+    ``progress("read", done, total)`` is called for each document. Raises :class:`CorpusError` for an unknown
+    id, and for a dataset without documents, queries or judgments. If ``download`` is false,
+    :class:`CorpusError` is also raised for a dataset that is not on this machine. Raises
+    :class:`~branchrank.errors.MissingDependencyError` if ir-datasets is not installed.
     """
     identifier = name.removeprefix(PREFIX)
     target = home / "ir" / identifier.strip("/").replace("/", "-")
@@ -90,10 +90,7 @@ def _write(dataset: Any, identifier: str, folder: Path, progress: Progress) -> N
 
 
 def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """Yield the items of one part of a dataset, such as all queries.
-
-    Raises :class:`CorpusError` if the dataset can't be read.
-    """
+    """Yield the items of one part of a dataset. Raises :class:`CorpusError` if the part can't be read."""
     try:
         yield from part()
     except (OSError, RuntimeError, ImportError) as error:
@@ -104,11 +101,7 @@ def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
 
 
 def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str, str]]:
-    """Yield documents as BEIR entries.
-
-    If a document's title or text is missing or empty, the entry's title is empty, and the entry's text is the
-    default text that ir-datasets returns for the document.
-    """
+    """Yield documents as BEIR entries. A document without a title or text gets its default text."""
     for number, each in enumerate(documents, start=1):
         title, text = getattr(each, "title", ""), getattr(each, "text", None)
         if not (title and text):
@@ -120,17 +113,14 @@ def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str,
 class _Refused(BaseException):
     """Raised to block a download.
 
-    This class does not derive from ``Exception``, because ir-datasets catches an ``Exception`` and then tries
+    This class does not derive from ``Exception``, because ir-datasets would catch an ``Exception`` and try
     the next mirror.
     """
 
 
 @contextmanager
 def _downloads(identifier: str, *, allowed: bool) -> Iterator[None]:
-    """Prevent ir-datasets from downloading files inside the ``with`` block, unless ``allowed`` is true.
-
-    Raises :class:`CorpusError` if ir-datasets tries to download a file and ``allowed`` is false.
-    """
+    """Raise :class:`CorpusError` if ir-datasets tries to download a file, unless ``allowed`` is true."""
     from ir_datasets.util import download
 
     def refuse(_download: object) -> NoReturn:

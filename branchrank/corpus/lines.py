@@ -12,7 +12,8 @@ import codecs
 def decode(content: bytes) -> tuple[str, tuple[str, ...]]:
     """Decode the bytes of a file. Return the text, and notes about bytes that are not valid text.
 
-    A file that is not UTF-8 is read as Latin-1, in which all bytes are valid. NUL bytes are read as spaces.
+    A file that is not valid UTF-8 is read as Latin-1, in which all bytes are valid. NUL bytes are read as
+    spaces.
     """
     content = content.removeprefix(codecs.BOM_UTF8)
     notes: tuple[str, ...] = ()

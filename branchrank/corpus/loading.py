@@ -35,10 +35,7 @@ class Corpus(Record, frozen=True, kw_only=True):
 
 
 class CorpusOutline(Record, frozen=True, kw_only=True):
-    """A corpus without the content of its documents.
-
-    The fields have the same meaning as in :class:`Corpus`.
-    """
+    """A corpus without its documents' content. The fields have the same meaning as in :class:`Corpus`."""
 
     root: str
     documents: tuple[DocumentOutline, ...]
@@ -65,7 +62,8 @@ def digest_now(root: Path, exclude: Collection[str]) -> str:
 def load_corpus(root: Path, exclude: Collection[str] = (), progress: Progress = no_progress) -> Corpus:
     """Read every document below ``root``, and call ``progress("read", done, total)`` after each file.
 
-    Raises :class:`CorpusError` if the folder ``root`` does not exist, or if no document in it can be read.
+    Raises :class:`CorpusError` if the folder ``root`` does not exist, or if no document in the folder can be
+    read.
     """
     found = discover(root, exclude)
     documents: list[Document] = []

@@ -1,16 +1,16 @@
 """Parse Markdown and MDX files into documents.
 
-1. Front matter is removed, except the value of ``description``, which is kept as text. The ``title`` in the
-   front matter becomes the page title, unless the page has exactly one top-level heading and that heading has
-   level 1.
+1. Front matter is removed, except the value of ``description``, which is kept as text. The page title is the
+   ``title`` in the front matter. A level-1 heading replaces this title if all other headings on the page are
+   nested below that heading.
 2. markdown-it splits the rest of the file into blocks with line numbers. Inline markup is parsed separately
    for each block.
 3. ATX and setext headings outside quotes and lists start sections. The labels of a heading are its
-   GitHub-style slug, the explicit id in ``{#id}`` and the labels in the ``(label)=`` lines above it.
+   GitHub-style slug, the explicit id in ``{#id}`` and the labels in the ``(label)=`` lines above the heading.
 4. List items, paragraphs, table rows and code become blocks. Each line of a block's text is the readable form
    of the corresponding line in the file. The content of a code fence is read as Markdown if the fence is a
    directive for prose, such as ``{note}``.
-5. Lines that markdown-it skips because they are nested too deeply are kept as plain text.
+5. Lines that markdown-it skips because the lines are nested too deeply are kept as plain text.
 
 Parsing takes time linear in the size of the file.
 """
@@ -53,7 +53,7 @@ _PARSER_FAULTS = (IndexError, KeyError, RuntimeError, ValueError)
 
 
 def read_markdown(source: str, content: bytes) -> Document:
-    """Read a Markdown file, or an MDX file if the suffix is ``.mdx``. Never raises an exception."""
+    """Read a Markdown file, or an MDX file (suffix ``.mdx``). Malformed content raises no exception."""
     text, notes = decode(content)
     lines = [line.replace("\r", " ") for line in split_lines(text)]
     front = _front_matter(lines)
@@ -180,10 +180,7 @@ class _Reader:
         return "\n".join(each.strip() for each in text.split("\n"))
 
     def add_heading(self, level: int, content: str, lines: range, targets: Sequence[Label]) -> None:
-        """Add a heading.
-
-        ``lines`` is the range of the heading's lines. ``targets`` are the labels directly above the heading.
-        """
+        """Add a heading on the given lines. ``targets`` are the labels directly above the heading."""
         content, explicit = _without_explicit_ids(content)
         title = " ".join(self.inline(content, lines.start).split())
         slug = self._slug(title)
@@ -299,7 +296,7 @@ class _Walk:
 
 
 def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
-    """Return a heading without the ``{#id}`` and ``{/* #id */}`` at its end, and a list of these ids."""
+    """Remove ids such as ``{#id}`` and ``{/* #id */}`` from the end of a heading, and return both."""
     ids: list[str] = []
     kept = end = len(content)
     while True:

@@ -5,8 +5,8 @@
 2. markdown-it parses the text without component tags. The readable text includes code, the text of links, and
    the descriptions of images. Emphasis marks and HTML tags are removed. A tag that separates words, such as
    ``<td>`` or ``<br>``, is replaced by a space.
-3. A text longer than :data:`MAX_INLINE` characters is returned unchanged, because parsing it would take too
-   long.
+3. A text longer than :data:`MAX_INLINE` characters is returned unchanged, because parsing a long text would
+   take too much time.
 """
 
 from __future__ import annotations

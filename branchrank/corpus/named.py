@@ -1,13 +1,15 @@
 """Find and download named corpora, each of which is a folder of documents with a pinned version.
 
-1. ``named.toml`` pins the version of each corpus by the SHA-256 of a source distribution or by a Git commit.
+1. ``named.toml`` pins the version of each corpus with the SHA-256 digest of a source distribution or with a
+   Git commit.
 2. A download is unpacked into a temporary folder, which is renamed at the end, so an interrupted download
    leaves no incomplete corpus. Only the regular files in the folder that ``named.toml`` specifies are
    unpacked, and no file is executed.
 3. :func:`locate_corpus` returns the folder of the corpus whose name or path the user gave.
 4. The name ``ir:ID`` refers to a dataset in the package ir-datasets (:mod:`branchrank.corpus.ir_dataset`).
 
-Named corpora are stored in ``$BRANCHRANK_CORPORA`` or, if the variable is not set, in the user's data folder.
+Named corpora are stored in the folder ``$BRANCHRANK_CORPORA``. If this environment variable is not set, they
+are stored in the user's data folder.
 """
 
 from __future__ import annotations
@@ -95,7 +97,8 @@ def locate_corpus(name_or_path: str | Path) -> Path:
     """
     name = str(name_or_path)
     path = Path(name_or_path).expanduser()
-    if name and path.is_dir():  # An empty name (perhaps an unset variable) is not the current folder.
+    # An empty name (perhaps from an unset variable) must not select the current folder.
+    if name and path.is_dir():
         return path
     if is_dataset(name):
         return dataset_folder(name, corpora_home())

@@ -198,7 +198,7 @@ def _without_user(url: str) -> str:
 
 
 def _copy(stream: BinaryIO, target: Path, size: int, progress: Progress) -> str:
-    """Copy ``stream`` to the file ``target``, and return the SHA-256 of the file.
+    """Copy ``stream`` to the file ``target``, and return the SHA-256 digest of the file.
 
     Raises ``ValueError`` if the stream has more than ``size`` bytes.
     """

@@ -3,16 +3,16 @@
 1. A passage can list several possible paths for its document. A path can be absolute or relative to the
    corpus folder, and can start with folders that do not exist in the corpus. The first path that matches a
    document is used.
-2. If the passage has line numbers, and the document's lines with these numbers contain the normalized text of
-   the passage, these lines are used. If the passage has line numbers but no text, the lines with these
-   numbers are used.
-3. In all other cases, the document is searched for the text of the passage. If no path matches a document,
-   the whole corpus is searched for the text, which must occur exactly once. If a document contains the text
-   several times, the occurrence nearest to the passage's line numbers is used. If the passage has no line
-   numbers, occurrences that were not used for an earlier passage are preferred. Among these occurrences, one
-   after the previous passage is preferred, because programs usually split a document from start to end.
-4. If the text is not found, but the passage's line numbers exist in the document, these lines are used and
-   marked as unconfirmed.
+2. A passage's line numbers are used if the document's lines with these numbers contain the passage's
+   normalized text. The line numbers of a passage without text are used without this check.
+3. In all other cases, the document is searched for the passage's text. If no path matches a document, the
+   whole corpus is searched, and the text must occur exactly once.
+4. If a document contains the text several times, the occurrence nearest to the passage's line numbers is
+   used. For a passage without line numbers, occurrences that were not used for an earlier passage are
+   preferred. Among these occurrences, one after the previous passage is preferred, because programs usually
+   split a document from start to end.
+5. If the text is not found, but the document has lines with the passage's line numbers, the line numbers are
+   used and marked as unconfirmed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from branchrank.safe_open import read_beneath
 
 _PATHS = ("file_path", "path", "source")
 _TEXTS = ("text", "page_content", "content", "document")
-#: How a text's line numbers were determined (given and confirmed, found by a search, or only given).
+#: How line numbers were determined: given and confirmed, found by a search, or given but unconfirmed.
 Evidence = Literal["lines", "anchored", "unconfirmed"]
 
 
@@ -47,11 +47,7 @@ class Passage(Record, frozen=True, kw_only=True):
 
 
 def opened_up(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an object together with the fields of its ``metadata``.
-
-    If the object and its ``metadata`` have a field with the same name, the value of the object's field is
-    used.
-    """
+    """Return the fields of an object and of its ``metadata``. The object's own fields take precedence."""
     metadata = fields.get("metadata")
     return {**(metadata if isinstance(metadata, Mapping) else {}), **fields}
 
@@ -76,7 +72,7 @@ def string_of(fields: Mapping[str, Any], name: str) -> str:
 
 
 class Place(NamedTuple):
-    """The lines of a text, and how they were determined."""
+    """The lines of a text, and how the line numbers were determined."""
 
     span: Span
     by: Evidence
@@ -146,7 +142,7 @@ class Places:
         if not spans:
             return f"its text does not occur in {source or 'the corpus'}"
         if not source and len(spans) > 1:
-            return f"it names no document, and its text occurs {len(spans)} times in the corpus"
+            return f"no path matches a document, and its text occurs {len(spans)} times in the corpus"
         if lines is not None:
             start = lines[0]
             return min(spans, key=lambda span: (abs(span.line_start - start), span.line_start))

@@ -7,9 +7,8 @@
    line of the source.
 
 The parsing time of docutils is quadratic in the length of a paragraph, so long paragraphs are parsed in
-parts. In each file, substitutions add at most as many characters as the file contains, or 10,000 characters
-if the file is shorter than that. If a definition would exceed this limit, ``|name|`` is replaced by ``name``
-instead of the definition.
+parts. The substitutions in a file may add as many characters as the file contains, and at least 10,000
+characters. A substitution ``|name|`` that would exceed this limit is replaced with ``name``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from docutils.utils import new_document, unescape
 from branchrank.corpus.document import Reference
 
 _MARKUP = re.compile(r"[`*|\\]|_(?!\w)")
-#: Matches a letter after a backslash (stored as NUL by docutils), which is usually part of a Windows path.
+#: Matches a letter after a backslash, usually in a Windows path. docutils replaces the backslash with NUL.
 _ESCAPED_WORD = re.compile(r"\x00(\w)")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
 #: Roles whose content is code, so ``a <b>`` in the content is not split into a title and a target.
@@ -180,8 +179,8 @@ def normalize_name(name: str) -> str:
 def _split_title(content: str) -> tuple[str, str]:
     """Split ``title <target>`` into the title and the target.
 
-    If the content has no title, surrounding angle brackets or a leading ``~`` or ``!`` are removed, and the
-    content is returned with an empty target.
+    Content without a title is returned with an empty target. Angle brackets around the content are removed,
+    and so is a leading ``~`` or ``!``.
     """
     if content.endswith(">"):
         title, opened, target = content[:-1].rpartition("<")
@@ -197,7 +196,7 @@ def _source(node: nodes.Node) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Split text into parts of at most ``_PART_CHARACTERS``, at line breaks or spaces where possible."""
+    """Split text into parts of at most ``_PART_CHARACTERS`` characters, at line breaks or spaces if any."""
     start = 0
     while len(text) - start > _PART_CHARACTERS:
         limit = start + _PART_CHARACTERS

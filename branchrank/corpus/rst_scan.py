@@ -1,10 +1,10 @@
 """Find the headings and blocks of an RST file in its raw lines, so that all line numbers are exact.
 
-1. The scanner makes one pass over the lines, without recursion. A line, its indentation and the lines next to
-   it determine the construct that starts on the line (such as a heading, a list item, a directive, a literal
-   block, a table or a paragraph), as in docutils' specification. The scanner keeps no stack of nested
-   directives and list items, so the nesting depth is not limited. A construct that is never closed ends with
-   the last line that can belong to it.
+1. The scanner makes one pass over the lines, without recursion. As in docutils' specification, the construct
+   that starts on a line (such as a heading, a list item or a table) is determined from the line, its
+   indentation and the neighboring lines. The scanner keeps no stack of nested directives and list items, so
+   the nesting depth is not limited. A construct that is never closed ends with the last line that can belong
+   to the construct.
 2. Each construct produces blocks of readable text. Inline markup is removed from paragraphs, code is kept
    unchanged, and tables are read row by row. Comments, targets, options and other markup produce no text.
 3. Internal targets and invisible markup directly above a heading belong to the heading. A directive above a
@@ -66,10 +66,7 @@ class _Anchor(NamedTuple):
     block: Block | None
 
     def foreign_to(self, title: str) -> bool:
-        """Return whether ``block`` contains an argument that does not occur in ``title``.
-
-        ``title`` is the text of a heading in lower case.
-        """
+        """Return whether ``block`` is an argument that does not occur in the lower-case heading ``title``."""
         return self.block is not None and self.block.text.lower() not in title
 
 
@@ -101,7 +98,7 @@ class Scanner:
                 position += 1
         self._settle(len(self._pending))
 
-    # -- Each of these methods reads one construct, and returns the position after the construct.
+    # -- Methods that read one construct, and return the position after the construct.
 
     def _construct(self, at: int) -> int:
         line = self.lines[at]
@@ -227,10 +224,7 @@ class Scanner:
         return self._paragraph(at, f"{marker}{name}: {body}", self._hanging(at, column), "prose")
 
     def _paragraph(self, at: int, first: str, column: int, kind: BlockKind, stop: int | None = None) -> int:
-        """Read the paragraph at line ``at``. ``first`` is the text of the paragraph's first line.
-
-        The second and later lines of the paragraph begin at ``column``.
-        """
+        """Read a paragraph with the first line ``first`` and later lines that start at ``column``."""
         end = at + 1
         limit = len(self.lines) if stop is None else stop
         while end < limit and self.lines[end] and self._indent(end) == column:
@@ -247,10 +241,7 @@ class Scanner:
         return self._literal(end, column) if literal else end
 
     def _literal(self, at: int, column: int) -> int:
-        """Read the literal block after ``::``. Its lines are either indented or quoted.
-
-        Quoted lines all begin with the same punctuation character.
-        """
+        """Read the literal block after ``::``. The lines of a literal block are indented or quoted."""
         start = self._skip_blank(at)
         if start == len(self.lines):
             return start
@@ -314,7 +305,7 @@ class Scanner:
         return self._options(options, head_end) if end == options else end
 
     def _options(self, position: int, end: int) -> int:
-        """Read a directive's options from ``position`` to ``end``, and emit ``READABLE_OPTIONS`` as text."""
+        """Read directive options from ``position`` to ``end``, and emit the visible options as text."""
         while position < end and (option := match_option(self.lines[position])):
             following = self._after_adjacent(position, self._indent(position))
             if option[0] in READABLE_OPTIONS:

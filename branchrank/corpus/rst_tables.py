@@ -1,10 +1,10 @@
 """Read RST's grid tables and simple tables row by row, with docutils' table parsers.
 
-1. docutils splits the table into cells. A row covers the lines of its cells; rows that share a cell are read
-   as one row. The text of a row is one line that contains the texts of its cells in order, separated by `` |
-   ``.
-2. In a malformed or very large table, each line except the borders is read as a row. Lines that docutils
-   skips (in simple tables, rows whose first cell is empty) are parsed too, each as a row of its own.
+1. docutils splits the table into cells. A row covers the lines of its cells, and rows that share a cell are
+   read as one row. The text of a row is one line that contains the texts of the row's cells, separated by
+   ``|``.
+2. In a malformed or very large table, each line except the borders is read as a row. In simple tables,
+   docutils skips rows whose first cell is empty. Each line that docutils skips is also read as a row.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _GRID_BORDER = re.compile(r"\+[-=+]*$")
 _SIMPLE_BORDER = re.compile(r"[=-][ =-]*+$")
 _COLUMN_GAP = re.compile(r"\s{2,}|\s+\|\s+")
 _PARSED_LINES = 2000
-#: Tables with more columns than this are not parsed.
-#: The time per row grows with the line width times the number of columns.
+#: The maximum number of columns in a table that docutils parses. This number is limited because the time per
+#: row grows with the line width times the number of columns.
 _PARSED_COLUMNS = 50
 
 

@@ -97,11 +97,11 @@ def limit_headings(
 ) -> tuple[Sequence[Heading], list[Block], tuple[str, ...]]:
     """Return the headings that start sections, the remaining headings as blocks of text, and notes.
 
-    ``size`` is the size of the file in bytes. Each section repeats the titles of all headings above it, so
-    the sections of a small file could need hundreds of times as many bytes as the file. The ids, breadcrumbs
-    and records of the sections may therefore take up at most 64 times ``size`` bytes plus 16 KiB. The
-    heading that exceeds this limit and all later headings do not start sections, but are returned as blocks
-    of text.
+    ``size`` is the size of the file in bytes. Each section repeats the titles of all enclosing sections, so
+    the sections of a small file could need hundreds of times as many bytes as the file. To prevent this
+    growth, the ids, breadcrumbs and records of the sections may take up at most 64 times ``size`` bytes plus
+    16 KiB. The heading that exceeds this limit and all later headings do not start sections, but are returned
+    as blocks of text.
     """
     room = _MAX_GROWTH * size + _FREE_GROWTH
     lengths: list[tuple[int, int]] = []
@@ -138,8 +138,8 @@ def finish_sections(
     ``headings`` and ``blocks`` must be in line order. No two headings may start on the same line. Blocks must
     not overlap each other or a heading. ``title`` is the title in the file's front matter, or an empty
     string. If the document has exactly one top-level heading, the heading becomes part of the first section
-    and starts no section of its own. The exception is a heading with a level other than 1 in a document whose
-    ``title`` is not empty.
+    and starts no section of its own. If ``title`` is not empty, only a level-1 heading becomes part of the
+    first section.
     """
     parents = _parents(headings)
     tops = [index for index, parent in enumerate(parents) if parent is None]

@@ -55,8 +55,8 @@ class TagFinder:
     def _pass(self, position: int) -> tuple[int, bool]:
         """Move from a position inside a tag past the next string or expression, or past the tag's ``>``.
 
-        Return the new position, and whether the tag ends there. If the tag is never closed, the returned
-        position is 0.
+        Return the new position, and whether the tag ends at this position. If the tag is never closed, the
+        returned position is 0.
         """
         run = self._run.match(self.text, position)
         at = run.end() if run else position

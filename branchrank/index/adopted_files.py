@@ -1,9 +1,9 @@
 """Read chunks, a Chroma collection and nodes from a folder that another program wrote.
 
-1. ``chunks.jsonl`` has one JSON object per line. A chunk's text is in ``text`` (or ``page_content``,
-   ``content``, ``document``), the path of its document in ``file_path``, ``path`` or ``source``, and its
-   lines in ``line_start`` and ``line_end`` (or ``start_line``, ``end_line``). The line numbers may be
-   missing. Each field may be at the top level of the object or in its ``metadata``.
+1. ``chunks.jsonl`` has one JSON object per line. A chunk's text is in the field ``text``, ``page_content``,
+   ``content`` or ``document``. The path of a chunk's document is in ``file_path``, ``path`` or ``source``. A
+   chunk's line numbers are in ``line_start`` and ``line_end`` or in ``start_line`` and ``end_line``, and may
+   be missing. Each field may be at the top level of the object or in its ``metadata``.
 2. If there is no ``chunks.jsonl``, each record of the Chroma collection is a chunk.
 3. A chunk's vector is taken from the Chroma record with the same id or, if there is no such record, from the
    record with the same text.
@@ -49,7 +49,7 @@ class FoundChunk(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The chunks in a folder, and the records in its Chroma collection, if it has one."""
+    """The chunks in another program's folder, and the records in the folder's Chroma collection, if any."""
 
     chunks: list[FoundChunk]
     records: ChromaRecords | None
@@ -58,7 +58,7 @@ class Found(NamedTuple):
 def read_found(folder: Path, collection: str, *, remedy: str) -> Found:
     """Read the chunks in ``folder`` and their vectors.
 
-    Raises :class:`InputError` with the file and line if a chunk can't be read, and the same errors as
+    Raises :class:`InputError` with the file and line if a chunk can't be read. Also raises the errors of
     :func:`~branchrank.stores.chroma_reading.read_chroma`.
     """
     from branchrank.stores.chroma_reading import read_chroma

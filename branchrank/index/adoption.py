@@ -1,15 +1,15 @@
 """Copy chunks, vectors and nodes from another program into a workspace.
 
-1. The documents are read, and every chunk is located in them (:mod:`branchrank.corpus.placing`). Chunks that
-   are not found in any document are left out and listed in the record of the adoption.
-2. A sample of the chunks is embedded again, and the new vectors are compared with those in the collection
-   (:mod:`branchrank.embedders.agreement`). If the new vectors agree with those in the collection, the vectors
-   in the collection are reused. Chunks that have no vector in the collection are embedded.
+1. The documents are read, and every chunk is located in a document (:mod:`branchrank.corpus.placing`). Chunks
+   that are not found in any document are left out and listed in the adoption record.
+2. A sample of the chunks is embedded again, and the new vectors are compared with the existing vectors in the
+   collection (:mod:`branchrank.embedders.agreement`). If the vectors agree, the existing vectors are reused.
+   Chunks that have no vector in the collection are embedded.
 3. If ``nodes.jsonl`` is a valid tree of the documents, it is used unchanged. Otherwise a new tree is built,
    and each summary in ``nodes.jsonl`` is assigned to the section with the same lines, text or title.
 4. The results are written to the workspace's folder ``adopted/``. The other program's folder is not changed.
-   The record ``adoption.json`` contains the digest of the documents and the identity of the model, so that a
-   later build can check whether the chunks and vectors are still valid.
+   The adoption record ``adoption.json`` contains the digest of the documents and the identity of the model,
+   so that a later build can check whether the chunks and vectors are still valid.
 """
 
 from __future__ import annotations
@@ -62,17 +62,18 @@ _VECTORS = "vectors.npy"
 class Adoption(Record, frozen=True, kw_only=True):
     """A record of what was adopted from ``folder``, and what was left out.
 
-    ``by_lines`` counts the chunks whose text was found at the line numbers that the other program recorded.
-    ``anchored`` counts the chunks that were located by searching the documents for their text.
-    ``unconfirmed`` counts the chunks whose text was not found, so that the other program's line numbers were
-    kept. ``left_out`` lists the chunks that were left out, each with the reason. ``reused`` counts the
-    vectors from the collection, and ``embedded`` the vectors that were computed because the collection did
-    not have them. ``sampled`` is the number of vectors that were compared with newly computed ones.
-    ``least_cosine`` is the smallest cosine between an existing vector and the newly computed vector of the
-    same chunk. ``form`` (``text``, ``document`` or ``breadcrumb``) says which text of each chunk the existing
-    vectors were computed from. ``tree`` is ``own`` if the folder's tree is used unchanged, ``summaries`` if
-    only its summaries are used, and empty if the folder had no nodes. ``nodes`` counts the folder's nodes
-    that were found in the documents, and ``nodes_left_out`` the nodes that were not found.
+    ``by_lines`` is the number of chunks found at the line numbers that the other program recorded.
+    ``anchored`` is the number of chunks located by searching the documents for the chunk's text.
+    ``unconfirmed`` is the number of chunks whose text was not found and which therefore keep the other
+    program's line numbers. ``left_out`` lists the chunks that were left out, each with the reason. ``reused``
+    is the number of vectors copied from the collection, and ``embedded`` is the number of vectors computed
+    because the collection lacked them. ``sampled`` is the number of existing vectors that were compared with
+    newly computed vectors. ``least_cosine`` is the smallest cosine similarity between an existing vector and
+    the newly computed vector of the same chunk. ``form`` (``text``, ``document`` or ``breadcrumb``) specifies
+    the text from which the existing vectors were computed. ``tree`` is ``own`` if the folder's tree is used
+    unchanged, ``summaries`` if only the tree's summaries are used, and empty if the folder had no nodes.
+    ``nodes`` is the number of the folder's nodes that were found in the documents, and ``nodes_left_out`` is
+    the number of nodes that were not found.
     """
 
     folder: str
@@ -102,9 +103,9 @@ def adopt_folder(
     """Adopt the chunks, vectors and nodes in ``folder``.
 
     Files are written only to the workspace's folder ``adopted/``. Raises :class:`InputError` or
-    :class:`ArtifactError` if the folder's files can't be used, and :class:`~branchrank.errors.UsageError` or
-    :class:`~branchrank.errors.ModelError` if the model can't be used. These errors are raised before any file
-    is written.
+    :class:`ArtifactError` for files in ``folder`` that can't be used. Raises
+    :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.ModelError` if the model can't be
+    used. All these errors are raised before any file is written.
     """
     remedy = (
         f"branchrank index {shlex.quote(str(corpus_root))} --data-dir {shlex.quote(str(workspace.data_dir))} "
@@ -154,10 +155,11 @@ def adopt_folder(
 def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLike[str] | None) -> Path:
     """Return the folder with the documents from which the chunks in ``folder`` were made.
 
-    If ``corpus`` is ``None``, the corpus is the one that ``branchrank.toml`` in the workspace names or, if
-    that file names no corpus, the one that ``branchrank.toml`` in ``folder`` names. Raises
-    :class:`~branchrank.errors.UsageError` if there is no corpus, or if the workspace is inside ``folder``,
-    and :class:`ArtifactError` if the workspace contains files that BranchRank did not make.
+    If ``corpus`` is ``None``, the corpus is taken from the workspace's ``branchrank.toml`` or, if that file
+    specifies no corpus, from the ``branchrank.toml`` in ``folder``. Raises
+    :class:`~branchrank.errors.UsageError` if no corpus is specified, or if the workspace is inside
+    ``folder``. Raises :class:`ArtifactError` if another program's files are in the way of the workspace's
+    links.
     """
     here, data_dir = folder.resolve(), workspace.data_dir.resolve()
     words = ["branchrank", "adopt", str(folder), "--embedder", workspace.index_settings.embedder]
@@ -182,7 +184,7 @@ def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLik
         if named:
             return locate_corpus(place / named if (place / named).is_dir() else named)
     raise UsageError(
-        f"the documents of the chunks in {folder} are not known",
+        f"the documents from which the chunks in {folder} were made are not known",
         remedy=shlex.join([*words, "--data-dir", str(workspace.data_dir), "--corpus", "DOCUMENTS"]),
     )
 
@@ -193,7 +195,7 @@ def read_adoption(path: Path | None) -> Adoption | None:
 
 
 def check_adoption(adoption: Adoption, workspace: WorkspaceFolder, corpus: Corpus | CorpusOutline) -> None:
-    """Raise :class:`ArtifactError` if the documents have changed since the adoption."""
+    """Raise :class:`ArtifactError` if the documents have changed since their chunks were adopted."""
     if adoption.corpus_digest != corpus.digest:
         raise ArtifactError(
             f"the documents in {corpus.root} have changed since {workspace.data_dir} adopted its chunks",
@@ -220,7 +222,7 @@ def adopted_vectors(
 
 
 def _again(adoption: Adoption, workspace: WorkspaceFolder) -> str:
-    """Return a command that adopts the folder again with the corpus and embedder in ``branchrank.toml``."""
+    """Return the command that repeats an adoption with the corpus and embedder in ``branchrank.toml``."""
     words = ["branchrank", "adopt", adoption.folder, "--data-dir", str(workspace.data_dir)]
     return shlex.join([*words, *(["--collection", adoption.collection] if adoption.collection else [])])
 
@@ -230,11 +232,7 @@ def _places(corpus: Corpus) -> Places:
 
 
 def _placed(chunks: Sequence[FoundChunk], places: Places) -> tuple[list[tuple[FoundChunk, Place]], list[str]]:
-    """Return the chunks whose text was found in the corpus, and a message for each of the other chunks.
-
-    Each chunk that was found is returned with its source, its line numbers and how the line numbers were
-    determined. A message contains the chunk's id and the reason why the chunk is left out.
-    """
+    """Return each chunk that was found in the corpus with its place, and a message for every other chunk."""
     placed: list[tuple[FoundChunk, Place]] = []
     left_out: list[str] = []
     for each in chunks:
@@ -270,7 +268,7 @@ def _vectors(
     folder: Path,
     remedy: str,
 ) -> tuple[Vectors, Agreement]:
-    """Return the chunks' unit vectors, and how well the sample agrees with the collection's vectors."""
+    """Return the chunks' unit vectors, and how well existing vectors agree with newly computed vectors."""
     records = found.records
     assert records is not None
     place = f"the collection {records.collection!r} in {folder / CHROMA}"
@@ -298,11 +296,7 @@ def _vectors(
 
 
 def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, int]:
-    """Return the tree, its kind (see :attr:`Adoption.tree`), and the numbers of nodes found and not found.
-
-    The two numbers count the adopted folder's nodes that were found in the documents, and the adopted
-    folder's nodes that were not.
-    """
+    """Return the tree and the fields ``tree``, ``nodes`` and ``nodes_left_out`` of :class:`Adoption`."""
     nodes, _ = build_nodes(corpus.documents, Path(corpus.root).name or "corpus")
     built = Tree(nodes)
     if not (folder / NODES).exists():

@@ -1,20 +1,20 @@
 """Build the index of a workspace.
 
-1. The build locks the workspace. If the index is already up to date, it is opened without being rebuilt.
-2. The corpus is read, a tree of nodes is built from it, and its documents are divided into chunks. Chunks or
-   nodes that the user supplies replace the computed ones.
-3. If the settings ask for token vectors, the token vectors of unchanged chunks are copied from the current
-   generation, and those of all other chunks are computed.
-4. The chunks are embedded, each with its breadcrumb as the first line, unless adopted vectors are used. Texts
-   that were embedded in step 3 or are in the cache are not embedded again. The cache makes it possible to
-   resume an interrupted build, and to embed only changed documents in a later build.
+1. The build locks the workspace. An index that is already up to date is opened without being rebuilt.
+2. The documents of the corpus are read and divided into chunks, and a tree of nodes is built from the
+   documents. Chunks and nodes supplied by the user replace the computed chunks and nodes.
+3. If token vectors are enabled, the token vectors of unchanged chunks are copied from the current generation.
+   The token vectors of all other chunks are computed.
+4. Unless adopted vectors are used, each chunk is embedded with its breadcrumb as the first line. Texts that
+   were embedded in step 3 or are in the cache are not embedded again. With the cache, an interrupted build
+   can be resumed, and a later build embeds only changed documents.
 5. The distance threshold for the model is measured with probe queries (:mod:`branchrank.index.calibration`).
 6. The vectors, the Chroma collection, the BM25 indexes and the manifest are written to a new generation.
-7. The workspace's links are created, and the generation is flushed to disk. One rename makes the new
+7. The workspace's links are created, and the generation is flushed to disk. A single rename makes the new
    generation the current one. Generations older than the previous one are deleted.
 
-Two builds from the same corpus with the same settings write identical manifests, and every file that the
-manifests list is identical too.
+Two builds from the same corpus with the same settings write identical manifests. All files that the manifests
+list are also identical.
 """
 
 from __future__ import annotations
@@ -78,14 +78,16 @@ from branchrank.stores.vectors_exact import ExactVectors, save_vectors
 def build_index(
     workspace: WorkspaceFolder, *, progress: Progress = no_progress, force: bool = False
 ) -> Index:
-    """Open the index that the workspace's settings select. Build it first if it is not up to date.
+    """Build the index that the workspace's settings select, unless it is up to date, and open the index.
 
-    With ``force``, the index is built even if it is up to date. ``progress`` is called with the name of a
-    stage and the number of finished items, which are documents in the stage ``read``, texts in ``tokens`` and
-    ``embed``, and steps in ``store``. Raises :class:`~branchrank.errors.BusyError` if another process is
-    building, :class:`CorpusError` if the corpus can't be read, :class:`~branchrank.errors.ModelError` if the
-    model can't be used, and :class:`~branchrank.errors.StorageError` if the disk can't be written. If an
-    error is raised, the previous index is unchanged.
+    If ``force`` is true, an index that is up to date is built again. ``progress`` is called with the name of
+    a stage, the number of finished items and the total number of items. The items are documents in the stage
+    ``read``, texts in ``tokens`` and ``embed``, and steps in ``store``. If an error is raised, the previous
+    index is unchanged.
+
+    Raises :class:`~branchrank.errors.BusyError` if another process is building an index in the workspace,
+    :class:`CorpusError` for a corpus that can't be read, :class:`~branchrank.errors.ModelError` for a model
+    that can't be used, and :class:`~branchrank.errors.StorageError` for files that can't be written.
     """
     workspace.check_links()
     _ = workspace.corpus_root  # raises an error if the corpus is missing, before any file is written
@@ -286,7 +288,7 @@ def _discard_collection(url: str, generation: Path) -> None:
 
 
 def _entries(contents: Contents) -> Iterator[CorpusEntry]:
-    """Yield an entry for each file in the corpus. The digest is empty if the file could not be read."""
+    """Yield an entry for each file in the corpus, with an empty digest for a file that could not be read."""
     digests = {document.source: document.digest for document in contents.corpus.documents}
     for file in contents.files:
         yield CorpusEntry(source=file.source, size=file.size, digest=digests.get(file.source, ""))
@@ -328,10 +330,7 @@ def _manifest(
 
 
 def _chroma_digests(generation: Path) -> dict[str, str]:
-    """Return the digests of Chroma's files.
-
-    The database file is left out, because it changes whenever it is opened.
-    """
+    """Return the digests of Chroma's files except the database file, which changes whenever it is opened."""
     digests = file_digests(generation / CHROMA)
     return {name: digest for name, digest in digests.items() if "/" in name}
 

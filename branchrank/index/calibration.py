@@ -1,14 +1,13 @@
 """Measure the distances between queries and their nearest chunks, and suggest a distance threshold.
 
-1. A query's distance is the squared L2 distance between its vector and its nearest chunk's vector. All
-   vectors have length 1, so squared distances are between 0 and 4.
-2. If the distance between a query and its nearest chunk is at or above the threshold, vector search returns
-   no chunks for the query. With the suggested threshold, 95% of the queries keep their nearest chunk.
-3. A build uses a seeded sample of section titles as probe queries. The distances between titles and their
-   nearest chunks have a similar distribution to the distances between users' questions and their nearest
-   chunks. If more than half of the probe queries get no chunk with the default threshold, the index stores
-   the suggested threshold. A system uses the stored threshold if the system's distance threshold is set to
-   ``calibrated``.
+1. A query's distance is the squared L2 distance between the query's vector and the vector of the nearest
+   chunk. All vectors have length 1, so squared distances are between 0 and 4.
+2. If a query's distance is at or above the threshold, vector search returns no chunks for the query. With the
+   suggested threshold, at least 95% of the queries keep their nearest chunk.
+3. A build uses a seeded random sample of section titles as probe queries, because titles and users' questions
+   have similar distances to their nearest chunks. If more than half of the probe queries return no chunks at
+   the default threshold, the index stores the suggested threshold. A system uses the stored threshold if the
+   system's distance threshold is set to ``calibrated``.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ SEED = 42
 class Calibration(Record, frozen=True, kw_only=True):
     """The suggested distance threshold for a model, measured with a set of queries.
 
-    ``best`` contains the distance of each query from its nearest chunk, in ascending order. With the
-    threshold ``suggested``, 95% of the queries keep their nearest chunk. ``losing`` is the number of queries
-    that get no chunk if ``threshold`` is used.
+    ``best`` contains the distance between each query and its nearest chunk, in ascending order. With the
+    threshold ``suggested``, at least 95% of the queries keep their nearest chunk. ``losing`` is the number of
+    queries that return no chunks at ``threshold``.
     """
 
     threshold: float
@@ -43,12 +42,12 @@ class Calibration(Record, frozen=True, kw_only=True):
 
     @property
     def empties(self) -> bool:
-        """Whether more than half of the queries get no chunk if ``threshold`` is used."""
+        """Whether more than half of the queries return no chunks at ``threshold``."""
         return 2 * self.losing > len(self.best)
 
 
 def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD) -> Calibration:
-    """Suggest a threshold, given each query's distance to its nearest chunk.
+    """Suggest a distance threshold. ``distances`` contains each query's distance to its nearest chunk.
 
     Raises ``ValueError`` if there are no distances.
 
@@ -60,8 +59,7 @@ def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD)
     if not best:
         raise ValueError("calibration needs at least one query")
     covering = best[math.ceil(COVERAGE * len(best)) - 1]
-    # A chunk at exactly the threshold is dropped, so the suggestion must be above the largest distance to
-    # keep.
+    # The suggestion must be larger than this distance, because a chunk at exactly the threshold is dropped.
     suggested = min(LARGEST_DISTANCE, math.floor(covering * 100 + 1) / 100)
     return Calibration(
         threshold=threshold,
@@ -79,12 +77,12 @@ def nearest_distances(
 
 
 def probe_title(node: Node) -> str:
-    """Return a section's title or, if the title is empty, the section's id, for use as a probe query."""
+    """Return a section's probe query, which is the section's title or, if the title is empty, the id."""
     return node.title.strip() or node.id
 
 
 def probe_queries(titles: Collection[str]) -> list[str]:
-    """Return up to 100 of ``titles``, drawn at random with a fixed seed."""
+    """Return a seeded random sample of up to 100 titles."""
     draw = random.Random(SEED)  # noqa: S311 - a seeded draw
     return draw.sample(sorted(titles), min(PROBES, len(titles)))
 

@@ -21,7 +21,7 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
 
     ``corpus`` is a folder or a corpus name. ``exclude`` contains glob patterns for documents to leave out.
     ``questions`` is the path of the question file. ``chunks`` and ``nodes`` are the paths of the user's own
-    files, which replace the chunks and nodes that a build makes. ``adoption`` is the path of the record that
+    files, which replace the chunks and nodes computed by a build. ``adoption`` is the path of the record that
     ``branchrank adopt`` wrote.
     """
 
@@ -34,9 +34,9 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
 
 
 def read_config(path: Path) -> tuple[WorkspaceConfig, dict[str, Any]]:
-    """Read the file's top-level keys and its tables of settings.
+    """Read the top-level keys and the tables of settings in ``branchrank.toml``.
 
-    Raises :class:`UsageError` for unknown keys.
+    Raises :class:`UsageError` for unknown keys and invalid values.
     """
     content = read_toml(path)
     own = {key: value for key, value in content.items() if key not in _SECTIONS}
@@ -55,10 +55,10 @@ def read_config(path: Path) -> tuple[WorkspaceConfig, dict[str, Any]]:
 
 
 def update_config(path: Path, changes: Mapping[str, object]) -> None:
-    """Set keys such as ``corpus`` or ``index.embedder`` in the file, atomically.
+    """Set keys such as ``corpus`` or ``index.embedder`` in ``branchrank.toml``, atomically.
 
-    Comments, all other keys and the order of the keys are kept. Raises :class:`UsageError` if the file is not
-    valid TOML or if the section of a key (such as ``index``) is not a table, and
+    Comments, all other keys and the order of the keys are kept. Raises :class:`UsageError` if ``path`` is not
+    valid TOML, or if the section of a key (such as ``index``) is not a table. Raises
     :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
     import tomlkit

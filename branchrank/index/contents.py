@@ -1,7 +1,7 @@
 """Read the corpus in shards, and combine the results into the chunks, nodes and tokens of an index.
 
-To save memory, all data that grow with the corpus are bytes or arrays. Chunks or nodes that the user supplies
-replace those that a build would make (:mod:`branchrank.index.user_files`).
+To save memory, data whose size depends on the corpus are stored as bytes or arrays. Chunks and nodes supplied
+by the user replace the computed chunks and nodes (:mod:`branchrank.index.user_files`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _BATCH = 4096
 class Nodes:
     """The nodes of an index, in pre-order and encoded as JSON Lines.
 
-    ``depths`` contains each node's number of levels below the root. ``tokens`` contains the token counts of
-    the nodes that have lines. ``titles`` contains the distinct titles of files and sections. An empty title
-    is replaced with the node's id.
+    ``depths`` contains each node's depth below the root. ``tokens`` contains the token counts of the nodes
+    that have lines. ``titles`` contains the distinct titles of files and sections, with the node's id in
+    place of an empty title.
     """
 
     lines: list[RecordLines]
@@ -78,8 +78,8 @@ def read_contents(
     or nodes do not match the corpus.
     """
     root = workspace.corpus_root
-    # File times are taken before the files are read. If a file changes during the build, the index is
-    # therefore stale.
+    # Modification times are recorded before the files are read, so a file that changes during the build
+    # makes the index stale.
     found = discover(root, workspace.exclude)
     settings = workspace.index_settings
     task = ReadTask(
@@ -117,10 +117,10 @@ def read_contents(
 
 @dataclass
 class _Parts:
-    """The combined results of all shards. Results are removed once used, to free memory.
+    """The combined results of all shards. To free memory, results that have been used are removed.
 
-    ``pages`` maps each source to its encoded nodes. The other fields are described in
-    :class:`~branchrank.index.shards.Shard`.
+    ``pages`` maps the path of each document to the document's encoded nodes. The class
+    :class:`~branchrank.index.shards.Shard` describes all other fields.
     """
 
     documents: list[DocumentOutline]
@@ -183,10 +183,7 @@ def _taken(parts: list[TokenCounts]) -> Iterator[TokenCounts]:
 
 
 def _noted(nodes: Iterable[Node], titles: set[str], depths: array[int]) -> Iterator[Node]:
-    """Yield the nodes.
-
-    The depth of each node is appended to ``depths``. If a node has lines, its title is added to ``titles``.
-    """
+    """Yield the nodes, and collect their depths and the titles of nodes that have lines."""
     for node in nodes:
         depths.append(node.depth)
         if node.line_start is not None:

@@ -61,10 +61,7 @@ def _has_state(found: os.DirEntry[str], size: int, mtime_ns: int | None) -> bool
 
 
 def _differs(file: CorpusFile, entry: CorpusEntry, mtime_ns: int | None) -> bool:
-    """Return whether a file has changed since the build.
-
-    The file is read only if its modification time has changed.
-    """
+    """Return whether a file has changed, reading the file only if its modification time has changed."""
     if file.size != entry.size:
         return True
     return file.mtime_ns != mtime_ns and digest_file(Path(file.path)) != entry.digest

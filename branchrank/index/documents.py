@@ -1,8 +1,8 @@
 """The documents that an index was built from.
 
-The list ``documents.jsonl`` depends only on the corpus. ``modified.json`` contains the files' modification
-times, which can differ between two copies of a corpus. Both files grow with the number of documents, so they
-are separate from the manifest, whose size stays constant.
+``documents.jsonl`` lists the documents and depends only on the corpus. ``modified.json`` contains the
+documents' modification times, which can differ between two copies of a corpus. Both files grow with the
+number of documents. To keep the manifest small, neither file is part of the manifest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MODIFIED = "modified.json"
 
 
 class CorpusEntry(Record, frozen=True, kw_only=True):
-    """One file in the corpus, with its size in bytes and its SHA-256."""
+    """One file in the corpus, with its size in bytes and its SHA-256 digest."""
 
     source: str
     size: int
@@ -46,12 +46,12 @@ def read_documents(generation: Path) -> tuple[CorpusEntry, ...]:
 
 
 def write_modified(generation: Path, times: Mapping[str, int]) -> None:
-    """Write the modification time, in nanoseconds, that each document had when it was read."""
+    """Write each document's modification time in nanoseconds."""
     write_bytes(generation / MODIFIED, msgspec.json.encode(times) + b"\n")
 
 
 def read_modified(generation: Path) -> dict[str, int]:
-    """Return each document's modification time in ns.
+    """Return each document's modification time in nanoseconds.
 
     Raises :class:`ArtifactError` if the file is damaged.
     """

@@ -29,7 +29,7 @@ from branchrank.stores.vectors_exact import ExactVectors
 
 
 class ChunkTexts(Sequence[str]):
-    """The text to embed for each chunk. Each text is read from the chunks file when it is used."""
+    """The texts to embed for the chunks. Each text is read from the chunks file when it is used."""
 
     def __init__(self, chunks: RecordsFile[Chunk]) -> None:
         self._chunks = chunks
@@ -73,10 +73,7 @@ def embed_chunks(
 def measure_distance(
     workspace: WorkspaceFolder, embedder: Embedder, exact: ExactVectors, titles: Collection[str]
 ) -> DistanceCalibration:
-    """Calibrate the distance threshold with a sample of ``titles`` as probe queries.
-
-    The vectors of the probe queries are cached.
-    """
+    """Calibrate the distance threshold with a sample of ``titles`` as probe queries."""
     if embedder.identity.name == NONE:
         return DistanceCalibration()
     with contextlib.closing(workspace.open_cache()) as cache:

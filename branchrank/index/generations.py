@@ -2,12 +2,14 @@
 
 1. Each build writes a new directory, ``000001``, ``000002``, ..., below the index's directory.
 2. When all files of the new directory are on disk, a single rename replaces the symbolic link ``current``
-   with a link to the new directory. Readers don't see the new directory until ``current`` points to it. The
-   directory of a killed build has a higher number than ``current``, and the next build deletes it.
-3. A reader follows ``current`` once, and then takes a shared lock on the generation.
-4. A build deletes generations older than the previous one, except generations that a reader has locked.
+   with a link to the new directory. Readers don't see the new directory until ``current`` points to it. A
+   killed build leaves a directory with a higher number than the current generation's, which the next build
+   deletes.
+3. A reader follows the link ``current`` once, and takes a shared lock on the generation found there.
+4. A build keeps the current and the previous generation. Older generations are deleted unless a reader has
+   locked them.
 5. Each workspace has a lock that prevents two builds at the same time. The lock is released when the process
-   that holds it ends.
+   that holds the lock exits.
 6. Below the workspace, the only symbolic link that is followed is ``current``, which can only point to a
    generation in the same directory. A generation that contains a symbolic link is not opened, and deletions
    do not follow links.
@@ -60,7 +62,7 @@ class Pin:
         self.directory = directory
         # Without O_NONBLOCK, this call would wait forever if another process replaced the file with a pipe.
         self._descriptor: int | None = os.open(directory / MANIFEST, os.O_RDONLY | os.O_NONBLOCK)
-        # Some file systems don't support locks. On these, a build may delete a generation that is being read.
+        # On file systems that don't support locks, a build may delete a generation that is being read.
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
 
@@ -88,8 +90,7 @@ class Generations:
             f"there is no index in {self.directory}",
             remedy=f"branchrank index CORPUS --data-dir {self._data_dir}",
         )
-        # A build can delete the generation before it is locked here. In this case, the newer generation is
-        # tried.
+        # If a build deletes the generation before it is locked, the newer generation is tried.
         for _ in range(10):
             number = self._current()
             if number is None:
@@ -185,7 +186,7 @@ class Generations:
 
 
 def refuse_links(data_dir: Path, name: str) -> None:
-    """Raise :class:`ArtifactError` if the path ``name`` below a workspace leads through a symbolic link."""
+    """Raise :class:`ArtifactError` if the path ``name`` below a workspace contains a symbolic link."""
     path = data_dir
     for part in name.split("/"):
         path /= part

@@ -1,8 +1,8 @@
 """The manifest of an index, which is used to detect that the index is stale or damaged.
 
 ``manifest.json`` depends only on the corpus and the settings, so two builds from the same input write the
-same manifest. Data that differ between such builds (times, digests of Chroma's files, a collection's name on
-a server) are stored in ``build.json``.
+same manifest. Data that differ between two builds from the same input, such as times and the digests of
+Chroma's files, are stored in ``build.json``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ R = TypeVar("R", bound=Record)
 class DistanceCalibration(Record, frozen=True, kw_only=True):
     """The distance threshold that was determined for the embedding model when the index was built.
 
-    ``probes`` is the number of probe queries, and ``losing`` is the number of probe queries that get no chunk
-    with the default threshold. Systems whose threshold is ``calibrated`` use ``threshold``, which differs
-    from the default threshold only if more than half of the probe queries get no chunk with the default
-    threshold.
+    ``probes`` is the number of probe queries, and ``losing`` is the number of probe queries that return no
+    chunks at the default threshold. ``threshold`` is used by systems whose distance threshold is set to
+    ``calibrated``. ``threshold`` differs from the default threshold only if ``losing`` is more than half of
+    ``probes``.
     """
 
     probes: int = 0
@@ -38,7 +38,7 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """A line of text that describes the calibrated threshold, or an empty string if it is the default."""
+        """A description of the calibrated threshold, or an empty string for the default threshold."""
         if self.threshold == DISTANCE_THRESHOLD:
             return ""
         return (
@@ -50,11 +50,11 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
 class Manifest(Record, frozen=True, kw_only=True):
     """The manifest of an index, which records its corpus, its settings and the digests of its files.
 
-    ``settings`` are the settings with which the index was built. ``chunks_digest`` and ``nodes_digest`` are
-    the SHA-256 digests of the user's chunks file and nodes file. They are empty if the user supplied no such
-    file. ``adoption_digest`` is the SHA-256 digest of the adoption's record, or empty if nothing was adopted.
-    ``chroma`` is ``embedded`` if the Chroma collection is in the index, the URL of the Chroma server if it is
-    on a server, or empty if there is no collection. ``digests`` maps the index's files to their SHA-256.
+    ``settings`` are the settings with which the index was built. ``chunks_digest``, ``nodes_digest`` and
+    ``adoption_digest`` are the SHA-256 digests of the user's chunks file, the user's nodes file and the
+    adoption record. The digest of a file that was not used is an empty string. ``chroma`` is ``embedded`` for
+    a Chroma collection in the index, the server's URL for a collection on a Chroma server, and empty if there
+    is no collection. ``digests`` maps the index's files to their SHA-256 digests.
     """
 
     schema_version: int
@@ -79,11 +79,12 @@ class Manifest(Record, frozen=True, kw_only=True):
 class BuildReport(Record, frozen=True, kw_only=True):
     """What one build did, and how long it took.
 
-    ``seconds`` maps each stage to its wall time, and ``bytes`` is the size of the generation's files.
-    ``embedded`` counts the texts whose vectors were computed, ``reused`` the texts whose vectors came from
-    the cache or an adoption, and ``token_texts`` the texts whose token vectors were computed. ``collection``
-    is the name of the Chroma collection. ``chroma_digests`` contains the digests of Chroma's files, except
-    the database file. ``manifest_digest`` is the SHA-256 of the manifest.
+    ``seconds`` maps each stage to its wall time in seconds, and ``bytes`` is the total size of the
+    generation's files in bytes. ``embedded`` is the number of texts whose vectors were computed, and
+    ``reused`` is the number of texts whose vectors came from the cache or an adoption. ``token_texts`` is the
+    number of texts whose token vectors were computed. ``collection`` is the name of the Chroma collection.
+    ``chroma_digests`` contains the digests of Chroma's files, except the database file. ``manifest_digest``
+    is the SHA-256 digest of the manifest.
     """
 
     created_at: str
@@ -104,10 +105,7 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def read_record(path: Path, record_type: type[R]) -> R:
-    """Read a record.
-
-    Raises :class:`ArtifactError` if the file is missing or damaged, or was written by another version.
-    """
+    """Read a record. Raises :class:`ArtifactError` for a missing, damaged or incompatible file."""
     remedy = "rebuild the index: branchrank index"
     try:
         content = read_file(path)
@@ -122,6 +120,6 @@ def read_record(path: Path, record_type: type[R]) -> R:
 
 
 def file_digests(directory: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file below ``directory``, keyed by the file's relative path."""
+    """Return the SHA-256 digest of every file below ``directory``, keyed by the file's relative path."""
     files = (path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): digest_file(path) for path in sorted(files)}

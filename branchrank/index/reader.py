@@ -2,15 +2,15 @@
 
 1. The current generation is locked, so that a build can't delete it.
 2. The index must have the current schema version and the requested settings, and the corpus must be
-   unchanged. To check the corpus, the size and modification time of each document are compared with those
-   that the build recorded. If only the modification time differs, the document's digest is compared.
-3. Every file in the index must be unchanged since the build. To check a file, its digest or its stamp
-   (:mod:`branchrank.index.stamps`) is compared with the recorded one. The token-vector files are checked on
-   first use. Chroma changes its database file whenever it opens the file, so a digest can't be used to check
-   this file. Instead, the vectors in the database are checked with sample queries before the first search.
-4. Files are mapped into memory on first use, and records are decoded one by one. Therefore the time to open
-   an index does not depend on the size of the index, and a BM25 query loads neither vectors nor a model.
-5. If the BM25 settings differ from those of the build, the BM25 weights are computed on first use and stored.
+   unchanged. To check the corpus, the size and modification time of each document are compared with the
+   values that the build recorded. If only the modification time differs, the document's digest is compared.
+3. Every file in the index must be unchanged since the build. A file is checked by comparing its digest or its
+   stamp (:mod:`branchrank.index.stamps`) with the recorded value. The token-vector files are checked on first
+   use. Chroma's database file has no digest, because Chroma changes the file whenever the file is opened. The
+   vectors in the database are checked with sample queries before the first search.
+4. Files are mapped into memory on first use, and records are decoded one by one, so the time to open an index
+   does not depend on the index's size. A BM25 query loads neither vectors nor a model.
+5. If the BM25 settings have changed since the build, the BM25 weights are computed on first use and stored.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Index:
     def sources(self) -> tuple[str, ...]:
         """The paths of the indexed documents, sorted.
 
-        Raises :class:`ArtifactError` if the list file is damaged.
+        Raises :class:`ArtifactError` if the list of documents is damaged.
         """
         return tuple(entry.source for entry in read_documents(self.directory))
 
@@ -194,10 +194,7 @@ class Index:
     def _bm25(
         self, kind: str, file: str, ids: Callable[[], Iterable[str]], texts: Callable[[], Iterable[str]]
     ) -> Bm25Index:
-        """Load the BM25 index for the current settings.
-
-        If the file of the BM25 index is missing, damaged or out of date, the BM25 index is built and saved.
-        """
+        """Load the BM25 index for the current settings, or build and save it if its file can't be used."""
         path = bm25_path(self.directory, kind, self.bm25_settings)
         digest = self.manifest.digests.get(file, "")
         with contextlib.suppress(ArtifactError):
@@ -226,7 +223,7 @@ class Index:
         return embedder
 
     def chunks_of(self, node_id: str) -> tuple[Chunk, ...]:
-        """Return the chunks that overlap a node's own lines, in line order. A folder has no chunks."""
+        """Return the chunks that overlap a node's own lines, in line order (none for a folder)."""
         known = self._known_chunks.get(node_id)
         if known is None:
             if len(self._known_chunks) >= _KNOWN_NODES:
@@ -244,17 +241,14 @@ def vectors_content(digests: Mapping[str, str]) -> str:
 
 
 def searches_exactly(settings: IndexSettings, count: int) -> bool:
-    """Return whether exact search is used for ``count`` vectors.
-
-    The result is also true if the settings ask for no vectors.
-    """
+    """Return true if ``count`` vectors are searched exactly, or if the settings disable vectors."""
     if settings.embedder == NONE:
         return True
     return settings.vector_store == "exact" or (settings.vector_store == "auto" and count <= EXACT_UP_TO)
 
 
 def bm25_path(directory: Path, kind: str, settings: Bm25Settings) -> Path:
-    """Return the path of a generation's BM25 index over ``chunks`` or ``nodes`` (``kind``)."""
+    """Return the path of a generation's BM25 index. ``kind`` is ``chunks`` or ``nodes``."""
     return directory / "bm25" / digest_of(settings)[:12] / kind
 
 
@@ -265,9 +259,9 @@ def _check_file(root: Path, name: str, digest: str) -> None:
 def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Index:
     """Open the index that the workspace's settings select.
 
-    Raises :class:`ArtifactError` if the index is missing or damaged, or if it was not built with the
-    workspace's settings. If ``check_corpus`` is true, :class:`ArtifactError` is also raised when the corpus
-    has changed since the build. Raises :class:`CorpusError` if the corpus is missing.
+    Raises :class:`ArtifactError` if the index is missing, damaged or built with other settings than the
+    workspace's. If ``check_corpus`` is true, :class:`ArtifactError` is also raised when the corpus has
+    changed since the build. Raises :class:`CorpusError` if the corpus is missing.
     """
     remedy = (
         f"branchrank index --data-dir {workspace.data_dir} --embedder {workspace.index_settings.embedder}"
@@ -326,11 +320,7 @@ def _tokens(digests: Mapping[str, str], *, of_tokens: bool) -> dict[str, str]:
 
 
 def _check_collection(workspace: WorkspaceFolder, directory: Path, report: BuildReport, remedy: str) -> None:
-    """Check the folder that contains the index's Chroma collection.
-
-    Raises :class:`LostCollectionError` if the folder or the link to it is missing, and :class:`ArtifactError`
-    if a file has changed since the build.
-    """
+    """Raise an error if a file of the index's Chroma collection is missing or has changed since the build."""
     places = [directory / "chroma.sqlite3"]
     if workspace.is_default_index:
         places.append(workspace.data_dir / CHROMA)
@@ -345,7 +335,7 @@ def _check_collection(workspace: WorkspaceFolder, directory: Path, report: Build
 
 
 def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
-    """Read the distance threshold from the index's manifest, or return the default if there is no index."""
+    """Return the distance threshold in the index's manifest, or the default if there is no index."""
     try:
         pin = workspace.generations.pin()
     except ArtifactError:
@@ -359,7 +349,7 @@ def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
 
 
 def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
-    """Return how an index differs from the workspace's settings, or an empty string if they agree."""
+    """Return how an index differs from the workspace's settings, or an empty string for no difference."""
     wanted, built = (without_credentials(each) for each in (workspace.index_settings, manifest.settings))
     if manifest.schema_version != SCHEMA_VERSION:
         return f"has schema {manifest.schema_version}, but this version of BranchRank needs {SCHEMA_VERSION}"
@@ -379,22 +369,22 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
         return f"was built with token_vectors {built.token_vectors!r}, not {wanted.token_vectors!r}"
     place = chroma_place(wanted)
     if place != manifest.chroma and not searches_exactly(wanted, manifest.chunks):
-        return f"has its vectors in Chroma at {manifest.chroma or 'no place'}, not at {place}"
+        return f"was built with the Chroma location {manifest.chroma or 'none'}, not {place}"
     for key, path, digest in (
         ("chunks", workspace.chunks_file, manifest.chunks_digest),
         ("nodes", workspace.nodes_file, manifest.nodes_digest),
         ("adoption", workspace.adoption_file, manifest.adoption_digest),
     ):
         if given_digest(path) != digest:
-            return f"was built with other {key} than {path or 'its own'}"
+            return f"was built with another `{key}` file; `branchrank.toml` specifies {path or 'none'}"
     return ""
 
 
 def chroma_place(settings: IndexSettings) -> str:
     """Return the location of the Chroma collection that stores the index's vectors.
 
-    The location is ``embedded`` if the index contains the Chroma collection, the URL of the Chroma server if
-    the collection is on a server, or an empty string if the settings do not use Chroma.
+    The location is ``embedded`` for a collection in the index, and a URL for a collection on a Chroma server.
+    The location is an empty string if the settings do not use Chroma.
     """
     if settings.embedder == NONE or settings.vector_store == "exact":
         return ""
@@ -402,7 +392,7 @@ def chroma_place(settings: IndexSettings) -> str:
 
 
 def given_digest(path: Path | None) -> str:
-    """Return the SHA-256 of a file that the user supplied, or an empty string if ``path`` is ``None``."""
+    """Return the SHA-256 digest of a file that the user supplied, or an empty string without a file."""
     if path is None:
         return ""
     try:

@@ -1,10 +1,10 @@
 """Read an index's records one by one from a JSON Lines file that is mapped into memory.
 
-1. A build also writes the file ``lookup/<name>.npy``, which contains arrays of the ids and sources
-   (:class:`~branchrank.stores.strings.Strings`), the byte offset of each line, and each record's line
-   numbers.
-2. A record is decoded when it is first used, and then cached. The time to open the file does not depend on
-   the file's size.
+1. For each JSON Lines file, a build also writes the lookup file ``lookup/<name>.npy``. The lookup file
+   contains the ids and sources (:class:`~branchrank.stores.strings.Strings`), the byte offset of each line,
+   and each record's line numbers.
+2. A record is decoded when it is first used, and then cached. The time to open a JSON Lines file does not
+   depend on the file's size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ R = TypeVar("R", Chunk, Node)
 
 LOOKUP = "lookup"
 _REMEDY = "rebuild the index: branchrank index"
-#: At most this many decoded records (about 1.5 KB each) are cached.
+#: The maximum number of decoded records in the cache (about 1.5 KB each).
 _KEPT = 1 << 14
 #: The number of records whose byte offsets are read at once.
 _BLOCK = 1 << 12
@@ -48,7 +48,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
     def __init__(self, directory: Path, name: str, record_type: type[R]) -> None:
         """Map the file ``name`` and its lookup file into memory.
 
-        Raises :class:`ArtifactError` if either file is damaged.
+        Raises :class:`ArtifactError` if one of the files is missing or damaged.
         """
         self.path: Path = directory / name
         opened = partial(open_beneath, directory)
@@ -68,8 +68,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
                 raise ValueError(f"the file does not have the size that {lookup_of(name)} expects")
         except (OSError, ValueError) as error:
             raise ArtifactError(f"cannot read {self.path}: {error}", remedy=_REMEDY) from error
-        #: For each record, the row of its source in :attr:`sources` (or -1), its first line and its last
-        #: line.
+        #: Arrays with each record's source (a row of :attr:`sources`, or -1), first line and last line.
         self.source_rows, self.line_starts, self.line_ends = spans
         self._by_span: NDArray[np.int32] = by_span
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(record_type)
@@ -88,10 +87,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         return self
 
     def row(self, key: str) -> int:
-        """Return the row number of the record with the id ``key``.
-
-        Raises ``KeyError`` if the id is unknown.
-        """
+        """Return the row number of the record with the id ``key``. Raises ``KeyError`` for an unknown id."""
         return self.ids.row(key)
 
     def span(self, row: int) -> Span:
@@ -101,10 +97,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
     @property
     def has_lines(self) -> NDArray[np.bool_]:
-        """A Boolean array that is true for records with lines (for a node, lines outside its subsections).
-
-        The root, folders, and files that start with a section's heading are nodes without such lines.
-        """
+        """A Boolean array that is true for chunks, and for nodes with lines outside their subsections."""
         found: NDArray[np.bool_] = (self.line_starts > 0) & (self.line_ends >= self.line_starts)
         return found
 
@@ -198,10 +191,11 @@ class _Items(ItemsView[str, R]):
 class RecordLines(NamedTuple):
     """Encoded records, with the arrays from which the lookup file is made.
 
-    ``content`` contains the joined lines and ``sizes`` the size of each line in bytes. ``ids`` contains the
-    joined ids and ``id_sizes`` the size of each id in bytes. ``spans`` has the shape ``(3, n)``. The first
-    row contains the position of each record's source in ``sources`` (-1 for a record without a source). The
-    second and third rows contain each record's first and last line (0 for a record without lines).
+    ``content`` contains the joined lines, and ``sizes`` contains the size of each line in bytes. ``ids``
+    contains the joined ids, and ``id_sizes`` contains the size of each id in bytes. ``spans`` has the shape
+    ``(3, n)``. The first row of ``spans`` contains the position of each record's source in ``sources`` (-1
+    for a record without a source). The second and third rows of ``spans`` contain each record's first and
+    last line (0 for a record without lines).
     """
 
     content: bytes
@@ -241,7 +235,7 @@ def _sizes(parts: list[bytes]) -> NDArray[np.int64]:
 
 
 def write_records(directory: Path, name: str, parts: Iterable[RecordLines]) -> None:
-    """Write the records to a JSON Lines file, and the arrays of all parts to its lookup file.
+    """Write ``parts`` to a JSON Lines file, and the arrays for finding records to the lookup file.
 
     Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """

@@ -34,8 +34,8 @@ DOCUMENTS = 128
 class Shard(NamedTuple):
     """The part of an index that is computed from one shard.
 
-    ``pages`` contains the encoded nodes of each document. ``sections`` contains the number of nodes that have
-    lines in each document. ``node_tokens`` contains the token counts of the nodes that have lines.
+    ``pages`` contains the encoded nodes of each document. ``sections`` contains, for each document, the
+    number of nodes with lines. ``node_tokens`` contains the token counts of all nodes with lines.
     """
 
     documents: list[DocumentOutline]
@@ -48,7 +48,7 @@ class Shard(NamedTuple):
 
 
 class ReadTask(Record, frozen=True, kw_only=True):
-    """The task that workers carry out to read documents below ``root`` with the index's settings.
+    """A task for worker processes, which reads documents below ``root`` with the index's settings.
 
     ``with_nodes`` is false if the user supplies the nodes, and ``with_chunks`` is false if the user supplies
     the chunks.
@@ -69,14 +69,11 @@ class ReadTask(Record, frozen=True, kw_only=True):
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Shard]]]:
-        """Yield a function that reads a list of sources and returns an iterator with one :class:`Shard`."""
+        """Yield a function that reads one shard and returns an iterator over a single :class:`Shard`."""
         yield lambda sources: iter([self.read(sources)])
 
     def read(self, sources: Sequence[str]) -> Shard:
-        """Read the documents of a shard.
-
-        A document that can't be read is left out and listed in ``notes``.
-        """
+        """Read the documents of a shard, and add a note for each document that can't be read."""
         documents: list[DocumentOutline] = []
         notes: list[str] = []
         pages: list[bytes] = []

@@ -2,8 +2,8 @@
 
 1. The file is stored in the index's generation, so it always matches the index's chunks. If the file is
    damaged or was written by an earlier version, it is rebuilt.
-2. Only one process at a time writes the file. Temporary files of a killed process are removed first.
-3. If the index's folder is not writable, a temporary file is used instead, until the search is closed.
+2. Only one process at a time writes the file. Temporary files that a killed process left behind are removed.
+3. If the index's folder is not writable, the search uses a temporary file.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ PLACE = Path("derived", "search.sqlite")
 
 
 def open_fts5(index: Index) -> Fts5Table:
-    """Open the keyword search over an index's chunks. The caller must close the result."""
+    """Open the keyword search over an index's chunks. The caller must close the returned table."""
     path = index.directory / PLACE
     with contextlib.suppress(ArtifactError):
         return Fts5Table(path, index.root)
     try:
         with storage_errors(path), only_writer_beneath(index.root, _folder(index)):
-            with contextlib.suppress(ArtifactError):  # another process may have written it in the meantime
+            with contextlib.suppress(ArtifactError):  # another process may have written the file
                 return Fts5Table(path, index.root)
             _build(index, path, index.root)
             return Fts5Table(path, index.root)

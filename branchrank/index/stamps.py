@@ -1,13 +1,12 @@
-"""Stamps record the state of an index's files, so that files need not be read to check their digests.
+"""Stamps record the state of an index's files, so that the digests of unchanged files are not checked again.
 
-1. To check an index, the digest of every file is compared with the digest that the build recorded. This
-   comparison reads the whole index. To avoid repeating the comparison, a stamp is stored for each file that
-   matches. A stamp contains the state of a file: its inode, its size, and the times at which its content and
-   its metadata last changed.
-2. A reader compares the state of each file with the file's stamp. The digest of a file is checked again only
-   if the file has no stamp or its state differs from the stamp. Writing to a file, replacing it with a copy
-   or restoring it from a backup changes its state.
-3. Stamps are stored in the generation's file ``stamps.json``, if it can be written. An incomplete
+1. Checking the digests of all files reads the whole index. To avoid repeating this check, a stamp is stored
+   for each file whose digest is correct. A stamp contains the file's inode, the file's size, and the times at
+   which the file's content and metadata last changed.
+2. A reader compares each file with its stamp. The digest of a file is checked again only if the file has no
+   stamp or differs from its stamp. A file differs from its stamp after a write, after being replaced by a
+   copy and after being restored from a backup.
+3. Stamps are stored in the generation's file ``stamps.json``, if the file can be written. An incomplete
    ``stamps.json`` is treated as missing.
 
 Damage below the file system, such as a bad sector, does not change a file's size or timestamps, so the file
@@ -46,8 +45,8 @@ def write_stamps(generation: Path, names: Iterable[str]) -> None:
 def check_digests(generation: Path, digests: Mapping[str, str], *, all_files: bool = False) -> None:
     """Raise :class:`ArtifactError` if a file is missing or has changed since the build.
 
-    ``digests`` maps the path of each file, relative to the generation's folder, to its SHA-256. A file that
-    matches its stamp is not read, unless ``all_files`` is true.
+    ``digests`` maps the path of each file, relative to the generation's folder, to its SHA-256 digest. A file
+    that matches its stamp is not read, unless ``all_files`` is true.
     """
     known = {} if all_files else _read(generation)
     fresh: dict[str, Stamp] = {}

@@ -1,11 +1,11 @@
 """Write the chunks' token vectors (one vector per token) during a build.
 
-1. Each chunk has the same key as in the embedding cache, made from the model's identity and the exact text
-   with its prefix.
-2. Token vectors that the current generation stores under a chunk's key are copied. Missing token vectors are
-   computed in batches.
-3. Token vectors are written to disk batch by batch, to limit the memory used. The model's forward passes also
-   compute the chunks' embedding vectors, which are returned.
+1. A chunk has the same key as in the embedding cache. The key is computed from the model's identity and the
+   embedded text with its prefix.
+2. Token vectors that are in the current generation are copied, and missing token vectors are computed in
+   batches.
+3. To limit memory use, token vectors are written to disk batch by batch. The model's forward passes also
+   compute the chunks' embedding vectors, which are returned to the caller.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def keep_token_vectors(
     directory: Path,
     progress: Progress,
 ) -> dict[str, Vectors]:
-    """Write the chunks' token vectors to ``directory``, if the settings ask for token vectors.
+    """Write the chunks' token vectors to ``directory``, if the settings enable token vectors.
 
     Returns the embedding of each text whose token vectors were computed, as a float32 unit vector of shape
     ``(dimension,)``. Raises :class:`~branchrank.errors.UsageError` if the model does not compute token
@@ -91,10 +91,7 @@ def _computed(
     vectors: dict[str, Vectors],
     progress: Progress,
 ) -> Iterator[tuple[str, TokenVectors]]:
-    """Yield each key with its token vectors, batch by batch.
-
-    The embedding vector of each text is added to ``vectors``.
-    """
+    """Yield each key with its token vectors, and add the embedding of each text to ``vectors``."""
     keys = list(texts)
     batches = [keys[start : start + BATCH] for start in range(0, len(keys), BATCH)]
     done = 0

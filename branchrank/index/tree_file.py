@@ -1,4 +1,4 @@
-"""Store the links between nodes in an index's tree in ``lookup/tree.npy``, and map the file into memory."""
+"""Store the links between an index's nodes in ``lookup/tree.npy``, and map this file into memory."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ def write_links(directory: Path, nodes: RecordsFile[Node], depths: Rows) -> None
 
 
 def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
-    """Open the tree whose nodes are stored in the generation (the version of an index) in ``directory``.
+    """Open the tree of the index generation in ``directory``.
 
-    Raises :class:`ArtifactError` if the file ``lookup/tree.npy``, which contains the links between the nodes,
-    is missing or damaged.
+    Raises :class:`ArtifactError` if the file ``lookup/tree.npy`` is missing or damaged.
     """
     try:
         links = TreeRows(*mapped_arrays(partial(open_beneath, directory), TREE, len(TreeRows._fields)))

@@ -1,10 +1,11 @@
-"""Read the user's own chunks and nodes, which replace those that a build makes from the corpus.
+"""Read the user's own chunks and nodes, which replace the chunks and nodes computed by a build.
 
-1. The user's files are used only if ``branchrank.toml`` names them (``chunks = ...``, ``nodes = ...``).
+1. The user's files are used only if ``branchrank.toml`` specifies their paths (``chunks = ...``, ``nodes =
+   ...``).
 2. Each chunk must have the keys ``id``, ``source``, ``line_start``, ``line_end`` and ``text``. A chunk
    belongs to every node with which it shares a line. The chunk's ``node_id`` is used only if the tree has
    that node.
-3. Every source must be a document in the corpus, and every line number must exist in its document.
+3. Every source must be a document in the corpus, and every line number must exist in that document.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A workspace, which is a folder that contains ``branchrank.toml`` and the files that commands create.
 
-- ``branchrank.toml`` names the corpus and contains the settings.
+- ``branchrank.toml`` specifies the corpus and contains the settings.
 - ``chunks.jsonl`` is a link to the chunks of the default index.
 - ``chroma`` is a link to the Chroma collection of the default index.
 - ``pageindex/nodes.jsonl`` is a link to the PageIndex tree of the default index.
@@ -11,8 +11,8 @@
   settings.
 
 The settings in ``branchrank.toml`` determine the default index. Command-line flags and environment variables
-can select another index. The links are relative and go through the index's link ``current``, so a workspace
-can be moved.
+can select another index. A workspace can be moved, because the links are relative and go through the index's
+link ``current``.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class WorkspaceFolder:
         return folder
 
     def with_flags(self, flags: Mapping[str, Any]) -> WorkspaceFolder:
-        """Open the folder again with additional settings, which override its current settings."""
+        """Open the workspace again with additional settings, which override the current settings."""
         return type(self).open(self.data_dir, flags={**self.flags, **flags}, notify=self.notify)
 
     @property
@@ -157,7 +157,7 @@ class WorkspaceFolder:
             )
 
     def _meant(self) -> str:
-        """If only a folder with a similar name exists, return text such as ``; did you mean `data`?``."""
+        """Return text such as ``; did you mean `data`?`` if only a folder with a similar name exists."""
         return "" if self.data_dir.exists() else nearest_path(self.data_dir)
 
     def adopting(self, corpus: Path | None = None) -> str:
@@ -185,17 +185,17 @@ class WorkspaceFolder:
 
     @property
     def chunks_file(self) -> Path | None:
-        """The path of the user's own chunks, or ``None`` if ``branchrank.toml`` does not name any."""
+        """The path of the user's own chunks file, or ``None`` if ``branchrank.toml`` does not specify one."""
         return self.data_dir / self.config.chunks if self.config.chunks else None
 
     @property
     def nodes_file(self) -> Path | None:
-        """The path of the user's own nodes, or ``None`` if ``branchrank.toml`` does not name any."""
+        """The path of the user's own nodes file, or ``None`` if ``branchrank.toml`` does not specify one."""
         return self.data_dir / self.config.nodes if self.config.nodes else None
 
     @property
     def adoption_file(self) -> Path | None:
-        """The path of the adoption record, or ``None`` if ``branchrank.toml`` does not name one."""
+        """The path of the adoption record, or ``None`` if ``branchrank.toml`` does not specify one."""
         return self.data_dir / self.config.adoption if self.config.adoption else None
 
     @property
@@ -234,7 +234,7 @@ class WorkspaceFolder:
         return self.cache_directory / "decisions.sqlite"
 
     def open_cache(self) -> EmbeddingCache:
-        """Open the embedding cache, which is in Redis if ``cache.redis_url`` is set, or else in a file."""
+        """Open the embedding cache, which is in Redis if ``cache.redis_url`` is set, otherwise in a file."""
         url = self.settings.part(CacheSettings).redis_url
         if not url:
             refuse_links(self.data_dir, "hybrid/cache/embeddings.sqlite3")
@@ -273,17 +273,17 @@ class WorkspaceFolder:
         }
 
     def _foreign(self) -> list[Path]:
-        """Return the files that another program made at the paths where BranchRank puts its links."""
+        """Return the files that another program created at the paths where BranchRank puts its links."""
         own = (self.chunks_file, self.nodes_file)
         return [link for link in self.links if link.exists() and not link.is_symlink() and link not in own]
 
     def check_links(self, corpus: Path | None = None, own: Collection[Path] = ()) -> None:
         """Check that a build can write its links and folders.
 
-        ``corpus`` is the corpus that will be written to ``branchrank.toml``. ``own`` contains the paths of
-        the user's chunks file and nodes file, which will also be written to ``branchrank.toml``. Raises
-        :class:`ArtifactError` if the build would have to create a link where another program's file already
-        exists, or if a folder that the build writes to is a symbolic link.
+        ``corpus`` is the folder of documents for the command that an error suggests. ``own`` contains the
+        paths of the user's chunks file and nodes file, which may replace links. Raises :class:`ArtifactError`
+        if another program's file exists at the path of a link, or if a folder of the build is a symbolic
+        link.
         """
         for name in (BUILD_LOCK, "pageindex"):
             refuse_links(self.data_dir, name)
@@ -291,7 +291,7 @@ class WorkspaceFolder:
         for link in self._foreign():
             if link.resolve() not in named:
                 raise ArtifactError(
-                    f"{link} was not made by BranchRank, so it was left unchanged; the index needs this name",
+                    f"{link} was not created by BranchRank and was left unchanged; the index needs this name",
                     remedy=self.adopting(corpus),
                 )
 
@@ -321,7 +321,7 @@ def configure(
     adoption: Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> None:
-    """Write a workspace's corpus and settings to its ``branchrank.toml``. The rest of the file is kept.
+    """Set the corpus, other paths and settings in a workspace's ``branchrank.toml``, and keep the rest.
 
     ``corpus`` is a folder or the name of an added corpus. Paths are written relative to ``data_dir``.
     ``settings`` maps keys such as ``"index.embedder"`` to values. Settings in the section ``engine`` apply to

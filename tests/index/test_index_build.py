@@ -252,7 +252,7 @@ def test_chroma_holds_the_same_vectors(tmp_path: Path) -> None:
 
 def test_a_collection_that_was_never_made_is_said(tmp_path: Path) -> None:
     build_index(small_workspace(tmp_path)).close()
-    with pytest.raises(ArtifactError, match="in Chroma at no place, not at embedded"):
+    with pytest.raises(ArtifactError, match="built with the Chroma location none, not embedded"):
         open_index(reopened(tmp_path, index__vector_store="chroma"))
     open_index(reopened(tmp_path, index__vector_store="auto")).close()
 
@@ -367,7 +367,7 @@ class TestGivenFiles:
         path = tmp_path / "data" / "chunks.jsonl"
         content = self.write(tmp_path).read_bytes()
         path.write_bytes(content)
-        with pytest.raises(ArtifactError, match=r"chunks\.jsonl was not made by BranchRank") as caught:
+        with pytest.raises(ArtifactError, match=r"chunks\.jsonl was not created by BranchRank") as caught:
             build_index(workspace)
         assert caught.value.remedy.startswith("branchrank adopt ")
         self.use(tmp_path, "chunks", Path("chunks.jsonl"))
