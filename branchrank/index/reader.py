@@ -376,7 +376,7 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
         ("adoption", workspace.adoption_file, manifest.adoption_digest),
     ):
         if given_digest(path) != digest:
-            return f"was built with another `{key}` file; `branchrank.toml` specifies {path or 'none'}"
+            return f"does not match the `{key}` file in `branchrank.toml` ({path or 'none'})"
     return ""
 
 

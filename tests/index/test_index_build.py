@@ -328,7 +328,7 @@ class TestGivenFiles:
         (tmp_path / "mine.jsonl").write_text(
             (tmp_path / "mine.jsonl").read_text().replace("fuse", "another fuse")
         )
-        with pytest.raises(ArtifactError, match="other chunks"):
+        with pytest.raises(ArtifactError, match="does not match the `chunks` file"):
             open_index(reopened(tmp_path))
 
     @pytest.mark.parametrize(
