@@ -1,6 +1,6 @@
 """Tree expansion, which gives the neighbors of a found node a share of the node's score.
 
-1. Expansion starts from the seeds, which are the nodes found by a search, with their scores.
+1. The seeds of the expansion are the nodes that a search found, with their scores.
 2. In each of ``depth`` steps, every node with a new or increased score passes shares of the score to its
    neighbors. The parent gets 0.75 of the score, each child gets 0.7, and each of the ``siblings`` nearest
    siblings gets 0.6.
@@ -62,7 +62,7 @@ def expand(
 def _step(
     around: Neighborhood, rows: Places, scores: Scores, frontier: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> tuple[Places, Scores, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Return the rows with scores after one more step, their scores, and flags for the increased scores."""
+    """Run one expansion step. Return the scored rows, their scores, and which scores increased."""
     reached, passed = around.passed(rows[frontier], scores[frontier])
     joined = np.unique(np.concatenate([rows, reached]))
     before = np.zeros(len(joined))
@@ -73,7 +73,7 @@ def _step(
 
 
 def _best_files(files: Sequence[int], scores: Sequence[float], ties: Rows) -> list[tuple[int, float]]:
-    """Return ``(file's row, score of its best seed)`` for each file, best first, with ties in id order."""
+    """Return each file's row with the best score of the file's seeds, best file first."""
     best: dict[int, float] = {}
     for file, score in zip(files, scores, strict=True):
         best[file] = max(best.get(file, score), score)

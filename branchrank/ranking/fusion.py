@@ -8,9 +8,9 @@
 - :func:`dbsf` sums ``weight * score`` over the branches, after normalizing the scores by their mean and
   standard deviation.
 
-The function ``score`` computes the convex combination with theoretical minima from Bruch, Gai & Ingber (TOIS
-2023). With theoretical minima, the lower end of a branch's scale is the lowest possible score (0), not the
-lowest score among the query's candidates. Cosines are used unchanged, because their scale is the same for all
+The function ``score`` computes a convex combination with theoretical minima (Bruch, Gai & Ingber, TOIS 2023).
+With theoretical minima, the lower end of a branch's scale is the lowest possible score (0), not the lowest
+score among the query's candidates. Cosines are used unchanged, because their scale is the same for all
 queries. BM25 scores have no upper bound, so they are divided by the best BM25 score for the query. The fused
 score for a candidate ``d`` is ``w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25``, where ``w_dense``
 and ``w_bm25`` are the weights of the two branches.
@@ -20,7 +20,7 @@ range 0..1, whereas the scaled BM25 scores cover the whole range. Factors from 0
 rates in our experiments. With a factor of 1, the hit rates were as low as with RRF.
 
 A branch with a weight of 0 is ignored, so a key that occurs only in that branch is not in the result. A key
-that is missing from a branch gets a score of 0 from that branch.
+scores 0 in a branch that does not return the key.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]
 
 RRF_K = 60
-#: The score to which a branch's best unbounded score, such as a BM25 score, is scaled.
+#: The value to which the best score of a branch with unbounded scores, such as BM25, is scaled.
 SHARE = 0.5
 
 
 def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) -> RankedList:
-    """Fuse ranked lists by reciprocal rank, ``score(d) = sum_i w_i / (k + rank_i(d))`` with ranks from 1.
+    """Fuse ranked lists with RRF: ``score(d) = sum_i w_i / (k + rank_i(d))``, where ranks start at 1.
 
     All ``weights`` default to 1. A key that occurs twice in a branch counts only once, at its better rank.
     Raises ``ValueError`` for a negative weight or ``k <= -1``.

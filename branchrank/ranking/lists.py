@@ -16,8 +16,8 @@ _scored = partial(tuple.__new__, Scored)
 class RankedList(Sequence[Scored]):
     """A ranked list, best first, stored as a tuple of ids and a tuple of scores.
 
-    An entry object is created only when the entry is read, because few of the entries become hits. A ranked
-    list is equal to any sequence with equal entries in the same order.
+    ``Scored`` objects are created only when entries are read, because few entries become hits. A ranked list
+    is equal to any sequence with equal entries in the same order.
     """
 
     __slots__ = ("ids", "scores")
@@ -78,7 +78,7 @@ def ranked(scores: Mapping[str, float], limit: int | None = None) -> RankedList:
 
 
 def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
-    """Return a map from each key to its rank, counted from 1. A repeated key gets its first rank."""
+    """Return a map from each key to its rank, counted from 1. A repeated key has its best rank."""
     placed: dict[str, int] = {}
     for position, entry in enumerate(ranking, start=1):
         placed.setdefault(entry.key, position)

@@ -5,14 +5,14 @@ document tokens ``j``. Khattab & Zaharia (SIGIR 2020) use the sum instead of the
 for queries of any length.
 
 1. Token vectors are stored as int8 or float16. For int8, each row is scaled so that its largest absolute
-   value becomes 127. Each row is stored together with the factor that restores it to unit length.
-2. A single matrix product multiplies the token vectors of all candidates by those of the query. For each
-   query token and each candidate, MaxSim uses only the largest dot product.
+   value becomes 127. Each row is stored together with the factor that scales the row to unit length.
+2. One matrix product computes the dot products between the token vectors of all candidates and those of the
+   query. For each query token and each candidate, MaxSim uses only the largest dot product.
 3. The matrix product is exact, so the order of summation and the number of threads do not change the result.
    For int8 vectors with d dimensions, each entry of the product is a sum of d terms of at most 127 * 127. If
    d is at most 1,040, the sum is below 2**24 and therefore exact in float32. In float64, the sum is exact for
-   any realistic d, because integers up to 2**53 are exact. For float16, values are multiples of 2**-24 and
-   their products are multiples of 2**-48, so sums below 16 are exact in float64.
+   any realistic d, because integers up to 2**53 are exact. Products of float16 values are multiples of
+   2**-48, so sums below 16 are exact in float64.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def maxsim(query: TokenVectors, documents: Sequence[TokenVectors]) -> NDArray[np
     """Return the MaxSim between a query and each document, in -1..1.
 
     The result has the shape ``(len(documents),)``. All vectors must have the same precision and dimension.
-    The MaxSim with a document or a query that has no tokens is 0.
+    MaxSim is 0 for a document or a query without tokens.
     """
     scores = np.zeros(len(documents))
     held = [number for number, document in enumerate(documents) if len(document.scales)]

@@ -16,11 +16,11 @@ Scores = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class Neighborhood:
-    """Finds a node's neighbors: its parent, its children and the nearest ``siblings`` in the same file.
+    """Finds a node's parent, children and ``siblings`` nearest siblings in the same file.
 
-    Only nodes with a source (files and sections) have neighbors. If two siblings are the same number of lines
-    away from the node, the later sibling is preferred. Neighbors are computed only for the requested nodes,
-    so the computation time does not depend on the size of the tree.
+    Only files and sections have neighbors. If two siblings are the same number of lines away from the node,
+    the later sibling is preferred. Neighbors are computed only for the requested nodes, so the computation
+    time does not depend on the size of the tree.
     """
 
     def __init__(self, tree: Tree, siblings: int) -> None:

@@ -58,7 +58,7 @@ def best_of_each(passages: RankedList, section_of: Mapping[str, str], sections: 
 def _places(
     passages: RankedList, section_of: Mapping[str, str], sections: Sequence[str]
 ) -> dict[str, tuple[int, int]]:
-    """Return, for each passage, its section's rank and its own rank within the section, both from 1."""
+    """Map each passage to its section's rank and its own rank within the section. Ranks start at 1."""
     ranks = {section: rank for rank, section in enumerate(sections, start=1)}
     counts = dict.fromkeys(sections, 0)
     places = {}

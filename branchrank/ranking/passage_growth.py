@@ -1,8 +1,8 @@
-"""Extend a passage within its section, so that it does not overlap passages that are ranked higher.
+"""Extend a passage within its section without overlapping higher-ranked passages.
 
-1. Lines that are already in a higher-ranked passage are removed from a passage. The passage keeps the longest
-   remaining block of consecutive lines, or the first block if several blocks are equally long. A passage with
-   no remaining lines is dropped.
+1. Lines of a passage that are already in a higher-ranked passage are removed. The passage keeps the longest
+   remaining block of consecutive lines, or the first of several longest blocks. A passage with no remaining
+   lines is dropped.
 2. The passage can grow up to the ends of the section and up to the nearest higher-ranked passages.
 3. Lines are added equally on both sides until the passage has the target length. If the number of lines to
    add is odd, the extra line is added after the passage. If one side has no more room, the remaining lines
@@ -21,9 +21,9 @@ Lines = tuple[int, int]
 
 
 def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) -> Lines | None:
-    """Return the lines of a passage after it has grown to ``target`` lines inside its ``section``.
+    """Return the lines of ``passage`` after extending it to ``target`` lines inside ``section``.
 
-    ``section`` is the section's line range, and includes the lines of ``passage``. ``above`` contains the
+    ``section`` is the section's line range, which includes the lines of ``passage``. ``above`` contains the
     higher-ranked passages of the same document, which must not overlap each other. Returns ``None`` if every
     line of ``passage`` is already in a higher-ranked passage.
 
@@ -47,7 +47,7 @@ def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) 
 
 
 def _uncovered(passage: Lines, others: Iterable[Lines]) -> list[Lines]:
-    """Return the blocks of consecutive lines of ``passage`` that are not in ``others``, sorted by line."""
+    """Return the blocks of lines of ``passage`` that no passage in ``others`` (sorted) contains."""
     runs = []
     start, last = passage
     for first, end in others:

@@ -122,14 +122,14 @@ def late_interaction(settings: Resolved) -> System:
 
 
 def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
-    """Return the system of a settings section. ``changes`` override the section's values."""
+    """Return the system that a settings section configures. ``changes`` override the section's values."""
     values = settings.part(part)
     aliased = {address: getattr(values, name) for name, address in part.aliases.items()}
     return with_values(part.system, aliased | _hits(settings) | (changes or {}))
 
 
 def _hits(settings: Resolved) -> dict[str, Any]:
-    """Return the settings that determine which lines a hit contains. All systems share these settings."""
+    """Return the settings that determine which lines a hit contains."""
     part = settings.part(BenchmarkSettings)
     lines = {} if part.passage_lines is None else {"passages.lines": part.passage_lines}
     return {"returns": part.returns, **lines}
@@ -143,7 +143,7 @@ def _with_llm_as_asked(system: System, part: SystemSettings) -> System:
         flag = f"--{part.section}".replace("_", "-")
         raise UsageError(
             f"[{part.section}] model is {part.model!r}, but no LLM endpoint is set",
-            remedy=f"give one with {flag}-base-url, or run without an LLM: {flag}-no-llm",
+            remedy=f"set an endpoint with {flag}-base-url, or run without an LLM: {flag}-no-llm",
         )
     return _without_llm(system)
 
@@ -172,7 +172,7 @@ BUILTIN: dict[str, Callable[[Resolved], System]] = {
 
 
 def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
-    """Return the systems with these predictor names, each once, in the given order.
+    """Return the systems for these predictor names, each once, in the given order.
 
     The name of a group, such as ``all``, stands for the predictors in the group. Raises :class:`UsageError`
     for an unknown name.

@@ -24,8 +24,8 @@ BRANCH_OF = {"keyword": "fts5", "semantic": "dense"}
 def document_search(settings: Resolved, mode: Mode) -> System:
     """Return the system for a search mode.
 
-    Raises :class:`UsageError` if the mode needs embeddings, and the model in ``[embedding]`` is missing or
-    differs from the index's model.
+    Raises :class:`UsageError` if the mode needs embeddings, but ``[embedding]`` does not contain the index's
+    model.
     """
     if mode != "keyword":
         _check_section(settings, mode)

@@ -15,7 +15,7 @@
    chunk. If the system returns sections, the hit for a node consists of the node's lines before its first
    subsection. A hit may be extended within its section.
 
-Steps 1 to 7 depend on k only if a branch returns 2k results, because ``doubled`` is set. If no branch has
+Steps 1 to 7 depend on k only if a branch has ``doubled`` set and returns 2k results. If no branch has
 ``doubled`` set, a larger k only appends hits to the list. Every stage adds its list to the trace.
 """
 
@@ -112,7 +112,7 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Release the resources of the branches. The index is not closed."""
+        """Close the resources of the branches, but not the index."""
         with self._lock:
             self._searches.clear()
             self._scorers.clear()
@@ -120,7 +120,7 @@ class Engine:
             self._resources.close()
 
     def open(self, system: System) -> None:
-        """Open the resources of the system's branches, so that the first query is as fast as later ones."""
+        """Open the resources of the system's branches before the first query."""
         for branch in system.searched:
             self._search(branch.kind)
         if system.rescore.method == "maxsim":
@@ -281,7 +281,7 @@ class Engine:
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
     ) -> dict[str, Sequence[Scored]]:
-        """Add the candidates of all branches to each branch's list, scored by the branch."""
+        """Add the candidates of all branches to each branch's list, with the branch's own scores."""
         union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
         completed = dict(lists)
         for branch in system.searched:
@@ -353,7 +353,7 @@ class Engine:
             result = search(lookup)
             return result._replace(ranking=result.ranking[:limit])
         admits = self.sources.admits(unit, query)
-        # Excluded entries are removed below, so request more entries to get a list of full length.
+        # Excluded entries are removed below, so request extra entries to fill the list.
         removable = len(self.sources.banned(unit, query)) if unit != "span" else lookup.n
         result = search(lookup._replace(n=lookup.n + removable))
         return result._replace(ranking=[entry for entry in result.ranking if admits(entry.key)][:limit])

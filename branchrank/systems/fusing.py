@@ -17,7 +17,7 @@ def fuse(
     weights: Mapping[str, float],
     shares: Collection[str] = (),
 ) -> RankedList:
-    """Fuse ranked lists with a system's ``fuse`` settings. With ``unit_interval``, scores are in 0..1.
+    """Fuse ranked lists with a system's ``fuse`` settings. If ``unit_interval`` is set, scores are in 0..1.
 
     ``shares`` contains the names of the branches with unbounded scores, such as BM25. Score fusion divides
     each unbounded score by twice the branch's best score.

@@ -207,7 +207,7 @@ class HitMaker:
         """Return each chunk's squared L2 distance to the query, or ``{}`` if the system uses no vectors."""
         if not chunks or "vectors" not in self.evidence:
             return {}
-        # Make one call for all hits, because the fixed cost of a call equals about a hundred cosines.
+        # Make one call for all hits, because each call costs as much as about a hundred cosines.
         found = self.sources.cosines(self.query.text, chunks)
         return {chunk: squared_distance(cosine) for chunk, cosine in found.items()}
 

@@ -18,7 +18,7 @@ from branchrank.systems.llm_stages import LLMStages
 class LLMMeter:
     """Counts LLM calls, tokens and costs. After each call, ``show`` is called with the totals as one line.
 
-    The line includes the number of calls that a cache or a cassette answered.
+    The totals include the number of calls that a cache or a cassette answered.
     """
 
     def __init__(self, show: Callable[[str], None] = no_notice) -> None:

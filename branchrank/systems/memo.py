@@ -31,8 +31,8 @@ _SAMPLED = 8
 class Memo:
     """Stores the most recently used stage results, up to ``limit_bytes`` bytes.
 
-    The first element of a key is the kind of result, such as ``"embed"``. ``computed`` and ``reused`` map
-    each kind to its number of computed and reused results.
+    The first element of a key is the kind of result, such as ``"embed"``. ``computed`` counts the computed
+    results of each kind, and ``reused`` counts the reused results.
     """
 
     def __init__(self, limit_bytes: int = MEMO_BYTES) -> None:
@@ -79,7 +79,7 @@ class Memo:
         return sys.getsizeof(key) + held_bytes(value)
 
     def _is_full(self) -> bool:
-        """Return whether to drop the least recently used result, which must not be the only result."""
+        """Return whether to drop the least recently used result. The only result is never dropped."""
         return self._bytes > self._limit and len(self._kept) > 1
 
     def _drop(self, key: tuple[Hashable, ...]) -> None:
@@ -112,7 +112,7 @@ class RecentMemo(Memo):
 
 
 def held_bytes(value: Any) -> int:
-    """Estimate the memory of a result in bytes.
+    """Estimate the size of a result in memory, in bytes.
 
     >>> held_bytes(np.zeros(1000, np.float32))
     4000

@@ -8,12 +8,12 @@
    The replies from two calls are merged by rank, with ties in first-stage order.
 3. The pointwise method makes one call per candidate, and sorts the candidates by the log-odds of the reply
    "yes" versus "no".
-4. The cross-encoder method scores the query together with each candidate's text, using a
-   sentence-transformers model.
+4. The cross-encoder method scores pairs of the query and a candidate's text with a sentence-transformers
+   model.
 5. Candidates that the reranker omits come last, in first-stage order. If the fusion weight is below 1,
    weighted RRF fuses the reranker's order with the first-stage order.
-6. If an LLM call fails, the candidates are sorted by evidence, lexical score and id, and the reason for the
-   failure is returned.
+6. If an LLM call fails, the candidates are sorted by evidence, lexical score and id. The result contains the
+   reason for the failure.
 
 The order of the candidates does not depend on the number of requested hits.
 """
@@ -56,7 +56,7 @@ POINTWISE_CHARS = 2000
 
 
 class RerankCandidate(Record, frozen=True, kw_only=True):
-    """A candidate for the reranker. A missing score is 0.0."""
+    """A candidate for the reranker. Missing scores are 0.0."""
 
     id: str
     title: str
@@ -127,9 +127,9 @@ def batches(
 ) -> list[list[Option]]:
     """Divide the candidates, in the given order, into one or two pages whose prompts fit the token budget.
 
-    All candidates are put on one page if the first ``BODY_CHARS[0]`` characters of each text fit. Candidates
-    that do not fit on one page are divided between two pages, with shorter texts if necessary. If even the
-    headings do not fit on two pages, candidates at the end of ``pool`` are dropped.
+    All candidates are put on one page if the first ``BODY_CHARS[0]`` characters of each text fit. If the
+    candidates do not fit on one page, they are divided between two pages, and their texts may be shortened.
+    If even the headings do not fit on two pages, candidates at the end of ``pool`` are dropped.
     """
     kept = list(pool)
     while True:

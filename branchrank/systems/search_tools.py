@@ -6,10 +6,10 @@ Each search tool runs a system on the engine, and ranks results in the same way 
 2. ``vector_search`` finds the nearest chunks. Chunks at or beyond the distance threshold (squared L2 distance
    between unit vectors) are dropped, and a notice reports their number.
 3. ``hybrid_search`` runs the predictor ``grep``, which fuses the results of grep and vector search with RRF.
-4. After every search, the listeners receive the number of characters returned and the number of files or
-   chunks found.
+4. After every search, the listeners receive the number of returned characters and the number of found files
+   or chunks.
 
-A result is cited by its file's path and its lines.
+A citation consists of a file's path and a range of lines.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class SearchTools:
         listeners: Iterable[Listener] = (),
         allowed_paths: Sequence[Path] = (),
     ) -> None:
-        """``read_file`` may read the indexed files, and files below ``allowed_paths`` that are not hidden."""
+        """``read_file`` may read the indexed files and non-hidden files below ``allowed_paths``."""
         self.engine = engine
         self._listeners = list(listeners)
         sources = engine.sources

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Searcher:
-    """A workspace's index and engine, opened on first use. A context manager. Thread-safe."""
+    """A workspace's index and engine, opened on first use. A thread-safe context manager."""
 
     def __init__(
         self, folder: WorkspaceFolder, *, rebuild: bool = False, progress: bool | Progress = False
@@ -189,8 +189,8 @@ class Searcher:
         ``keywords`` instead of ``query``. Only documents that pass every filter in ``filters`` are searched.
         An example of a filter is ``"file_path=guide/*.md"``.
 
-        Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and any error that
-        occurs when the index or a branch is opened.
+        Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter. Opening the index or a
+        branch can raise other errors.
 
         >>> from branchrank import Workspace
         >>> workspace = Workspace.open("data")
@@ -252,7 +252,7 @@ class Searcher:
             self._gateway(chosen.llm)
 
     def warm_up(self, systems: Sequence[str | System]) -> None:
-        """Open the resources of these systems and check their LLM endpoints before the first query."""
+        """Open the resources of systems, and check their LLM endpoints, before the first query."""
         for name in systems:
             system = self.system(name)
             self.check_llm(system)

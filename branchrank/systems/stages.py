@@ -13,9 +13,9 @@ from branchrank.records import Placement
 from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
 
-#: The prefix of the stages that a trace contains for the steps of a tree search.
+#: The prefix of the names of tree search steps in a trace.
 _WALKED = "tree step "
-#: The name of the stages that a trace contains for the prompts of an LLM reranker.
+#: The name of each prompt of an LLM reranker in a trace.
 _SHOWN = "shown"
 
 
@@ -69,7 +69,7 @@ def timed_together(system: System) -> bool:
 
 
 def depth_of(branch: Branch, k: int) -> int | None:
-    """Return a branch's maximum list length for ``k`` hits, or ``None`` if ``top_n`` does not limit it."""
+    """Return a branch's maximum list length for ``k`` hits, or ``None`` if ``top_n`` is not used."""
     if branch_kind(branch.kind).own_depth:
         return None
     return depth(branch, k)

@@ -27,7 +27,7 @@ from branchrank.systems.tracing import Trace
 
 
 class TokenVectorSource:
-    """Provides the token vectors for one index.
+    """Provides token vectors for one index.
 
     ``open_cache`` opens the cache of token vectors, which is closed when ``resources`` is closed. If
     ``open_cache`` is ``None``, candidates are embedded again for each query.
@@ -69,7 +69,7 @@ class TokenVectorSource:
         return quantize(self._embedder.embed_query_tokens(query), kept.precision if kept else "int8")
 
     def _query_rows(self, query: str) -> Vectors:
-        """Return the query's token vectors, in the precision of the index's token vectors if it has any."""
+        """Return the query's token vectors, rounded to the precision of stored token vectors, if any."""
         if self._index.token_vectors is not None:
             return unit_tokens(self._query(query))
         return self._embedder.embed_query_tokens(query)

@@ -91,7 +91,7 @@ def tree_search(
 
 
 def walk(tree: Tree, settings: TreeSearch, choose: Chooser) -> list[TreeStep]:
-    """Run the steps of the search from the root downwards, and return the steps."""
+    """Search the tree from the root downwards, and return the steps of the search."""
     steps: list[TreeStep] = []
     frontier = [tree.root]
     for number in range(1, settings.depth + 1):
@@ -118,7 +118,7 @@ def visited(tree: Tree, steps: Sequence[TreeStep]) -> list[Node]:
 def _shortlist(
     tree: Tree, steps: Sequence[TreeStep], ranking: Sequence[Scored], limit: int, *, by_llm: bool
 ) -> list[Node]:
-    """Return the sections for the final LLM call: each step's best picks, or the best lexical scores."""
+    """Return the sections for the final LLM call, chosen by LLM picks (``by_llm``) or lexical scores."""
     keys = [entry.key for entry in ranking]
     if by_llm:
         # If a step followed all children, all children count as best picks. Best picks are always kept.

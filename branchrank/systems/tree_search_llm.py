@@ -1,14 +1,14 @@
 """Tree search steps in which an LLM picks the nodes.
 
 1. The children are divided into pages of at most ``step_candidates`` children, and each prompt shows one
-   page. If too few calls are left to show these pages and to search the levels below, each page contains more
-   children, with less text for each child. Children with the lowest lexical scores are omitted only if the
-   titles alone exceed the model's context.
+   page. If too few calls are left for these pages and the levels below, each page contains more children with
+   less text per child. Children with the lowest lexical scores are omitted only if the titles alone exceed
+   the model's context.
 2. The LLM picks at most ``beam`` of the children that a prompt shows.
 3. If more than ``beam`` children are picked in total, one more call chooses among the picked children. A
    child that the LLM ranks first in every call is always followed.
 4. If the call for a page fails, the page's children with the best lexical scores are picked. After the last
-   call that the settings allow, the rest of the search is lexical.
+   allowed LLM call, the search continues with lexical scores.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class LLMChooser:
         return ask_pages(self.llm, options, task, self.context)
 
     def _option(self, node: Node) -> Option:
-        """Return the option for a node: its summary or the start of its text, and its children's titles."""
+        """Return a node's option, with the summary or the start of the text, and the children's titles."""
         about = excerpt(node.summary, _SUMMARY_CHARS) or excerpt(node.text, _EXCERPT_CHARS)
         titles = "; ".join(child.title for child in self.tree.children(node.id)[:_CONTENTS])
         contents = f"Contains: {excerpt(titles, _CONTENTS_CHARS)}" if titles else ""

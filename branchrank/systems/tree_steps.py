@@ -10,7 +10,7 @@ from branchrank.records import LLMCall, Node, Record
 
 Scorer = Callable[[Sequence[Node]], Mapping[str, float]]
 
-#: Maximum number of tokens, in the prompt and the reply together, for one LLM call in the tree search.
+#: Maximum number of prompt and reply tokens for one LLM call in the tree search.
 CONTEXT_TOKENS = 8000
 
 

@@ -52,7 +52,7 @@ class TestTheDefaultThresholdAndTheModel:
         """The same 0.5, given by a person, drops every chunk; each door says so."""
         answer = mcp("vector_search", self.HALF, query=self.QUERY)
         assert answer.results == []
-        said = "dropped because their distance is at least 0.5: none is left"
+        said = "dropped because their distance is at least 0.5: no chunk is left"
         assert said in answer.text
         assert said in answer.status
         assert any(said in line for line in tui("vector", self.QUERY, **self.HALF).log)

@@ -1,8 +1,8 @@
 """Branch kinds, which turn a query into a ranked list.
 
-Each built-in kind is in a module in this folder. A package can add a branch kind with an entry point in the
-group ``branchrank.branches``. The entry point's name is the name of the branch kind, and the entry point's
-value is an instance of :class:`BranchKind`.
+The built-in branch kinds are in the modules of this package. An installed package can add a branch kind with
+an entry point in the group ``branchrank.branches``. The entry point's name is the name of the branch kind,
+and the entry point's value is an instance of :class:`BranchKind`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BUILTIN_KINDS = {
 
 
 def kind_names() -> tuple[str, ...]:
-    """Return the names of the built-in branch kinds, then of the kinds that installed packages add."""
+    """Return the names of all branch kinds. The built-in kinds come first."""
     installed = (entry.name for entry in entry_points(group=ENTRY_POINTS))
     return tuple(dict.fromkeys([*BUILTIN_KINDS, *installed]))
 

@@ -1,11 +1,11 @@
-"""The interface of a branch kind, with the records that it receives and returns.
+"""The base class of branch kinds, and the records that branch kinds receive and return.
 
 1. The engine calls :meth:`BranchKind.open` once for each branch kind, before the first search with that kind.
    :meth:`BranchKind.open` receives the index, the corpus folder and the settings, and returns a search
    function. Closing the engine also closes the resources that the search functions use.
 2. For each query, the engine calls the search function with a :class:`Lookup`. The search function returns a
-   :class:`BranchResult`, sorted by score, with ties sorted by key. The engine removes entries beyond the
-   first ``n`` and entries that the query excludes.
+   :class:`BranchResult`, sorted by score, with ties sorted by key. The engine removes surplus entries and
+   entries that the query excludes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class BranchResult(NamedTuple):
     """One branch's answer to one query.
 
     ``matched`` maps the keys of results to the numbers of their matching lines. ``notes`` maps the keys of
-    results to explanations of their scores. ``found`` is the number of matches before the list was cut, or
-    ``None`` if the list was not cut. ``notices`` are messages for the user. ``incomplete`` is the reason why
-    a part of the corpus was not searched, or an empty string.
+    results to explanations of their scores. ``found`` is the number of matches before the list was truncated,
+    or ``None`` if the list was not truncated. ``notices`` are messages for the user. ``incomplete`` is the
+    reason why a part of the corpus was not searched, or an empty string.
     """
 
     ranking: Sequence[Scored]
@@ -63,7 +63,7 @@ Search = Callable[[Lookup], BranchResult]
 
 
 Scores = Callable[[Lookup, Sequence[str]], Mapping[str, float]]
-#: A function that returns the MaxSim of each chunk, given a query's token vectors (float32, ``(tokens, d)``).
+#: A function that maps keys to MaxSim scores for a query's token vectors (float32, ``(tokens, d)``).
 MaxSim = Callable[[Vectors, Sequence[str]], Mapping[str, float]]
 
 
@@ -83,8 +83,8 @@ class Opening:
     def shared(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return an object that several branch kinds use, such as an open Qdrant collection.
 
-        The first call with a ``key`` creates the object with ``make``. Later calls with the ``key`` return
-        the same object.
+        The object is created with ``make`` on the first call, and reused on later calls with the same
+        ``key``.
         """
         if key not in self._shared:
             self._shared[key] = make()

@@ -48,7 +48,7 @@ class QdrantDenseKind(BranchKind):
     keeps_tokens = True
 
     def open(self, opening: Opening) -> Search:
-        """Open the collection, which the kinds ``qdrant-dense`` and ``qdrant-sparse`` share."""
+        """Open the collection and return the search function."""
         if opening.settings.part(QdrantSettings).is_existing:
             return placed_collection(opening).dense
         collection = _collection(opening)
@@ -61,7 +61,7 @@ class QdrantDenseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score by cosine similarity, using the vectors in the index or in the user's collection."""
+        """Return a function that scores points by cosine similarity."""
         if opening.settings.part(QdrantSettings).is_existing:
             return placed_collection(opening).dense_scores
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
@@ -81,7 +81,7 @@ class QdrantSparseKind(BranchKind):
     keeps_tokens = True
 
     def open(self, opening: Opening) -> Search:
-        """Open the collection, which the kinds ``qdrant-dense`` and ``qdrant-sparse`` share."""
+        """Open the collection and return the search function."""
         from branchrank.stores.qdrant_points import Bm25Encoder
 
         if opening.settings.part(QdrantSettings).is_existing:
@@ -98,7 +98,7 @@ class QdrantSparseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score points by their BM25 vectors. If the collection has no sparse vectors, nothing is scored."""
+        """Return a function that scores points by their BM25 vectors, if the collection has any."""
         from branchrank.stores.qdrant_points import KEY, Bm25Encoder
 
         if opening.settings.part(QdrantSettings).is_existing:
@@ -207,7 +207,7 @@ def _token_dimension(index: Index) -> int:
 
 
 def _points(index: Index, rows: Sequence[int]) -> list[Point]:
-    """Return the points for the chunks with these row numbers in the index."""
+    """Return the points for the chunks in these rows of the index."""
     from branchrank.stores.qdrant_points import chunk_points
 
     store, kept = index.exact_vectors, index.token_vectors

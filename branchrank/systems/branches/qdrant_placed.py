@@ -1,9 +1,9 @@
 """Searches a user's Qdrant collection, whose points are passages from the indexed documents.
 
-1. A point's lines in a document are determined from the line numbers or the text in its payload
-   (:mod:`branchrank.corpus.placing`). Points whose passage does not occur in any document are ignored, and a
+1. The line numbers or the text in a point's payload determine the point's lines in a document (see
+   :mod:`branchrank.corpus.placing`). Points whose passage does not occur in any document are ignored, and a
    notice reports their number.
-2. The texts of a sample of points are embedded again, and the vectors must agree with the stored dense
+2. The texts of a sample of points are embedded again, and the new vectors must agree with the stored dense
    vectors. The terms in the stored sparse vectors are compared with those of Qdrant's BM25. If the terms
    differ too much, only dense vectors are searched, and a notice is added. If no point has text, the vectors
    can't be checked, and a notice is added.
@@ -176,7 +176,8 @@ def _opened(opening: Opening) -> PlacedCollection:
     if points.left_out:
         total = points.left_out + len(points.spans)
         notices += (
-            f"{points.left_out} of {total} points of {collection.place} are in no document and were ignored",
+            f"{points.left_out} of {total} points of {collection.place} were ignored, because "
+            "their text does not occur in any document",
         )
     no_sparse = _no_sparse(collection, [points.texts[key] for key in chosen], stored)
     return PlacedCollection(collection, points, notices, no_sparse)
@@ -201,7 +202,7 @@ def _points(collection: ExistingCollection, places: Places) -> _Points:
     if not points.spans:
         raise ArtifactError(
             f"no point of {collection.place} is in the documents of the index: {reason}",
-            remedy="index the documents from which the collection was made, or choose another collection",
+            remedy="index the documents that the collection was created from, or choose another collection",
         )
     return points._replace(left_out=left_out)
 
@@ -224,7 +225,7 @@ def _check_dense(
 def _check_tokens(
     opening: Opening, collection: ExistingCollection, texts: Sequence[str], stored: Sequence[StoredVectors]
 ) -> None:
-    """Raise :class:`ArtifactError` if sampled token vectors were not made by the index's model."""
+    """Raise :class:`ArtifactError` if sampled token vectors differ from those of the index's model."""
     pairs = [(text, each.tokens) for text, each in zip(texts, stored, strict=True) if each.tokens is not None]
     if not pairs:  # MaxSim is not used without token vectors
         return

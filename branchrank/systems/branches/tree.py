@@ -1,4 +1,4 @@
-"""The branch kind ``tree``, which searches sections from the root of the PageIndex tree downwards."""
+"""The branch kind ``tree``, which searches the PageIndex tree for sections, from the root downwards."""
 
 from __future__ import annotations
 

@@ -62,7 +62,9 @@ def _dropped(found: Sequence[Scored], near: Sequence[Scored], threshold: float) 
     if near:
         return (notice,)
     nearest = squared_distance(found[0].score)
-    return (f"{notice}: none is left (the nearest has distance {nearest:.3f}); see `branchrank calibrate`",)
+    return (
+        f"{notice}: no chunk is left (the smallest distance is {nearest:.3f}); see `branchrank calibrate`",
+    )
 
 
 DENSE = DenseKind()
