@@ -1,8 +1,8 @@
 """Read experiment files, in which TOML tables define named systems and named indexes.
 
 1. The key ``from`` contains the name of the system from which a system inherits. A table without ``from``
-   that has the name of a built-in system inherits from this built-in system, unless the table lists its
-   branches. All other systems define all values themselves.
+   that has the name of a built-in system inherits from the built-in system, unless the table lists its
+   branches. A system that does not inherit must define all its values.
 2. A system's own values override the inherited values. ``branches.dense.top_n = 80`` changes one value of the
    dense branch, and a list ``branches = [...]`` replaces all branches.
 3. A ``sweep`` defines one system for each combination of its values, with a name such as ``name[rrf_k=10]``.
@@ -263,7 +263,7 @@ class _Systems:
         return made
 
     def _named(self, name: str) -> list[PlannedSystem]:
-        """Return the systems that a table defines, or an empty list if any of them is invalid."""
+        """Return the systems that a table defines, or an empty list if any of these systems is invalid."""
         base = self._base(name)
         if base is None:
             return []

@@ -95,7 +95,7 @@ class Plan(Record, frozen=True, kw_only=True):
         return self.repeats if system.asks_llm else 1
 
     def problems(self) -> list[str]:
-        """Return every problem that prevents the plan from running, or an empty list if it can run."""
+        """Return every problem that prevents the plan from running, or an empty list if the plan can run."""
         return [error.message for error in _errors(self)]
 
 

@@ -191,9 +191,9 @@ class _Function:
 def predictor_of(thing: object) -> BenchmarkPredictor:
     """Return a predictor that wraps a class, an object or a function.
 
-    ``thing`` is a predictor (returned unchanged), an object with ``retrieve(query, k)``, a class whose
-    constructor needs no arguments, or a function ``f(query, k)`` that returns hits. The default name is the
-    name of the object's class or of the function.
+    ``thing`` is an object with ``retrieve(query, k)``, a class whose constructor needs no arguments, or a
+    function ``f(query, k)`` that returns hits. A :class:`BenchmarkPredictor` is returned unchanged. The
+    default name of the predictor is the name of the class or function.
 
     Raises:
         UsageError: ``thing`` can't be used as a predictor, or its class needs arguments.

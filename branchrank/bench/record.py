@@ -120,6 +120,6 @@ def index_facts(name: str, index: Index) -> IndexFacts:
 
 
 def relative(path: Path) -> str:
-    """Return a path relative to the working directory, if it is nearby, so that home folders are hidden."""
+    """Return a path relative to the working directory if possible, to hide the names of home folders."""
     near = Path(os.path.relpath(path.resolve(), Path.cwd()))
     return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()

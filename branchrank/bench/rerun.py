@@ -53,8 +53,8 @@ def open_rerun(
 ) -> Iterator[OpenRerun]:
     """Open the plan of a finished run to answer ``count`` of its questions again.
 
-    Raises :class:`RunError` if an index or the questions differ from the run's, or if the run uses something
-    outside the workspace that was not passed to the command. Raises the same errors as
+    Raises :class:`RunError` if an index or the questions differ from those of the run, and for a required
+    value that was not passed to the command. Raises the same errors as
     :func:`~branchrank.bench.opening.open_plan`.
     """
     cassette = named.settings.get(_REPLAY, "")

@@ -92,8 +92,7 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
     """Read the plan of an interrupted run, which :func:`~branchrank.bench.benchmark.run_plan` can resume.
 
     Classes, hosts and files outside the workspace are used only if they are in ``named``. Raises
-    :class:`RunError` for a finished or damaged run, for a value that is out of range, and for a required
-    value that is not in ``named``.
+    :class:`RunError` for a finished or damaged run, and for values that are invalid or missing in ``named``.
     """
     run = read_unfinished(directory)
     plan = recorded_plan(directory, run, Names(directory, named))
@@ -109,8 +108,8 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
 def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
     """Read the plan of a run without checking it.
 
-    Raises :class:`RunError` for an invalid setting in the run's record, and for a required value that was not
-    passed to the command or differs from the run's value.
+    Raises :class:`RunError` for an invalid setting in the run's record. Also raises :class:`RunError` for a
+    required value that was not passed to the command or that differs from the run's value.
     """
     settings = recorded_settings(directory, run, found)
     indexes = {
@@ -135,7 +134,7 @@ def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
 
 
 class Names:
-    """A comparison of a run's hosts, models, files and classes with those that were passed to the command.
+    """A check that the user passed the hosts, models, files and classes of a run to the command.
 
     ``command`` contains the first words of the command that an error message suggests. ``unused`` lists the
     kinds of values (such as ``embedding model``) that the command ignores.
@@ -288,7 +287,7 @@ def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved
 def predictor_maker(
     record: PredictorRecord, found: Names
 ) -> Callable[[], PlannedSystem | BenchmarkPredictor]:
-    """Return a function that creates a predictor; call this function only after :meth:`Names.check`."""
+    """Return a function that creates a predictor, and that must be called after :meth:`Names.check`."""
     if record.system is not None:
         origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
         system = with_reached(record.system, found.value)
@@ -334,8 +333,8 @@ def recorded_repeats(directory: Path, run: RunRecord) -> int:
 def with_reached(record: R, change: Change) -> R:
     """Replace each value that refers to something outside the workspace with ``change(role, value)``.
 
-    Values in nested records are replaced too. In tables with arbitrary keys, such as the options of a branch
-    kind, every string that looks like a URL or a path is replaced.
+    Values in nested records are replaced too. In tables with arbitrary keys (the options of a branch), every
+    string that looks like a URL or a path is replaced.
     """
     changed = {
         field.name: _changed(getattr(record, field.name), _role(field.type), change)

@@ -1,8 +1,8 @@
 """A seal is a file that is written before a run and records the plan of the run.
 
-1. ``seal_plan`` writes every part of the plan that can change a row or a verdict (such as the questions, the
-   corpus, the predictors, the settings, the primary measure, the baseline and alpha). Short values are stored
-   unchanged, and long values are stored as SHA-256 digests.
+1. A seal contains every part of the plan that can change a row or a verdict, such as the questions, the
+   corpus, the predictors, the settings and the baseline. Short values are stored unchanged, and long values
+   are stored as SHA-256 digests.
 2. If a plan is run with a seal, any difference between the plan and the seal is an error. The ``run.json`` of
    a sealed run contains the digest of the seal.
 3. ``branchrank verify`` recomputes the parts of the plan from ``run.json`` and compares them with the seal.

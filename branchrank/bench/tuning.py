@@ -1,8 +1,8 @@
 """Choose the weights and BM25 settings of each system by cross-validation, without human labels.
 
 1. The tuned settings are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``, if
-   the system uses them. Each setting has a short list of values to try. Each combination of values from
-   these lists is called a point.
+   the system uses them. Each setting has a short list of values to try. Each combination of values from the
+   lists is called a point.
 2. At most ``budget`` combinations are tried for each system. The first combination contains the values before
    tuning, and the other combinations are a seeded random sample. All combinations are tried on the same
    questions, so query vectors, branch results and MaxSim scores are computed only once.
@@ -12,8 +12,8 @@
    answers to questions about pages that were not used for tuning. The interval for the gain allows for
    correlation between questions with gold in the same file.
 4. Tuning chooses the combination of values with the best score on all questions. If several combinations have
-   the best score, the first of them is chosen. The untuned values are tried first, so other values are chosen
-   only if their score is better.
+   the best score, the first combination is chosen. The untuned values are tried first, so other values are
+   chosen only if their score is better.
 
 To test whether the chosen values are also better on questions that people wrote, benchmark the tuned and the
 untuned systems in one experiment.

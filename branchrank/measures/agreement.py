@@ -6,13 +6,13 @@ Let ``p[i][j]`` be the share of items that the first annotator puts into categor
    * p[.][i]``, where a dot means that ``p`` is summed over that index.
 2. ``kappa = (po - pe) / (1 - pe)`` (Cohen 1960). Kappa is not defined if both annotators put all items into
    the same category.
-3. The standard error is computed with the large-sample formula of Fleiss, Cohen and Everitt 1969 (formula
-   18.15 in Fleiss, Levin and Paik 2003, "Statistical Methods for Rates and Proportions"). The confidence
-   interval is computed from the standard error with the normal approximation, and is limited to the range
-   from -1 to 1. The formula for the standard error assumes that the items are independent.
+3. The standard error is computed with the large-sample formula of Fleiss, Cohen and Everitt 1969, which is
+   formula 18.15 in Fleiss, Levin and Paik 2003 ("Statistical Methods for Rates and Proportions"). The
+   confidence interval is computed from the standard error with the normal approximation, and is limited to
+   the range from -1 to 1. The formula for the standard error assumes that the items are independent.
 4. If the annotators agree on every item, the standard error is 0, which is too optimistic if there are only a
-   few items. The lower bound of kappa for such annotators is computed from the lower bound of ``po``, which
-   is ``(alpha / 2) ** (1 / n)`` for n items (Clopper and Pearson 1934).
+   few items. Without disagreements, the lower bound of kappa is computed from the lower bound of ``po``,
+   which is ``(alpha / 2) ** (1 / n)`` for n items (Clopper and Pearson 1934).
 """
 
 from __future__ import annotations

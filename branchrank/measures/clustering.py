@@ -1,7 +1,7 @@
 """The effective sample size of questions that share pages.
 
-Questions about the same documentation page (a cluster) tend to succeed or fail together, so n such questions
-give only as much information as a smaller number of independent questions.
+Questions about the same documentation page (a cluster) tend to succeed or fail together, so n questions about
+few pages give only as much information as a smaller number of independent questions.
 
 1. Let n_c be the number of questions on page c, and let u_c be the sum of the page's values minus n_c times
    the overall mean. The clustered variance of the mean of n questions is the sum of u_c**2 / (1 - n_c / n)
@@ -16,8 +16,8 @@ give only as much information as a smaller number of independent questions.
 3. The effective number of questions is n / design effect * (z / t)**2, where z and t are the quantiles of the
    standard normal distribution and of Student's t distribution for a two-sided interval at the confidence
    level. A normal interval computed with the effective number of questions is as wide as Student's interval
-   with the clustered variance (Korn and Graubard 1998). The effective number of questions is never set below
-   the value that it would have if the intraclass correlation were 1.
+   with the clustered variance (Korn and Graubard 1998). The effective number of questions is at least the
+   value for an intraclass correlation of 1.
 4. A design effect can't be estimated from a sample in which almost all values are the same. A few
    pseudo-observations with an assumed intraclass correlation (:class:`Padding`) are therefore added to the
    sample in steps 1 and 2. The more the values in a sample vary, the less the pseudo-observations change the
@@ -153,9 +153,9 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
     """Return the design effect of the sample, or 1 if the design effect is below 1.
 
     The design effect is the clustered variance of the mean divided by the variance for independent questions.
-    The pseudo-observations of ``padding`` increase both variances, and their contribution to the clustered
-    variance is multiplied by their own design effect (:meth:`Padding.effect`). If all values in the sample
-    are the same, the result is the design effect of the pseudo-observations.
+    The pseudo-observations of ``padding`` increase the clustered variance and the variance for independent
+    questions. If all values in the sample are the same, the result is the design effect of the
+    pseudo-observations (:meth:`Padding.effect`).
     """
     sizes, n = totals.sizes, totals.n
     if not totals.shared or len(sizes) == 1:
@@ -225,9 +225,9 @@ def effective_questions(
     ``level`` is the confidence level of both intervals, such as 0.95. If ``spread`` is true, the degrees of
     freedom are at most those of :func:`observed_degrees`.
 
-    If no two questions share a page, the result is the number of questions. If questions share pages and
-    there are fewer than five effective pages, the result is ``None``, because no tested method gives correct
-    intervals for so few pages.
+    If no two questions share a page, the result is the number of questions. If questions share pages, the
+    result is ``None`` for fewer than five effective pages. No tested method gives correct intervals for fewer
+    than five effective pages.
     """
     n, sizes = totals.n, totals.sizes
     if not totals.shared:

@@ -2,7 +2,7 @@
 
 1. The effect size for hit rates is the matched odds ratio, wins / losses (Agresti 2013, section 11.1). Let p
    be the share of wins among the questions on which the systems differ. The confidence interval for the odds
-   ratio is the interval for the share p (clustered by page), with each bound converted to odds, p / (1 - p).
+   ratio is the interval for the share p (clustered by page), with each bound converted to odds.
 2. The effect size for other measures is Cohen's d_z, the mean difference divided by the standard deviation of
    the differences (Cohen 1988, section 2.3.5; Lakens 2013, equation 7).
 """

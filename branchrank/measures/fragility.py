@@ -1,12 +1,12 @@
 """The fragility of a result, which is the number of wrong gold labels that would change the result.
 
 Suppose that a question's gold is wrong, and that the predictor with the lower score had in fact found the
-correct answer. Correcting the label of that question then reverses the sign of the question's difference in
-score, so the total difference falls by twice the question's difference. The labels of the questions that
-favor the leader most are corrected first, because these corrections reduce the total difference most. If
-every question is its own cluster, correcting labels does not change the null distribution of the sign-flip
-test. If clusters have several questions, the computed number of labels is an upper bound, and correcting
-fewer labels may be enough to change the result.
+correct answer. Correcting the gold label reverses the sign of the question's difference in score, so the
+total difference falls by twice the question's difference. The labels of the questions that favor the leader
+most are corrected first, because correcting these labels reduces the total difference most. If every question
+is its own cluster, correcting labels does not change the null distribution of the sign-flip test. If clusters
+have several questions, the computed number of labels is an upper bound, and correcting fewer labels may be
+enough to change the result.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def fragility(
 ) -> Fragility:
     """Return the fragility of the better predictor's lead on the questions of ``clusters``.
 
-    The test is a sign-flip test by cluster, without correction for multiple comparisons. (For hits with one
-    question per cluster, this test is the same as the exact McNemar test.) If the verdict uses Holm's
+    The test is a sign-flip test by cluster, without correction for multiple comparisons. For hits with one
+    question per cluster, the sign-flip test is the same as the exact McNemar test. If the verdict uses Holm's
     correction, pass alpha divided by the number of candidates.
     """
     ids = sorted(clusters)

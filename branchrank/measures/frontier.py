@@ -1,7 +1,7 @@
 """The Pareto frontier of pipelines over quality, latency and cost, and the cheapest non-inferior pipeline.
 
-1. The frontier consists of the pipelines that no other pipeline dominates. A pipeline dominates another one
-   if it is at least as good in quality, p95 latency and cost, and better in at least one of the three.
+1. The frontier consists of the pipelines that no other pipeline dominates. A pipeline dominates another
+   pipeline by being at least as good in quality, p95 latency and cost, and better in at least one of them.
 2. The pipeline with the highest quality, called the best pipeline, is compared with every other pipeline. A
    pipeline is non-inferior if the confidence interval for its difference in quality from the best pipeline
    excludes a loss of delta or more. Among the non-inferior pipelines, the one with the lowest cost is chosen;
@@ -10,7 +10,7 @@
    less likely to count as non-inferior.
 3. Among pipelines that share the highest quality, the pipeline ``preferred`` counts as the best. Reports pass
    the baseline as ``preferred``, since there is no reason to replace the baseline with an equally good
-   pipeline. If ``preferred`` does not have the highest quality, the cheapest pipeline among those with the
+   pipeline. If ``preferred`` does not have the highest quality, the cheapest of the pipelines with the
    highest quality counts as the best. Ties are broken by the lowest p95 latency, then by name.
 """
 
@@ -25,8 +25,8 @@ from branchrank.records import Record
 class Standing(Record, frozen=True, kw_only=True):
     """One pipeline's mean quality, p95 latency in ms and cost per query.
 
-    The cost is in LLM tokens, LLM calls or money. The cost of all pipelines in a comparison must have
-    the same unit.
+    The cost is in LLM tokens, LLM calls or money. The cost of all pipelines in a comparison must have the
+    same unit.
     """
 
     name: str

@@ -25,8 +25,7 @@ If almost all questions have the same value, a sample can't show how strongly qu
 correlated. To estimate the design effect, pseudo-observations with an assumed intraclass correlation are
 therefore added to the sample. The number of pseudo-observations is z**2 for rates and means, and z**2 / 2 for
 differences. The assumed intraclass correlation is 0.4 for rates and means, and 0.2 for differences. Without
-pseudo-observations, the interval for a sample in which one question has a different value would be much wider
-than the interval for a sample in which all values are the same.
+pseudo-observations, one question with a different value would make the interval much wider.
 ``benchmarks/interval_coverage.py`` simulates how often each interval contains the true value.
 """
 
@@ -111,8 +110,8 @@ def compatible(
     The null hypothesis is that the true value is ``null``. If ``rejected`` is true, the interval is truncated
     at ``null`` and is on the same side of ``null`` as ``found``. If ``rejected`` is false, the interval is
     extended to include ``null``. Under the null hypothesis, the adjusted interval therefore excludes the true
-    value exactly as often as the test rejects the null hypothesis. (If ``rejected`` is true, a bound that is
-    equal to ``null`` is not part of the interval.) Strassburger and Bretz (2008) describe simultaneous
+    value exactly as often as the test rejects the null hypothesis. If ``rejected`` is true, a bound that is
+    equal to ``null`` is not part of the interval. Strassburger and Bretz (2008) describe simultaneous
     confidence bounds that agree with Holm's test.
 
     >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
@@ -211,7 +210,7 @@ def score_bounds(
     difference, lost = np.asarray(difference), np.asarray((differing - difference) / 2)
 
     def held(true: Floats) -> Floats:
-        """Return, for each value in ``true``, whether the score test accepts it as the true difference."""
+        """Return which values in ``true`` the score test accepts as the true difference."""
         b = (2 - difference) * true - differing
         likeliest = (np.sqrt(np.maximum(b**2 + 8 * lost * true * (1 - true), 0.0)) - b) / 4
         variance = np.maximum(2 * likeliest + true * (1 - true), 0.0)

@@ -1,13 +1,13 @@
-"""Latency percentiles, and their confidence intervals and upper bounds if there are enough measurements.
+"""Latency percentiles with confidence intervals and upper bounds, if there are enough measurements.
 
-The q-quantile of n times is the ceil(q * n)-th smallest time. (For q = 0.95, the q-quantile is the percentile
-p95.) The upper confidence bound for the q-quantile is the r-th smallest time, for the smallest r with
-P(Bin(n, q) <= r - 1) >= confidence. The upper bound is valid for any distribution of the times. A 95% upper
-bound for p95 can be computed if n is at least 59, since 1 - 0.95**59 is above 0.95. If n is too small for a
-bound, the report prints the rank of the percentile (such as "second-slowest") instead of the bound. The
-endpoints of the two-sided 95% interval are two of the n measured times. Each endpoint is chosen so that the
-true percentile is beyond the endpoint with a probability of at most 2.5% (Hahn and Meeker 1991, section 5.2).
-A 95% interval can be computed for p50 if n is at least 6, and for p95 if n is at least 72.
+The q-quantile of n times is the ceil(q * n)-th smallest time. For q = 0.95, the q-quantile is the percentile
+p95. The upper confidence bound for the q-quantile is the r-th smallest time, for the smallest r with P(Bin(n,
+q) <= r - 1) >= confidence. The upper bound is valid for any distribution of the times. A 95% upper bound for
+p95 can be computed if n is at least 59, since 1 - 0.95**59 is above 0.95. If n is too small for a bound, the
+report prints the rank of the percentile (such as "second-slowest") instead of the bound. The endpoints of the
+two-sided 95% interval are two of the n measured times. Each endpoint is chosen so that the true percentile is
+beyond the endpoint with a probability of at most 2.5% (Hahn and Meeker 1991, section 5.2). A 95% interval can
+be computed for p50 if n is at least 6, and for p95 if n is at least 72.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ class Percentile(Record, frozen=True, kw_only=True):
     """A percentile of ``n`` durations, in ms. The interval and the bound are ``None`` if n is too small.
 
     The two-sided 95% interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper
-    bound. ``words`` is the description of the upper bound in reports. If n is too small for an upper
-    bound, ``words`` says where the percentile ranks among the durations, as in ``second-slowest; no upper
-    bound``.
+    bound. ``words`` is the description of the upper bound in reports. If n is too small for an upper bound,
+    ``words`` is the rank of the percentile, as in ``second-slowest; no upper bound``.
     """
 
     quantile: float

@@ -14,10 +14,10 @@
 6. Only the first hit that matches a gold item is credited with the item, and only one hit is credited with
    each gold page (source). No measure therefore counts the same gold twice.
 
-Each hit has a gain of 0 or more. A hit credited with a gold item has a gain of 2 (or the item's
-``relevance``), the first other hit on a gold page has a gain of 1, and all other hits have a gain of 0. On a
-page that has only file-level gold, the first hit is credited with the gold, and all later hits on the page
-have a gain of 0. Measures are computed from a :class:`~branchrank.measures.measures.Ranking`, which
+Each hit has a gain of 0 or more. The gain of a hit that is credited with a gold item is the item's
+``relevance`` (2 by default). On each gold page, the first hit without a credited gold item has a gain of 1.
+All remaining hits have a gain of 0. On a page that has only file-level gold, all hits except the first have a
+gain of 0. Measures are computed from a :class:`~branchrank.measures.measures.Ranking`, which
 :meth:`Judged.ranking` returns for each mode.
 """
 
@@ -101,9 +101,9 @@ class JudgedHit(Record, frozen=True, kw_only=True):
 
     ``gain`` is the hit's gain in ``graded`` mode. ``gold`` is the index (in ``Question.gold``) of the gold
     item that the hit is credited with. If the hit is credited with several gold items, ``gold`` is the lowest
-    of their indices. ``page`` is the index (in ``Judged.pages``) of the gold page that the hit is on, even
-    if an earlier hit is on the same page. ``half`` is true for the first hit that contains at least half of a
-    gold item's lines. ``full`` is true for the first hit that contains all lines of a gold item.
+    index. ``page`` is the index (in ``Judged.pages``) of the gold page that the hit is on, even if an earlier
+    hit is on the same page. ``half`` is true for the first hit that contains at least half of a gold item's
+    lines. ``full`` is true for the first hit that contains all lines of a gold item.
     """
 
     gain: int
@@ -137,9 +137,9 @@ class Judged(Record, frozen=True, kw_only=True):
         matches a gold item (``strict``), contains at least half of the item's lines (``half``) or contains
         all of the item's lines (``full``) is credited with the item. In ``relaxed`` mode, each gold page has
         a gain of 1, and the first hit on a gold page is credited with the page. In ``graded`` mode, gold
-        items and gold pages both have gains, as they do in exported TREC files. If no gold item states a
-        ``relevance``, ``Success(rel=2)@1`` in ``graded`` mode is the same as strict hit@1, and ``Success@1``
-        in ``graded`` mode is the same as relaxed hit@1.
+        items and gold pages have the same gains as in exported TREC files. For gold without ``relevance``,
+        ``Success(rel=2)@1`` in ``graded`` mode is strict hit@1, and ``Success@1`` in ``graded`` mode is
+        relaxed hit@1.
         """
         ranked = enumerate(self.hits, start=1)
         if mode in ("strict", "half", "full"):

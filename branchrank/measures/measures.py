@@ -2,7 +2,7 @@
 
 Names and values agree with ir-measures and trec_eval (averages are over all questions, as with trec_eval's
 ``-c``). A measure is computed from a :class:`Ranking`, which contains the ranks and gains of one question's
-judged hits and the gains of all the question's gold.
+hits.
 """
 
 from __future__ import annotations

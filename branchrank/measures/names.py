@@ -29,7 +29,7 @@ class NamedMeasure(Record, frozen=True, kw_only=True):
     measure: Measure
 
     def same(self, other: NamedMeasure) -> bool:
-        """Return whether the other measure gives the same values, even if it has another name."""
+        """Return whether ``other`` has the same mode, definition and parameters; names may differ."""
         return (self.mode, self.measure) == (other.mode, other.measure)
 
 

@@ -1,4 +1,4 @@
-"""The size of the returned passages, and the share of their lines that are gold lines.
+"""The size of the returned passages, and the share of gold lines among the returned lines.
 
 Reports show the passage size beside every strict hit rate, because returning whole files inflates the strict
 hit rate.

@@ -187,7 +187,7 @@ class Plan(Record, frozen=True, kw_only=True):
     difference in hit rate that can be detected with 80% power. ``differing`` is the expected number of
     questions, out of ``effective``, on which the systems differ. ``p_floor`` is the smallest p-value that is
     possible if the systems differ on ``differing`` questions. ``unanimous`` is the smallest number of
-    questions that gives a significant result if all of them favor the same system. ``power`` is the
+    questions that gives a significant result if all questions favor the same system. ``power`` is the
     probability of detecting ``difference``. ``questions_needed`` is the number of questions needed to detect
     ``difference`` with 80% power. ``power`` and ``questions_needed`` are ``None`` if no difference was given.
     """

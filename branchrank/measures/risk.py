@@ -22,7 +22,7 @@ from branchrank.records import Record
 class Answer(Record, frozen=True, kw_only=True):
     """A predictor's confidence for one question, and whether its answer is correct.
 
-    The confidence is ``None`` if the predictor returned no hits, which means that it abstains.
+    The confidence is ``None`` if the predictor returned no hits, which means that the predictor abstains.
     """
 
     confidence: float | None
@@ -38,10 +38,10 @@ class RiskPoint(Record, frozen=True, kw_only=True):
 
 
 class RiskCoverage(Record, frozen=True, kw_only=True):
-    """The risk-coverage curve, the area under it (AURC), and the excess over the best possible AURC.
+    """A risk-coverage curve, the area under the curve (AURC), and the excess over the best possible AURC.
 
-    ``aurc`` and ``excess`` are in 0..1, or ``None`` if the predictor never answers. (The risk is not defined
-    without answers, and a value of 0 would look perfect.)
+    ``aurc`` and ``excess`` are in 0..1, or ``None`` if the predictor never answers. The risk is not defined
+    without answers, and a value of 0 would look perfect.
     """
 
     points: tuple[RiskPoint, ...]

@@ -54,9 +54,9 @@ class StratifiedComparison(Record, frozen=True, kw_only=True):
     """The comparison of one candidate with the baseline on one measure, over all datasets.
 
     ``difference`` is the macro difference (candidate - baseline). ``ci_low`` and ``ci_high`` are the bounds
-    of the interval for the macro difference, adjusted for ``family`` comparisons, or ``None`` if a dataset
-    has too few pages for an interval. ``differences`` contains the mean difference on each dataset, in the
-    order of the datasets. ``wins``, ``ties`` and ``losses`` count questions over all datasets.
+    of the interval for the macro difference, adjusted for ``family`` comparisons. The bounds are ``None`` if
+    a dataset has too few pages for an interval. ``differences`` contains the mean difference on each dataset,
+    in the order of the datasets. ``wins``, ``ties`` and ``losses`` count questions over all datasets.
     """
 
     measure: str
@@ -98,7 +98,7 @@ def macro_interval(
 
 
 def macro_average(strata: Sequence[Stratum], system: str) -> tuple[float, Interval | None]:
-    """Return a system's macro average (the mean of its per-dataset means) with a 95% interval."""
+    """Return a system's macro average (the mean of the per-dataset means) with a 95% interval."""
     means, intervals = [], []
     for stratum in strata:
         values = [stratum.scores[system][key] for key in stratum.pages]

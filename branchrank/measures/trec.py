@@ -2,11 +2,11 @@
 
 Every line of a TREC run has a document id. A hit that is credited with a gold item has the item's id, such as
 ``gold-1``. A hit can also be on a gold page without being credited with any of the page's gold items. The
-first such hit on a page has the page's id, such as ``page-1``. The document id of any other hit is its span,
-such as ``source:12-30``. Characters that TREC files don't allow are percent-encoded, and ``~2`` is added to
-an id that occurs a second time. In the qrels, the grade of a gold item is its ``relevance`` (2 by default),
-and the grade of a page is 1. From the exported run and qrels, ir-measures and trec_eval compute the same
-values as the ``graded`` mode of :class:`~branchrank.measures.matching.Judged`.
+first hit of this kind on a page has the page's id, such as ``page-1``. The document id of any other hit is
+its span, such as ``source:12-30``. Characters that TREC files don't allow are percent-encoded, and ``~2`` is
+added to an id that occurs a second time. In the qrels, the grade of a gold item is its ``relevance`` (2 by
+default), and the grade of a page is 1. From the exported run and qrels, ir-measures and trec_eval compute the
+same values as the ``graded`` mode of :class:`~branchrank.measures.matching.Judged`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def question_qrels(question: Question) -> dict[str, int]:
 def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> list[Scored]:
     """Return the document ids for the n hits, best first, with the scores n, n-1, ..., 1.
 
-    ``judged`` must contain the judgments of these hits. The scores are whole numbers, since trec_eval reads
+    ``judged`` must contain the judgments of ``hits``. The scores are whole numbers, since trec_eval reads
     scores in single precision, in which close scores would become equal.
     """
     kept = without_excluded(hits, question)

@@ -12,11 +12,11 @@
    each other (:func:`~branchrank.measures.intervals.compatible`).
 4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. If the adjusted p is not below
    alpha and the whole interval is strictly between -delta and delta, the verdict is ``equivalent within
-   delta`` (two one-sided tests at alpha / 2 each, which is stricter than the customary alpha). A comparison
-   that is neither significant nor equivalent has the verdict ``too few questions to tell`` if a unanimous
-   result would not be significant either, and ``inconclusive`` otherwise. A result is unanimous if every
-   cluster in which the two predictors' scores differ favors the same predictor. A cluster counts as
-   different if the scores differ on at least one of its questions, even if its wins and losses cancel out.
+   delta`` (two one-sided tests at alpha / 2 each, which is stricter than the customary alpha). All other
+   comparisons have the verdict ``too few questions to tell`` if even a unanimous result would not be
+   significant, and ``inconclusive`` otherwise. A result is unanimous if every cluster in which the two
+   predictors' scores differ favors the same predictor. A cluster counts as different if the scores differ on
+   at least one of its questions, even if its wins and losses cancel out.
 """
 
 from __future__ import annotations
@@ -153,8 +153,9 @@ def compare_predictors(
     source. Holm's correction covers all candidates. If an LLM predictor has repeats, average their scores
     before calling this function (:mod:`branchrank.measures.repeats`).
 
-    Raises :class:`UsageError` if the baseline is missing, there are no questions, delta is negative, a
-    predictor is not scored on exactly the questions of ``clusters``, or a score is outside 0..1.
+    Raises :class:`UsageError` for a missing baseline, a negative delta or a score outside 0..1. Also raises
+    :class:`UsageError` if there are no questions, or if a predictor is not scored on exactly the questions of
+    ``clusters``.
     """
     _check(scores, clusters, baseline, delta)
     return compare_pairs(
