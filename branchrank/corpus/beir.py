@@ -1,8 +1,8 @@
 """Read folders in the BEIR format (Thakur et al., NeurIPS 2021), which store documents in ``corpus.jsonl``.
 
 1. Each line of ``corpus.jsonl`` is a JSON object that contains one document. Each document is written to a
-   separate file. The first line of the file is the document's title, which may be empty. The other lines are
-   the document's text. The name of the file is the document's ``_id``, percent-encoded, with the suffix
+   separate file. The first line of the file is the document's title, which may be empty. The document's text
+   starts on the second line. The name of the file is the document's ``_id``, percent-encoded, with the suffix
    ``.beir``. The file name is not part of the indexed text.
 2. Each ``.beir`` file is read as one section of plain text, without markup. If a document has a title but no
    text, the title is used as the text.
@@ -91,8 +91,8 @@ def read_entry(source: str, content: bytes) -> Document:
 def read_entries(folder: Path) -> Iterator[Entry]:
     """Yield the documents in ``folder/corpus.jsonl``, reading one line at a time.
 
-    Raises :class:`CorpusError` with the line number if a line is not a valid document, or if its ``_id`` is
-    empty or is already used by an earlier line.
+    Raises :class:`CorpusError` with the line number for a line that is not a valid document, and for an
+    ``_id`` that is empty or repeated.
     """
     path = folder / CORPUS
     decoder = msgspec.json.Decoder(Entry)

@@ -6,16 +6,16 @@
    removing titles from its start. If the last title alone takes up more than half of the chunk's capacity,
    the title is cut.
 2. A block that fits the budget is one piece, and a larger block is cut into several pieces. A large code
-   block is first cut at blank lines. Other kinds of blocks, and parts of a code block that are still too
-   large, are cut between lines. A line longer than the budget is cut between words, and a word longer than
-   the budget is cut between characters. Apart from the overlap, two chunks contain parts of the same line
-   only if that line was cut.
+   block is first cut at blank lines. Large blocks that are not code, and parts of a code block that are still
+   too large, are cut between lines. A line longer than the budget is cut between words, and a word longer
+   than the budget is cut between characters. Apart from the overlap, two chunks contain parts of the same
+   line only if that line was cut.
 3. Pieces are packed into chunks in order. A heading and the next piece are kept in the same chunk if both fit
    into one chunk. A paragraph and a following code block are also kept in the same chunk if both fit.
-4. If the last chunk of a section fills less than a quarter of the budget, pieces from the end of the previous
-   chunk are moved to the last chunk.
-5. With an overlap of n tokens, each chunk of a section, except the first chunk, starts with a copy of the
-   last lines of the previous chunk, up to n tokens.
+4. If the last chunk of a section fills less than a quarter of the budget, pieces of the previous chunk are
+   moved to the last chunk.
+5. With an overlap of n tokens, a chunk starts with a copy of the last lines of the previous chunk, up to n
+   tokens. The first chunk of a section has no overlap.
 
 A chunk consists of its pieces and contains no other text. Apart from the overlap, every piece is in exactly
 one chunk. Chunking takes time linear in the size of the document, even for very long lines and titles.

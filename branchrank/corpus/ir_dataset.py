@@ -113,7 +113,7 @@ def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str,
 class _Refused(BaseException):
     """Raised to block a download.
 
-    This class does not derive from ``Exception``, because ir-datasets would catch an ``Exception`` and try
+    ``_Refused`` does not derive from ``Exception``, because ir-datasets would catch an ``Exception`` and try
     the next mirror.
     """
 

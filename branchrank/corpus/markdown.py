@@ -296,7 +296,7 @@ class _Walk:
 
 
 def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
-    """Remove ids such as ``{#id}`` and ``{/* #id */}`` from the end of a heading, and return both."""
+    """Remove ids such as ``{#id}`` from the end of a heading. Return the heading and a list of the ids."""
     ids: list[str] = []
     kept = end = len(content)
     while True:

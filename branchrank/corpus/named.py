@@ -135,8 +135,8 @@ def add_corpus(
     ``name`` in the folder that :func:`corpora_home` returns. If ``corpus`` is given, it is used instead of
     the entry in ``named.toml``. If ``configuration`` is given, it is used instead of pip's configuration.
 
-    Raises :class:`CorpusError` if ``name`` is unknown, if the download fails, or if the SHA-256 of the
-    downloaded file differs from the pinned one.
+    Raises :class:`CorpusError` for an unknown ``name``, a failed download, or a downloaded file whose SHA-256
+    digest differs from the pinned digest.
     """
     if is_dataset(name):
         return dataset_folder(name, corpora_home(), download=True, progress=progress)

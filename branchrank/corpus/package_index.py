@@ -3,7 +3,8 @@
 1. Package indexes, package folders, certificates and the proxy are read from pip's configuration, so this
    module contains no host names.
 2. On each index, the file name is looked up on the project's page of the simple API (in JSON or HTML).
-3. A file is rejected if it is larger than the pinned size, or if its SHA-256 differs from the pinned one.
+3. A file that is larger than the pinned size is rejected, and so is a file whose SHA-256 digest differs from
+   the pinned digest.
 
 ``pip download`` is not used, because it would run the build backend of a source distribution, which is code
 from the package.
@@ -84,8 +85,8 @@ def fetch_pinned(
 ) -> None:
     """Download the file ``filename``, which belongs to the package ``project``, to ``target``.
 
-    ``size`` is the pinned size in bytes. Raises :class:`CorpusError` if no index has the file, if the SHA-256
-    of the file differs from ``sha256``, or if the file is larger than ``size``.
+    ``size`` is the pinned size in bytes. Raises :class:`CorpusError` if no package index has a file with this
+    name, with the SHA-256 digest ``sha256`` and with at most ``size`` bytes.
     """
     configuration = configuration or configured_index()
     opener = _opener(configuration)

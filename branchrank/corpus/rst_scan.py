@@ -1,10 +1,9 @@
 """Find the headings and blocks of an RST file in its raw lines, so that all line numbers are exact.
 
-1. The scanner makes one pass over the lines, without recursion. As in docutils' specification, the construct
-   that starts on a line (such as a heading, a list item or a table) is determined from the line, its
-   indentation and the neighboring lines. The scanner keeps no stack of nested directives and list items, so
-   the nesting depth is not limited. A construct that is never closed ends with the last line that can belong
-   to the construct.
+1. The scanner makes one pass over the lines, without recursion. As in docutils' specification, a construct,
+   such as a heading, a list item or a table, is recognized from its first line, the line's indentation and
+   the neighboring lines. The scanner keeps no stack of nested directives and list items, so the nesting depth
+   is not limited. A construct that is never closed ends with the last line that can belong to the construct.
 2. Each construct produces blocks of readable text. Inline markup is removed from paragraphs, code is kept
    unchanged, and tables are read row by row. Comments, targets, options and other markup produce no text.
 3. Internal targets and invisible markup directly above a heading belong to the heading. A directive above a

@@ -13,9 +13,8 @@
    ``~2``, the third one ``~3``, and so on.
 5. Each block is added to the section whose own span contains the block's lines. Each heading becomes a
    separate block.
-6. The number of bytes that the sections of a file add to the index (ids, breadcrumbs, records) is limited,
-   and the limit grows with the size of the file. The heading that would exceed the limit and all later
-   headings are read as text.
+6. The sections of a file may add only a limited number of bytes to the index, and this limit grows with the
+   size of the file. The heading that would exceed the limit and all later headings are read as text.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class TagFinder:
         self._closing: dict[int, int] | None = None
 
     def end(self, position: int) -> int:
-        """Return the position after the tag that begins at ``position``, or 0 if no tag begins there."""
+        """Return the position after the tag that begins at ``position``, or 0 if there is no tag."""
         opening = self._opening.match(self.text, position)
         if opening is None:
             return 0

@@ -14,7 +14,7 @@ __all__ = ["Index", "build_index", "open_index", "open_or_build"]
 
 
 def __getattr__(name: str) -> object:
-    # Imported on first use, because queries do not need this module and importing it is slow.
+    # This module is imported on first use, because importing it is slow and queries do not need it.
     if name == "build_index":
         from branchrank.index.build import build_index
 

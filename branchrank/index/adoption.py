@@ -8,8 +8,8 @@
 3. If ``nodes.jsonl`` is a valid tree of the documents, it is used unchanged. Otherwise a new tree is built,
    and each summary in ``nodes.jsonl`` is assigned to the section with the same lines, text or title.
 4. The results are written to the workspace's folder ``adopted/``. The other program's folder is not changed.
-   The adoption record ``adoption.json`` contains the digest of the documents and the identity of the model,
-   so that a later build can check whether the chunks and vectors are still valid.
+   The adoption record ``adoption.json`` contains the digest of the documents and the identity of the model. A
+   later build uses the adoption record to check whether the adopted chunks and vectors are still valid.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class Adoption(Record, frozen=True, kw_only=True):
     ``anchored`` is the number of chunks located by searching the documents for the chunk's text.
     ``unconfirmed`` is the number of chunks whose text was not found and which therefore keep the other
     program's line numbers. ``left_out`` lists the chunks that were left out, each with the reason. ``reused``
-    is the number of vectors copied from the collection, and ``embedded`` is the number of vectors computed
-    because the collection lacked them. ``sampled`` is the number of existing vectors that were compared with
-    newly computed vectors. ``least_cosine`` is the smallest cosine similarity between an existing vector and
-    the newly computed vector of the same chunk. ``form`` (``text``, ``document`` or ``breadcrumb``) specifies
-    the text from which the existing vectors were computed. ``tree`` is ``own`` if the folder's tree is used
-    unchanged, ``summaries`` if only the tree's summaries are used, and empty if the folder had no nodes.
-    ``nodes`` is the number of the folder's nodes that were found in the documents, and ``nodes_left_out`` is
-    the number of nodes that were not found.
+    is the number of vectors copied from the collection, and ``embedded`` is the number of newly computed
+    vectors for chunks that had no vector in the collection. ``sampled`` is the number of existing vectors
+    that were compared with newly computed vectors. ``least_cosine`` is the smallest cosine similarity between
+    an existing vector and the newly computed vector of the same chunk. ``form`` (``text``, ``document`` or
+    ``breadcrumb``) specifies the text from which the existing vectors were computed. ``tree`` is ``own`` for
+    a tree that is used unchanged, ``summaries`` for a tree of which only the summaries are used, and empty
+    for a folder without nodes. ``nodes`` is the number of the folder's nodes that were found in the
+    documents, and ``nodes_left_out`` is the number of nodes that were not found.
     """
 
     folder: str
@@ -155,8 +155,8 @@ def adopt_folder(
 def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLike[str] | None) -> Path:
     """Return the folder with the documents from which the chunks in ``folder`` were made.
 
-    If ``corpus`` is ``None``, the corpus is taken from the workspace's ``branchrank.toml`` or, if that file
-    specifies no corpus, from the ``branchrank.toml`` in ``folder``. Raises
+    If ``corpus`` is ``None``, the corpus is taken from the workspace's ``branchrank.toml``. A
+    ``branchrank.toml`` in ``folder`` is used if the workspace's file specifies no corpus. Raises
     :class:`~branchrank.errors.UsageError` if no corpus is specified, or if the workspace is inside
     ``folder``. Raises :class:`ArtifactError` if another program's files are in the way of the workspace's
     links.

@@ -183,7 +183,7 @@ def _write(
         write_records(generation, NODES, contents.nodes.lines)
         write_links(generation, RecordsFile(generation, NODES, Node), contents.nodes.depths)
         failpoint("nodes written")
-        # Frees memory: from here on, chunks and nodes are read from the disk.
+        # To free memory, all following steps read chunks and nodes from the disk.
         contents.chunks.clear()
         contents.nodes.lines.clear()
         chunks = RecordsFile(generation, CHUNKS, Chunk)

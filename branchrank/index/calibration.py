@@ -59,7 +59,7 @@ def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD)
     if not best:
         raise ValueError("calibration needs at least one query")
     covering = best[math.ceil(COVERAGE * len(best)) - 1]
-    # The suggestion must be larger than this distance, because a chunk at exactly the threshold is dropped.
+    # The suggestion must be larger than ``covering``, because a chunk at exactly the threshold is dropped.
     suggested = min(LARGEST_DISTANCE, math.floor(covering * 100 + 1) / 100)
     return Calibration(
         threshold=threshold,

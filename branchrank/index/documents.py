@@ -1,8 +1,8 @@
 """The documents that an index was built from.
 
 ``documents.jsonl`` lists the documents and depends only on the corpus. ``modified.json`` contains the
-documents' modification times, which can differ between two copies of a corpus. Both files grow with the
-number of documents. To keep the manifest small, neither file is part of the manifest.
+documents' modification times, which can differ between two copies of a corpus. To keep the manifest small,
+``documents.jsonl`` and ``modified.json`` are separate files.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 1. Each build writes a new directory, ``000001``, ``000002``, ..., below the index's directory.
 2. When all files of the new directory are on disk, a single rename replaces the symbolic link ``current``
-   with a link to the new directory. Readers don't see the new directory until ``current`` points to it. A
-   killed build leaves a directory with a higher number than the current generation's, which the next build
-   deletes.
-3. A reader follows the link ``current`` once, and takes a shared lock on the generation found there.
+   with a link to the new directory. Readers see the new directory only after the link has been replaced. The
+   directory that a killed build leaves behind is deleted by the next build.
+3. A reader follows the link ``current`` once, and takes a shared lock on the generation that the link points
+   to.
 4. A build keeps the current and the previous generation. Older generations are deleted unless a reader has
    locked them.
 5. Each workspace has a lock that prevents two builds at the same time. The lock is released when the process

@@ -8,7 +8,7 @@
    stamp (:mod:`branchrank.index.stamps`) with the recorded value. The token-vector files are checked on first
    use. Chroma's database file has no digest, because Chroma changes the file whenever the file is opened. The
    vectors in the database are checked with sample queries before the first search.
-4. Files are mapped into memory on first use, and records are decoded one by one, so the time to open an index
+4. Files are mapped into memory on first use, and records are decoded one by one. The time to open an index
    does not depend on the index's size. A BM25 query loads neither vectors nor a model.
 5. If the BM25 settings have changed since the build, the BM25 weights are computed on first use and stored.
 """
@@ -54,7 +54,7 @@ VECTORS = "vectors.npy"
 TOKENS = "tokens"
 CHROMA = "chroma"
 COLLECTION = "vectors"
-#: The chunks of at most this many nodes are cached. When the cache is full, it is cleared.
+#: The maximum number of nodes whose chunks are cached. A full cache is cleared.
 _KNOWN_NODES = 1 << 14
 
 
@@ -85,7 +85,7 @@ class Index:
         self._pin = pin
         self._notify = workspace.notify
         self._opened: list[VectorStore] = []
-        #: The cached chunks of each node. (``lru_cache`` would prevent a closed index from being freed.)
+        #: The cached chunks of each node. An ``lru_cache`` would prevent a closed index from being freed.
         self._known_chunks: dict[str, tuple[Chunk, ...]] = {}
 
     def __enter__(self) -> Index:
@@ -127,7 +127,7 @@ class Index:
     def vector_store(self) -> str:
         """The vector store's name in reports (``exact``, ``chroma`` or ``chroma server``).
 
-        This property does not open the vector store.
+        The vector store is not opened.
         """
         if searches_exactly(self.settings, self.manifest.chunks):
             return "exact"

@@ -65,14 +65,14 @@ class RecordsFile(Mapping[str, R], Generic[R]):
             if spans.shape != (3, count) or by_span.shape != (count,) or starts.shape != (count + 1,):
                 raise ValueError("the arrays have different lengths")
             if starts[-1] != len(self._content):
-                raise ValueError(f"the file does not have the size that {lookup_of(name)} expects")
+                raise ValueError(f"the file's size does not match {lookup_of(name)}")
         except (OSError, ValueError) as error:
             raise ArtifactError(f"cannot read {self.path}: {error}", remedy=_REMEDY) from error
         #: Arrays with each record's source (a row of :attr:`sources`, or -1), first line and last line.
         self.source_rows, self.line_starts, self.line_ends = spans
         self._by_span: NDArray[np.int32] = by_span
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(record_type)
-        #: Cached records by row and by id. (``lru_cache`` would prevent the mapped files from being freed.)
+        #: Cached records by row and by id. An ``lru_cache`` would prevent the mapped files from being freed.
         self._kept: dict[int, R] = {}
         self._known: dict[str, R] = {}
 
