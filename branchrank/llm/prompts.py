@@ -1,9 +1,9 @@
-"""The LLM prompts, which are deterministic and share one version number.
+"""The LLM prompts, which are deterministic.
 
 In a prompt, document text is quoted as data between labeled lines. A label such as ``s01`` is valid in one
 prompt only. Since the reply to a search prompt may contain only labels, a prompt injection in a document can
-at worst change a ranking. Increase :data:`PROMPT_VERSION` when you change a prompt. The key of a recorded
-call depends on its prompt, so calls recorded with older prompts are not reused.
+at worst change a ranking. The key of a recorded call depends on its prompt, so calls recorded with older
+prompts are not reused.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from typing import Any
 
 from branchrank.llm.request import Message, estimate_tokens
 from branchrank.records import Record
-
-PROMPT_VERSION = 2
 
 #: The maximum number of candidates that a reply may rank, however many hits were requested.
 RANKED = 10
