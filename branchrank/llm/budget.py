@@ -10,8 +10,8 @@ from branchrank.llm.request import BudgetError
 class Budget:
     """Counts the calls and tokens sent to LLM servers, and refuses a call that would exceed a limit.
 
-    Thread-safe. If ``max_calls`` or ``max_tokens`` is 0, the number of calls or tokens is not limited. If
-    ``retries`` is 0, no call is retried.
+    Thread-safe. A ``max_calls`` or ``max_tokens`` of 0 means that there is no limit. A ``retries`` of 0 means
+    that no call is retried.
     """
 
     def __init__(self, *, max_calls: int = 0, max_tokens: int = 0, retries: int = 100) -> None:
@@ -23,7 +23,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def reserve(self, tokens: int) -> None:
-        """Count one attempt and its estimated tokens. Call this method before the attempt is sent.
+        """Count one attempt and its estimated tokens before the attempt is sent.
 
         Raises :class:`BudgetError` if the attempt would exceed ``max_calls`` or ``max_tokens``.
         """

@@ -1,20 +1,20 @@
 """A cassette is an SQLite file that records LLM calls, so that a run can be replayed without a server.
 
 1. A call's key is the SHA-256 of its model, messages, schema, parameters, seed and repeat index.
-2. A row stores the key, the request, the reply with its token counts and latency (or the reason why the call
-   failed), and a checksum of these fields. A row with a wrong checksum is never used.
-3. Each call is committed to disk in a separate transaction. If the process is killed, no finished call is
-   lost.
-4. A file with a different database schema, for example with views, triggers or other tables, is rejected
-   before its rows are read.
-5. The database schema is created in one transaction. If several processes open a new file at the same time,
-   only one of them creates the schema. If another process has locked the file, opening the file is retried
-   for up to 30 seconds.
+2. Each row stores a call's key, request and outcome, and a checksum of these fields. The outcome is the reply
+   with its token counts and latency, or the reason why the call failed. A row with a wrong checksum is never
+   used.
+3. Each call is committed to disk in a separate transaction, so no finished call is lost if the process is
+   killed.
+4. A file with an unexpected database schema, such as a file with a view or a trigger, is rejected before its
+   rows are read.
+5. If several processes open a new file at the same time, only one of these processes creates the database
+   schema. Opening a file that another process has locked is retried for up to 30 seconds.
 
-A workspace's decision cache is a file in the same format, or is stored in Redis
+A workspace's decision cache is a file in the format of a cassette, or is stored in Redis
 (:mod:`branchrank.llm.decisions_redis`). The decision cache returns only successful calls. The keys in the
-decision cache include the endpoint, since two servers can have different models with the same name. The keys
-in a cassette do not include the endpoint, so that a replay works with any endpoint.
+decision cache include the endpoint, because two servers can use the same name for different models. The keys
+in a cassette do not include the endpoint, so a cassette can be replayed with any endpoint.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TABLE = (
     "request TEXT NOT NULL, recorded TEXT NOT NULL, checksum TEXT NOT NULL) WITHOUT ROWID"
 )
 _Found = tuple[int, int, tuple[str, ...]]
-#: The application id, version and schema that a file can have if it is new or its creation was interrupted.
+#: The possible application id, version and schema of a new file, or of a file whose creation was interrupted.
 _UNFINISHED: tuple[_Found, ...] = ((0, 0, ()), (0, 0, (_TABLE,)), (_APPLICATION, 0, (_TABLE,)))
 _GET = "SELECT key, stage, question, request, recorded, checksum FROM calls WHERE key = ?"
 _ALL = "SELECT key, stage, question, request, recorded, checksum FROM calls"
@@ -79,20 +79,21 @@ class KeptCall(Record, frozen=True, kw_only=True):
 
 
 class DecisionCache(Protocol):
-    """A cache of LLM calls, keyed by the call's content and endpoint (a URL without credentials)."""
+    """A cache of LLM calls. A call's key depends on its content and endpoint (a URL without credentials)."""
 
     def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
-        """Return the outcome of the cached call, or ``None`` if the call is not cached."""
+        """Return a call's cached outcome, or ``None`` if the call is not cached."""
 
     def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str) -> None:
-        """Cache a call."""
+        """Cache a call and its outcome."""
 
 
 class Cassette:
     """An open cassette. Thread-safe. :meth:`close` merges SQLite's write-ahead log into the file.
 
-    Raises :class:`ArtifactError` if the file is damaged or not a cassette, or if it does not exist and
-    ``readonly`` is set. Raises :class:`StorageError` if the file can't be opened or written.
+    Raises :class:`ArtifactError` if the file is damaged or is not a cassette. Raises :class:`ArtifactError`
+    if the file does not exist and ``readonly`` is true. Raises :class:`StorageError` if the file can't be
+    opened or written.
     """
 
     def __init__(
@@ -148,14 +149,14 @@ class Cassette:
             return int(self._db.execute("SELECT count(*) FROM calls").fetchone()[0])
 
     def get(self, request: LLMRequest, model: str, endpoint: str = "") -> Recorded | None:
-        """Return the recorded outcome of a call, or ``None`` if the row is missing or damaged."""
+        """Return the recorded outcome of a call, or ``None`` if the call's row is missing or damaged."""
         key = call_key(request, model, endpoint)
         with self._lock, self._guarded():
             row = self._db.execute(_GET, (key,)).fetchone()
         return None if row is None else intact(row)
 
     def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str = "") -> None:
-        """Store one call. When this method returns, the call is on disk."""
+        """Store one call on disk."""
         row = row_of(request, model, recorded, self._redact, endpoint)
         with self._lock, self._guarded():
             self._db.execute(_PUT, row)
@@ -182,7 +183,7 @@ class Cassette:
         ]
 
     def restore(self, calls: Iterable[KeptCall]) -> None:
-        """Store calls without their prompts, which a replay does not need because it finds calls by key."""
+        """Store calls without their prompts. A replay finds calls by key, so it does not need the prompts."""
         rows = []
         for call in calls:
             request = _json({"model": call.model})
@@ -200,7 +201,7 @@ class Cassette:
             return [str(model) for (model,) in rows]
 
     def difference(self, request: LLMRequest, model: str) -> str:
-        """Describe how a call that is not recorded differs from the most similar recorded call."""
+        """Describe the differences between a missing call and the most similar recorded call."""
         key = call_key(request, model)
         with self._lock, self._guarded():
             rows = self._db.execute(
@@ -229,10 +230,8 @@ class Cassette:
             self._db.close()
 
     def _prepare_patiently(self) -> None:
-        """Prepare the file, and retry while another process has locked it.
-
-        If the file is locked, changing SQLite's journal mode fails at once, without SQLite's usual wait.
-        """
+        """Prepare the file, and retry while another process has it locked."""
+        # If the file is locked, changing SQLite's journal mode fails at once, without SQLite's usual wait.
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -265,10 +264,7 @@ class Cassette:
             self._db.execute("PRAGMA synchronous = FULL")
 
     def _create(self) -> _Found:
-        """Create the schema, unless another process already did.
-
-        Return the file's application id, version and schema.
-        """
+        """Create the schema if it is missing. Return the file's application id, version and schema."""
         self._db.execute("PRAGMA journal_mode = WAL")  # must be outside the transaction
         self._db.execute("BEGIN IMMEDIATE")
         found = self._found()
@@ -300,12 +296,13 @@ class Cassette:
             raise StorageError(
                 f"cannot use {self.path}: {error}", remedy="check the disk and the file's permissions"
             ) from None
-        except (sqlite3.DatabaseError, UnicodeDecodeError):  # the latter if SQLite's message isn't UTF-8
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
+            # ``UnicodeDecodeError`` means that SQLite's message is not UTF-8.
             raise self._foreign("is not a cassette or is damaged") from None
 
 
 def call_key(request: LLMRequest, model: str, endpoint: str = "") -> str:
-    """Return the digest of a call's content (and of its ``endpoint``, if given) as 64 hexadecimal digits."""
+    """Return the digest of a call's content and endpoint, as 64 hexadecimal digits."""
     return digest_of(_addressed(request, model, endpoint))
 
 

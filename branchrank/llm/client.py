@@ -1,19 +1,19 @@
 """The LLM client, which uses the openai package to call any OpenAI-compatible endpoint.
 
-1. Calls run on an event loop in a separate thread. A call's deadline covers connecting, all retries, the
-   waits between them and the download of the body. After the deadline, the connection is closed.
-2. The client requests a JSON reply that conforms to a schema. If the server rejects the schema, the client
-   requests a JSON object without a schema and, if that is rejected too, plain text. The first format that the
-   server accepts is used for all later calls.
+1. Calls run on an event loop in a separate thread. A call's deadline covers the connection, all retries, the
+   waits between retries and the download of the body. The connection is closed after the deadline.
+2. For a request with a schema, the client tries three reply formats in order: JSON that conforms to the
+   schema, JSON without a schema, and plain text. The first format that the server accepts is used for all
+   later calls.
 3. A call is retried after a lost connection and after the HTTP statuses 408, 409, 425, 429, 500, 502, 503,
-   504 and 529. Before a retry, the client waits for the time in the ``Retry-After`` header or, if there is no
-   such header, twice as long as before the previous retry. The number of retries is limited per call and per
-   run, and by the deadline.
-4. Only the headers in ``_HEADERS_SENT`` and the ``Authorization`` header are sent, and redirects are not
+   504 and 529. Before a retry, the client waits for the time in the ``Retry-After`` header. Without this
+   header, the wait starts at 0.5 seconds and doubles with each retry. Retries are limited per call, per run
+   and by the deadline.
+4. The client sends only the headers in ``_HEADERS_SENT`` and the ``Authorization`` header. Redirects are not
    followed. API keys are removed from all text that the server returns.
 5. A call fails if the body of a completion or a model list is larger than 8 MiB. The body of an error
-   response is cut off after 64 KiB. Both limits apply to the decompressed body and are checked during the
-   download.
+   response is cut off after 64 KiB. The two size limits apply to the decompressed body and are checked during
+   the download.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class ChatClient:
             event_hooks={"request": [self._set_headers], "response": [_bound]},
         )
         self._openai = openai.AsyncOpenAI(
-            api_key="unused",  # the real key is set by _set_headers, which also removes this one
+            api_key="unused",  # never sent, because ``_set_headers`` sets the real key
             base_url=endpoint.url,
             default_query=endpoint.query,
             http_client=self._http,
@@ -152,9 +152,9 @@ class ChatClient:
         raise outcome
 
     def probe(self) -> tuple[str, ...]:
-        """Return the names of the models that the endpoint lists, or an empty tuple if it lists none.
+        """Return the names of the models that the endpoint lists, or an empty tuple without a valid list.
 
-        Raises :class:`UnreachableError` if the endpoint doesn't answer within five seconds, and
+        Raises :class:`UnreachableError` if the endpoint doesn't answer within five seconds. Raises
         :class:`LLMError` if the endpoint rejects the key.
         """
         response = self._run(self._probed())
@@ -178,7 +178,7 @@ class ChatClient:
             return ()
 
     def cancel(self) -> None:
-        """Cancel all running calls, which then raise :class:`CallFailedError` (``"interrupted"``)."""
+        """Cancel all running calls. A canceled call fails with the reason ``"interrupted"``."""
         for future in list(self._running):
             future.cancel()
 
@@ -194,10 +194,7 @@ class ChatClient:
         self._end_guard()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the client's event loop and wait for its result.
-
-        Ctrl-C cancels the coroutine.
-        """
+        """Run a coroutine on the event loop and wait for its result. Ctrl-C cancels the coroutine."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._running.add(future)
         try:
@@ -211,27 +208,23 @@ class ChatClient:
             self._running.discard(future)
 
     async def _set_headers(self, request: Any) -> None:
-        """Remove all headers that are not in ``_HEADERS_SENT``, and set the ``Authorization`` header.
-
-        The openai package adds headers of its own, and takes others from environment variables.
-        """
+        """Remove all headers that are not in ``_HEADERS_SENT``, and set the ``Authorization`` header."""
+        # The openai package adds its own headers, and headers from environment variables.
         for name in [name for name in request.headers if name.lower() not in _HEADERS_SENT]:
             del request.headers[name]
         if self.endpoint.authorization:
             request.headers["Authorization"] = self.endpoint.authorization
 
     async def _within_deadline(self, request: LLMRequest) -> LLMReply | CallFailedError | BudgetError:
-        """Return the reply, or the error if the call fails or exceeds the deadline.
-
-        The error is returned instead of raised, because a raised error would be linked to the original
-        exception, which could contain an API key.
-        """
+        """Return the reply, or the error if the call fails or exceeds the deadline."""
+        # Errors are returned, not raised, because a raised error would be chained to the original exception,
+        # which could contain an API key.
         progress = {"attempt": 0}
         try:
             async with asyncio.timeout(self.settings.deadline_s):
                 return await self._attempts(request, progress)
         except TimeoutError:
-            # The server may have read the prompt, so its estimated tokens count as spent.
+            # The server may have read the prompt, so the prompt's estimated tokens count as spent.
             usage = Usage(prompt_tokens=request.prompt_tokens)
             return CallFailedError("timeout", usage=usage, attempt=max(1, progress["attempt"]))
 
@@ -246,7 +239,8 @@ class ChatClient:
             try:
                 self.budget.reserve(request.prompt_tokens)
             except BudgetError as spent:
-                # If a retry would exceed the budget, return the previous failure, so that the run continues.
+                # If the budget does not allow a retry, return the previous failure, so that the run
+                # continues.
                 return failure or spent
             progress["attempt"] += 1
             response = await self._post(self._body(request, asked))
@@ -346,12 +340,8 @@ def _of_http_library(error: Exception) -> bool:
 
 
 async def _bound(response: Any) -> None:
-    """Limit the size of a response's body, whatever the HTTP status.
-
-    The HTTP client calls this function before it reads the body. The openai package reads the whole body of
-    an error response, and the HTTP library decompresses it. To limit the size, the response's stream is
-    replaced with a stream that decompresses and counts the bytes.
-    """
+    """Replace a response's stream with one that decompresses the body and limits its size."""
+    # The limit is needed because the openai package reads the whole body of an error response.
     encoding = response.headers.pop("content-encoding", "identity").lower()
     limit, cut = (_LARGEST_BODY, False) if response.is_success else (_ERROR_BODY, True)
     source = response.stream

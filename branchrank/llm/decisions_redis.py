@@ -1,6 +1,6 @@
 """The decision cache in Redis, which several machines can share.
 
-Each value in Redis is a cassette row, including its checksum, encoded as a JSON list. A value with a wrong
+Each value in Redis is a cassette row, including its checksum, encoded as a JSON list. A value with an invalid
 format, key or checksum counts as a cache miss and is overwritten. If Redis is unavailable, the run continues
 without the cache.
 """
@@ -22,8 +22,8 @@ from branchrank.redis_connection import EXPIRY, RedisConnection
 class RedisDecisions:
     """A decision cache that stores each LLM call in Redis under ``branchrank:decision:<key>``.
 
-    ``url`` is the URL of the Redis server. If a request to Redis fails, it counts as a cache miss; ``notify``
-    is called after the first failure. Raises the same errors as :class:`RedisConnection`.
+    ``url`` is the URL of the Redis server. A failed request to Redis counts as a cache miss. ``notify`` is
+    called after the first failed request. Raises the same errors as :class:`RedisConnection`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RedisDecisions:
         self._redis.close()
 
     def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
-        """Return the outcome of the cached call, or ``None`` if the value is missing or damaged."""
+        """Return a call's cached outcome, or ``None`` if the value in Redis is missing or damaged."""
         key = call_key(request, model, endpoint)
         value: Any = self._redis.attempt(lambda: self._redis.client.get(_name(key)))
         if not isinstance(value, bytes):

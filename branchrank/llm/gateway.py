@@ -1,14 +1,16 @@
-"""The gateway through which all LLM calls are made, so that they are cached, counted and replayed.
+"""The gateway for all LLM calls, which caches, counts and replays the calls.
 
-1. Look for the call in the cassette, then in the decision cache.
-2. If neither the cassette nor the decision cache has the call, send the call to the server. If two identical
-   calls are made at the same time, the second call waits for the first.
-3. Parse the reply. If parsing fails, the call counts as failed and is not stored in the decision cache.
-4. Add a row to the ledger. A replayed call gets the token counts and latency of the original call.
+1. The gateway looks for a call in the cassette, then in the decision cache.
+2. If neither the cassette nor the decision cache contains the call, the gateway sends the call to the server.
+   If two identical calls are made at the same time, the second call waits for the first.
+3. The gateway parses the reply. A call whose reply can't be parsed counts as failed and is not stored in the
+   decision cache.
+4. The gateway adds a row to the ledger. A replayed call gets the token counts and latency of the original
+   call.
 
-A failed call does not raise an exception. The answer to a failed call has the reason for the failure instead
-of a value, so that the stage that made the call can use its fallback. An LLM call ends the run only if the
-budget is spent, or if a replay's cassette does not contain the call.
+A failed call does not raise an exception. The answer to a failed call contains the reason for the failure, so
+that the stage that made the call can use its fallback. An LLM call ends the run only if the budget is spent,
+or if a replay's cassette does not contain the call.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ T = TypeVar("T")
 class Answer(NamedTuple, Generic[T]):
     """The value parsed from the reply to a call, and the call's row in the ledger.
 
-    If the call failed, ``value`` is ``None`` and ``detail`` is the server's message. The message is empty if
-    the failure was recorded in a cassette.
+    If the call failed, ``value`` is ``None`` and ``detail`` is an error message. ``detail`` is empty for a
+    failure that was recorded in a cassette.
     """
 
     value: T | None
@@ -52,10 +54,10 @@ class Answer(NamedTuple, Generic[T]):
 class Gateway:
     """Calls one model through the caches and the ledger.
 
-    ``llm`` is the client, or ``None`` in a replay, which calls no server. ``cassette`` records the calls, or
-    answers them in a replay. ``cache`` is the decision cache. ``endpoint`` is the URL that is part of each
-    key in the decision cache. ``failed`` contains the keys of those failed calls in the cassette that must
-    not be retried. ``max_tokens`` is the maximum number of completion tokens that a stage may request.
+    ``llm`` is the client, or ``None`` in a replay. ``cassette`` is the cassette in which calls are recorded,
+    or from which calls are replayed. ``cache`` is the decision cache. ``endpoint`` is the URL that is part of
+    each key in the decision cache. ``failed`` contains the keys of failed calls in the cassette that must not
+    be retried. ``max_tokens`` is the maximum number of completion tokens that a stage may request.
     """
 
     def __init__(
@@ -127,7 +129,7 @@ class Gateway:
             pool.shutdown()
 
     def cancel(self) -> None:
-        """Cancel the running calls, if the client supports it."""
+        """Cancel the running calls, if the client supports cancellation."""
         cut = getattr(self._llm, "cancel", None)
         if cut is not None:
             cut()
@@ -139,16 +141,13 @@ class Gateway:
         found = self._cassette.get(request, self.model)
         if self._llm is None:
             return found or self._missing(request, self._cassette)
-        # A failed call is not retried in the run in which it failed, so that a replay has the same failures.
+        # A call that failed in this run is not retried, so that a replay contains the same failures.
         if found is not None and (found.outcome == "ok" or call_key(request, self.model) in self._failed):
             return found
         return None
 
     def _cached(self, request: LLMRequest) -> Recorded | None:
-        """Return the call's outcome from the decision cache, or ``None`` if the cache has no successful call.
-
-        If the gateway has a cassette, copy the outcome to the cassette.
-        """
+        """Return a successful outcome from the decision cache, or ``None``. Record the outcome."""
         found = self._cache.get(request, self.model, self._endpoint) if self._cache is not None else None
         if found is None or found.outcome != "ok":
             return None
@@ -168,7 +167,7 @@ class Gateway:
             return Recorded(reply=reply, outcome=error.reason), error.message
 
     def _remember(self, request: LLMRequest, recorded: Recorded) -> None:
-        """Store the outcome of a call to the server. Failures are stored in the cassette only."""
+        """Store the outcome of a call to the server. A failure is stored only in the cassette."""
         if recorded.outcome == INTERRUPTED:
             return
         if self._cassette is not None:
@@ -189,7 +188,7 @@ class Gateway:
 
     @contextlib.contextmanager
     def _alone(self, key: str) -> Iterator[None]:
-        """If an identical call is running, wait for it to end, so that the cache can answer this call."""
+        """Wait until no identical call is running, so that the cache can answer this call."""
         with self._lock:
             turn = self._turns.setdefault(key, threading.Lock())
             self._callers[key] += 1

@@ -1,8 +1,8 @@
-"""The ledger of LLM calls, with totals over its rows and costs computed from a dated price table.
+"""The ledger of LLM calls, their totals, and their costs according to a dated price table.
 
-The ledger has one row per logical call. A logical call is one request to the model together with its retries,
-whether a server, the decision cache or a cassette answers the request. The budget counts only attempts that
-are sent to servers.
+The ledger has one row per logical call. A logical call is one request to the model, including its retries.
+Calls that the decision cache or a cassette answers also have rows in the ledger. The budget counts only
+attempts that are sent to servers.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def read_prices(path: Path) -> PriceTable:
 class Totals(Record, frozen=True, kw_only=True):
     """The total calls, tokens, latency and cost of a set of ledger rows.
 
-    ``cached_calls`` is the number of calls answered by the decision cache or a cassette. Cached calls are
-    free, but ``cost`` and the token counts include them as if a server had answered them. ``cost`` is
-    ``None`` if a call's model has no price.
+    ``cached_calls`` is the number of calls answered by the decision cache or a cassette. ``cost`` and the
+    token counts include cached calls as if a server had answered these calls, although cached calls are free.
+    ``cost`` is ``None`` if a call's model has no price.
     """
 
     calls: int = 0
@@ -123,7 +123,7 @@ def totals_by(
 class Ledger:
     """Collects the ledger rows of a run. Thread-safe. Each new row is passed to ``on_call``.
 
-    ``limit`` is how many of the newest rows to keep, or ``None`` to keep all rows.
+    ``limit`` is the number of newest rows to keep, or ``None`` to keep all rows.
     """
 
     def __init__(self, on_call: Callable[[LLMCall], None] | None = None, *, limit: int | None = None) -> None:

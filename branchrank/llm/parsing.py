@@ -38,10 +38,12 @@ def read_json(text: str) -> Any:
 def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = False) -> list[str]:
     """Return the prompt's labels that occur in a reply, in the order of the reply and without duplicates.
 
-    Labels are read from the JSON in the reply or, if there is no JSON, from the words of the reply. Raises
-    :class:`ReplyError` with the reason ``"malformed reply"`` if the reply contains neither JSON nor one of
-    ``labels``. Raises :class:`ReplyError` with the reason ``"no known id"`` if the JSON contains none of
-    ``labels``. If ``may_be_empty`` is true, the JSON may be an empty list.
+    Labels are read from the JSON in the reply. If the reply contains no JSON, labels are read from the words
+    of the reply. If ``may_be_empty`` is true, an empty JSON list is accepted.
+
+    Raises :class:`ReplyError` with the reason ``"malformed reply"`` if the reply contains neither JSON nor
+    one of ``labels``. Raises :class:`ReplyError` with the reason ``"no known id"`` if the JSON contains none
+    of ``labels``.
     """
     known = {label.lower(): label for label in labels}
     try:
@@ -70,7 +72,7 @@ def read_text(text: str) -> str:
 
 
 def yes_probability(logprobs: Mapping[str, float]) -> float:
-    """Return the log-odds of "yes" against "no", given the log-probabilities of one reply token.
+    """Return the log-odds of "yes" against "no", computed from the log-probabilities of one reply token.
 
     The probabilities of all spellings of an answer, such as "Yes" and "yes", are added. An answer that is not
     in ``logprobs`` is assumed to be less likely than every token in ``logprobs``. Raises :class:`ReplyError`
@@ -100,11 +102,7 @@ def _starts(text: str) -> Iterator[int]:
 
 
 def _completed(text: str) -> str:
-    """Return the JSON value at the start of a text.
-
-    A truncated value is cut after its last complete element, and its brackets are closed. The result is empty
-    if there is no complete element.
-    """
+    """Return the JSON value at the start of a text, cut after the last complete element if necessary."""
     closers: list[str] = []
     end = depth = 0  # the end and the nesting depth of the last complete element
     quoted = escaped = False

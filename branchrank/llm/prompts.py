@@ -1,9 +1,9 @@
 """The LLM prompts, which are deterministic.
 
-In a prompt, document text is quoted as data between labeled lines. A label such as ``s01`` is valid in one
-prompt only. Since the reply to a search prompt may contain only labels, a prompt injection in a document can
-at worst change a ranking. The key of a recorded call depends on its prompt, so calls recorded with older
-prompts are not reused.
+Every prompt tells the LLM that document text is data, and never to follow instructions in this text. A label
+such as ``s01`` is valid only in one prompt. Only labels, "yes" and "no" are read from the reply to a search
+prompt, so a prompt injection in a document can at worst change a ranking. A recorded call's key depends on
+its prompt, so calls recorded with older prompts are not reused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Shown(Record, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """The estimated number of tokens that the entry adds to a prompt."""
+        """The estimated number of tokens that the section adds to a prompt."""
         return estimate_tokens(_entry(self)) + 1
 
 
@@ -68,7 +68,7 @@ def rerank_messages(query: str, shown: Sequence[Shown]) -> tuple[Message, ...]:
 
 
 def step_messages(query: str, shown: Sequence[Shown], beam: int) -> tuple[Message, ...]:
-    """Return a prompt that asks which sections, or their subsections, contain the answer."""
+    """Return a prompt that asks which entries of a table of contents lead to the answer."""
     system = (
         "You search the documentation's table of contents for the section that answers a question. "
         "You see the entries of one level and a description of each. "
@@ -84,7 +84,7 @@ def step_messages(query: str, shown: Sequence[Shown], beam: int) -> tuple[Messag
 
 
 def pointwise_messages(query: str, shown: Shown) -> tuple[Message, ...]:
-    """Return a prompt that asks whether one section answers the query, to be answered "yes" or "no"."""
+    """Return a yes-or-no prompt that asks whether one section answers the query."""
     system = (
         "You judge whether a section of documentation answers the question. Answer with one word, "
         f"Yes or No. {_DATA_RULE}"
@@ -141,7 +141,7 @@ def label_schema(choices: Sequence[str]) -> dict[str, Any]:
 
 
 def labels_schema(allowed: Sequence[str], most: int, *, least: int = 0) -> dict[str, Any]:
-    """Return the JSON schema for a reply that names at least ``least`` and at most ``most`` labels."""
+    """Return the JSON schema for a reply that contains ``least`` to ``most`` labels."""
     item = {"type": "string", "enum": list(allowed)}
     return _object({"ids": {"type": "array", "items": item, "minItems": least, "maxItems": most}})
 

@@ -25,7 +25,7 @@ def read_completion(
     attempt: int,
     redact: Callable[[str], str],
 ) -> LLMReply | CallFailedError:
-    """Turn an HTTP response into a reply or a failure.
+    """Convert an HTTP response to a reply or a failure.
 
     A ``status`` of 0 means that there was no response, and ``fault`` gives the reason.
     """
@@ -58,7 +58,7 @@ def read_completion(
 
 
 def read_usage(usage: object, request: LLMRequest, text: str) -> Usage:
-    """Return the token counts that the server reported, or else estimates with ``reported=False``."""
+    """Return the token counts that the server reported. Return estimates if a count is missing or invalid."""
     prompt, completion = _count(_at(usage, "prompt_tokens")), _count(_at(usage, "completion_tokens"))
     if prompt is None or completion is None:
         return Usage(prompt_tokens=request.prompt_tokens, completion_tokens=estimate_tokens(text))
@@ -96,7 +96,7 @@ def _unusable(choice: object, text: str) -> str:
 
 
 def _logprobs(content: object, redact: Callable[[str], str]) -> tuple[dict[str, float], ...]:
-    """Return, for each generated token, the most likely tokens with their natural log-probabilities."""
+    """Return the most likely tokens and their natural log-probabilities for each generated token."""
     if not isinstance(content, list):
         return ()
     tokens = []

@@ -11,9 +11,9 @@ import msgspec
 from branchrank.errors import LLMError
 from branchrank.records import Record, ServedBy
 
-#: Assumed number of UTF-8 bytes per token. The number is low, so that estimates are too high rather than too
-#: low and prompts fit the model's context. SmolLM2's tokenizer averages 3.8 to 4.3 bytes per token for
-#: English documentation in RST.
+#: The assumed number of UTF-8 bytes per token. The number is low, so estimates are usually too high, and
+#: prompts fit the model's context. For English documentation in RST, SmolLM2's tokenizer averages 3.8 to 4.3
+#: bytes per token.
 BYTES_PER_TOKEN = 3.0
 
 #: The failure reason of a call that was interrupted by Ctrl-C. Interrupted calls are not cached.
@@ -33,11 +33,10 @@ class Message(Record, frozen=True, kw_only=True):
 
 
 class CallContext(Record, frozen=True, kw_only=True):
-    """The question, predictor, repeat and seed for which a call is made.
+    """The question, predictor, repeat and seed of an LLM call.
 
-    A benchmark run can put the same question several times to a predictor that uses an LLM. ``repeat`` counts
-    these repeats from 0. ``seed`` and ``repeat`` are part of a call's key. ``predictor`` and ``question_id``
-    only label the row in the ledger.
+    ``repeat`` is 0 when a run asks a question for the first time, 1 for the second time, and so on. ``seed``
+    and ``repeat`` are part of a call's key. ``predictor`` and ``question_id`` are not part of a call's key.
     """
 
     question_id: str = ""
@@ -66,10 +65,7 @@ class LLMRequest(Record, frozen=True, kw_only=True):
         return sum(estimate_tokens(message.content) + 4 for message in self.messages)
 
     def content(self, model: str) -> dict[str, Any]:
-        """Return every value that the reply depends on.
-
-        The question id and the predictor do not affect the reply.
-        """
+        """Return every value that the reply depends on."""
         return {
             "model": model,
             "messages": msgspec.to_builtins(self.messages),
@@ -85,7 +81,7 @@ class LLMRequest(Record, frozen=True, kw_only=True):
 class Usage(Record, frozen=True, kw_only=True):
     """The token counts of one call.
 
-    ``reported`` is true if the server reported the counts, and false if they are estimates.
+    ``reported`` is true if the server reported the counts, and false if the counts are estimates.
     """
 
     prompt_tokens: int = 0
@@ -97,10 +93,10 @@ class Usage(Record, frozen=True, kw_only=True):
 class LLMReply(Record, frozen=True, kw_only=True):
     """The reply to one call.
 
-    ``logprobs`` contains, for each generated token, a mapping from the most likely tokens to their
+    ``logprobs`` contains one mapping per generated token, from the most likely tokens to their
     log-probabilities. ``latency_ms`` is the duration of the whole call, including retries and waits. A cached
-    call keeps the latency of the original call. ``attempt`` is the number of the successful attempt, counted
-    from 1.
+    call keeps the latency of the original call. ``attempt`` is the number of the successful attempt, starting
+    at 1.
     """
 
     text: str
@@ -113,9 +109,9 @@ class LLMReply(Record, frozen=True, kw_only=True):
 
 
 class CallFailedError(LLMError):
-    """Error for an LLM call without a usable reply. The caller then uses its fallback.
+    """Error for an LLM call without a usable reply.
 
-    ``reason`` is a short fixed text such as ``"timeout"``, ``"http 500"`` or ``"malformed reply"``, and is
+    ``reason`` is a short fixed text, such as ``"timeout"``, ``"http 500"`` or ``"malformed reply"``, that is
     stored in the ledger. The error's message may also contain the server's message, with all API keys
     removed.
     """
@@ -145,4 +141,4 @@ class ReplyError(LLMError):
 
 
 class BudgetError(LLMError):
-    """Error for an LLM call that would exceed the limit ``--max-calls`` or ``--max-tokens``."""
+    """Error for an LLM call that would exceed the ``--max-calls`` or ``--max-tokens`` limit."""

@@ -1,16 +1,16 @@
-"""API keys for LLM endpoints: the hosts that receive them, and their removal from logs and messages.
+"""Send API keys for LLM endpoints only to the right hosts, and remove API keys from logs and messages.
 
 1. The user name, password and query parameters in an endpoint's URL are sent with each request. Messages show
    URLs without credentials.
 2. ``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS. ``BRANCHRANK_LLM_KEY`` is sent only to the
    host ``BRANCHRANK_LLM_KEY_HOST``. If ``BRANCHRANK_LLM_KEY_HOST`` is not set, ``BRANCHRANK_LLM_KEY`` is sent
-   to an endpoint that is given by a command-line flag or an environment variable, but never to an endpoint
-   from a file in the workspace.
+   only to an endpoint from a command-line flag or an environment variable, and never to an endpoint from a
+   file in the workspace.
 3. A :class:`~branchrank.redactor.Redactor` removes API keys from all text that the LLM client returns or
    logs.
 4. If a text is a single URL, everything between ``://`` and the last ``@`` counts as credentials. In a longer
-   text, a URL ends at a space, a quote, ``<``, ``>`` or a backslash, even though a password may contain any
-   of these characters except the space.
+   text, a URL ends at a space, a quote, ``<``, ``>`` or a backslash, although a password can contain some of
+   these characters.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Endpoint:
 
 
 def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bool) -> Endpoint:
-    """Return the endpoint, with an API key if ``environment`` has one that may be sent to it.
+    """Return the endpoint, with an API key if ``environment`` contains a key for this endpoint.
 
     ``explicit`` is true if the URL comes from a command-line flag or an environment variable, and false if
     the URL comes from a file in the workspace. Raises :class:`UsageError` if ``base_url`` is not an HTTP URL.
@@ -101,10 +101,10 @@ def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bo
 
 
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
-    """Remove from ``text`` the API keys that are set in ``environment``, and the credentials in URLs.
+    """Remove the API keys in ``environment``, and the credentials in URLs, from ``text``.
 
     This function is used for recorded commands and settings. The host, the path and the non-secret query
-    parameters of each URL stay in the text.
+    parameters of each URL are kept.
     """
     return Redactor(environment_secrets(environment))(_URL.sub(_bare_url, _USER.sub(r"\1", text)))
 
@@ -117,20 +117,20 @@ def _bare_url(match: re.Match[str]) -> str:
 
 
 def bare_url(text: str) -> str:
-    """Remove the credentials from a string that is a URL or ends with one (``--flag=URL``)."""
+    """Remove the credentials from a URL, or from a string that ends with a URL, such as ``--flag=URL``."""
     return ONE_URL.sub(lambda url: url_to_show(url[0]), text)
 
 
 def url_secrets(text: str) -> set[str]:
-    """Return the secrets in a string that is a URL or ends with one.
+    """Return the secrets in a URL, or in a string that ends with a URL.
 
-    The secrets are the password (or, if there is no password, the user name) and the values of query
-    parameters whose names suggest a secret, such as ``token``. The URL may be malformed.
+    The secrets are the password and the values of query parameters whose names suggest a secret, such as
+    ``token``. If a URL has a user name but no password, the user name is a secret. The URL may be malformed.
     """
     match = ONE_URL.search(text)
     rest = match[2] if match else text
     user, _, password = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[0].partition(":")
-    written = rest.rpartition("@")[0].partition(":")[2]  # complete even if it contains "/", "?" or "#"
+    written = rest.rpartition("@")[0].partition(":")[2]  # the whole password, even with "/", "?" or "#"
     parameters = parse_qsl(rest.partition("?")[2].partition("#")[0])
     keys = {value for name, value in parameters if SECRET_NAME.search(name)}
     return keys | {form for raw in (password or user, written) for form in (raw, unquote(raw)) if form}
@@ -150,7 +150,7 @@ class _RedactingFilter(logging.Filter):
 def guard_logs(redact: Callable[[str], str]) -> Callable[[], None]:
     """Install log filters that remove API keys from the log messages of the HTTP libraries.
 
-    The filters are needed because httpx logs whole URLs at level INFO. Returns a function that uninstalls the
+    The filters are needed because httpx logs whole URLs at level INFO. Return a function that uninstalls the
     filters.
     """
     guard = _RedactingFilter(redact)

@@ -28,12 +28,12 @@ UNKNOWN_MODEL = "unknown"
 
 
 class LLMSession:
-    """A context manager that opens gateways. All of its gateways share one budget, ledger and decision cache.
+    """A context manager that opens gateways with a shared budget, ledger and decision cache.
 
     ``cache_path`` is the file of the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), or
-    ``None`` for no cache. If ``redis_url`` is given, the decision cache is in Redis instead, and ``notify``
-    is called when Redis fails. If an endpoint does not answer, an error is raised unless ``may_fall_back`` is
-    true and the setting ``on_failure`` is ``fallback``.
+    ``None`` for no cache. If ``redis_url`` is given, the decision cache is stored in Redis. ``notify`` is
+    called with a message if Redis fails or an endpoint does not answer. If an endpoint does not answer, an
+    error is raised unless ``may_fall_back`` is true and the setting ``on_failure`` is ``fallback``.
 
     Raises :class:`UsageError` if the settings have both ``record`` and ``replay``. Also raises the same
     errors as :class:`Cassette` and :class:`~branchrank.redis_connection.RedisConnection`.
@@ -77,7 +77,7 @@ class LLMSession:
                 path = Path(settings.record or settings.replay)
                 self._cassette = self._keep(path, readonly=bool(settings.replay))
             if cache_path is not None and not settings.replay:
-                # The cache is in WORKSPACE/hybrid/cache; symbolic links below WORKSPACE must not be followed.
+                # The cache is in WORKSPACE/hybrid/cache. Symbolic links below WORKSPACE must not be followed.
                 self._cache = (
                     self._shared(redis_url)
                     if redis_url
@@ -97,12 +97,12 @@ class LLMSession:
         """Check that a model's endpoint answers, and return the gateway to the model.
 
         ``explicit`` is true if ``base_url`` comes from a command-line flag or an environment variable, and
-        false if it comes from a file in the workspace. If ``model`` is empty, the endpoint (or, in a replay,
-        the cassette) must have exactly one model.
+        false if ``base_url`` comes from a file in the workspace. If ``model`` is empty, the endpoint (or, in
+        a replay, the cassette) must have exactly one model.
 
         Raises :class:`UsageError` if ``base_url`` is empty or not an HTTP URL. Raises :class:`LLMError` if
-        the endpoint does not answer or rejects the key, or if ``model`` is empty and the number of available
-        models is not 1.
+        the endpoint does not answer or rejects the key. Raises :class:`LLMError` if ``model`` is empty and
+        the number of available models is not 1.
         """
         known = self._gateways.get((base_url, model))
         if known is None:
@@ -111,7 +111,7 @@ class LLMSession:
         return known
 
     def keep_failures(self, calls: Iterable[LLMCall]) -> None:
-        """If calls are recorded, do not retry those that failed before the run was interrupted.
+        """When calls are being recorded, do not retry the calls that failed before the run was interrupted.
 
         The run's files already contain the failed calls, so a replay must fail at the same calls.
         """
@@ -183,11 +183,7 @@ class LLMSession:
         )
 
     def _reached(self, client: ChatClient, model: str) -> str:
-        """Return the name of the model to call.
-
-        If the endpoint does not answer and the session may fall back, notify the user. If the endpoint does
-        not answer and the session may not fall back, raise an error.
-        """
+        """Check that the endpoint answers, and return the name of the model to call."""
         try:
             listed = client.probe()
         except UnreachableError as error:
@@ -214,7 +210,7 @@ class LLMSession:
 def open_gateway(
     settings: Resolved, cache_path: Path, base_url: str, model: str, notify: Notify
 ) -> Iterator[tuple[Gateway, PriceTable | None]]:
-    """Open a gateway to one endpoint, and yield the gateway and the price table named in the settings."""
+    """Open a gateway to one endpoint, and yield the gateway and the price table from the settings."""
     redis_url = settings.part(CacheSettings).redis_url
     with LLMSession(
         settings.part(LLMSettings), cache_path=cache_path, redis_url=redis_url, notify=notify

@@ -1,8 +1,7 @@
-"""LLM calls divided into shards, which are lists of independent calls that any worker can make.
+"""Divide LLM calls into shards. A shard is a list of independent calls that any worker can make.
 
-1. The process that opened a gateway makes its own calls through this gateway. Each worker opens another
-   gateway to the same model, with the workspace's decision cache, and makes the calls of its shard
-   concurrently.
+1. The process that opened a gateway uses this gateway for its own calls. Each worker opens another gateway to
+   the same model, with the workspace's decision cache, and makes the calls of its shard concurrently.
 2. The calls that workers make are added to the command's ledger, in the order of the requests.
 """
 
@@ -39,8 +38,8 @@ class AskingTask(Generic[T]):
     """A task that makes the calls in a shard and parses the replies into one ``Answer`` per request.
 
     ``llm`` is the open gateway of this process. ``source`` contains the arguments with which a worker opens a
-    gateway; if it is ``None``, the task can only run in this process. ``read`` parses a reply, and must be
-    defined at the top level of a module so that it can be pickled.
+    gateway. If ``source`` is ``None``, the task can run only in this process. ``read`` parses a reply.
+    ``read`` must be defined at the top level of a module, so that it can be pickled.
     """
 
     def __init__(self, llm: Gateway, read: Callable[[LLMReply], T], source: Source | None) -> None:
