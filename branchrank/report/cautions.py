@@ -31,7 +31,7 @@ def cautions(run: RunData) -> list[Caution]:
         found.append(
             Caution(
                 text="No --split was given. "
-                "Scores on questions used for tuning don't show a system's quality."
+                "Scores on questions used for tuning can overstate a system's quality."
             )
         )
     longest_first = sorted(run.predictors, key=len, reverse=True)

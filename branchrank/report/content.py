@@ -56,15 +56,17 @@ def report_content(run: RunData) -> Report:
 def questions(run: RunData) -> Section:
     """Return the section that contains the question browser."""
     instead = (
-        f"report.html shows the {len(run.asked)} questions with all answers. questions.csv has a row for "
-        "each question and predictor. branchrank explain RUN QUESTION shows the stages of one question."
+        f"report.html shows the {len(run.asked)} questions with all answers. questions.csv contains a row "
+        "for each question and predictor. The command branchrank explain RUN QUESTION shows the stages of "
+        "one question."
     )
     browser = QuestionBrowser(instead=instead)
     shown = hits_shown(run)
     if shown == run.record.top_k:
         return Section(title="Questions", blocks=(browser,))
     note = (
-        f"The page shows the first {shown} of the {run.record.top_k} stored hits; the rows have all of them."
+        f"report.html shows the first {shown} of the {run.record.top_k} stored hits of each answer. The rows "
+        "file contains all hits."
     )
     return Section(title="Questions", blocks=(Paragraph(text=note), browser))
 

@@ -54,13 +54,13 @@ def latency(run: RunData) -> Section:
                 ),
             ),
             Paragraph(
-                text=f"Queries run one at a time and without caches, {_timed(run.settings.latency_repeats)}. "
-                'Each predictor first answers one query, whose time is in the column "first query". In a new '
+                text=f"Queries run one at a time and without caches. {_timed(run.settings.latency_repeats)}. "
+                'The column "first query" shows the time of the first query to each predictor. In a new '
                 "process, the first query takes longer, because the index and the models must be opened. "
-                'The predictors then take turns in a seeded order. "Compute" is the time of a query without '
-                'the wait for an LLM. "CPU" is the CPU time of all threads of the process. The intervals are '
-                "two-sided and use order statistics. For p95, an interval needs at least 72 queries, and an "
-                "upper bound needs at least 59."
+                "After the first queries, the predictors take turns in a seeded random order. "
+                '"Compute" is the time of a query minus the wait for an LLM. "CPU" is the CPU time of all '
+                "threads of the process. The two-sided intervals are based on order statistics. An interval "
+                "for p95 needs at least 72 queries, and an upper bound for p95 needs at least 59."
             ),
             Table(
                 caption="Stages, in milliseconds",
@@ -74,7 +74,7 @@ def latency(run: RunData) -> Section:
 
 def _timed(repeats: int) -> str:
     """Describe how each query was timed."""
-    return "each timed once" if repeats == 1 else f"each timed as the median of {repeats} repeats"
+    return "Each query is timed once" if repeats == 1 else f"Each time is the median of {repeats} repeats"
 
 
 def _whole_query(row: SummaryRow, found: dict[str, tuple[Percentile, Percentile]]) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def llm_cost(run: RunData) -> Section:
     record, scores = run.record, run.scores
     calls = {name: [call for row in scores.rows(name) for call in row.calls] for name in scores.predictors}
     if not any(calls.values()):
-        text = "No predictor of this run called an LLM (0 calls and 0 tokens per query)."
+        text = "No predictor in this run called an LLM (0 calls and 0 tokens per query)."
         return Section(title="LLM cost", blocks=(Paragraph(text=text),))
     headings = (
         "calls per query",
@@ -131,12 +131,12 @@ def llm_cost(run: RunData) -> Section:
         title="LLM cost",
         blocks=(
             Table(
-                caption="By predictor, over all queries, including those of unanswerable questions",
+                caption="LLM use by predictor, over all queries (including unanswerable questions)",
                 headings=("predictor", "queries", *headings, "estimated", *money),
                 rows=by_predictor,
             ),
             Table(
-                caption="By stage, over all queries of the predictor",
+                caption="LLM use by stage, over all queries of the predictor",
                 headings=("predictor", "stage", "queries", *headings, "estimated", *money),
                 rows=by_stage,
                 labels=2,
@@ -175,7 +175,7 @@ def _figures(found: Totals, queries: int, record: RunRecord) -> tuple[str, ...]:
 
 def _price_words(record: RunRecord) -> str:
     if record.prices is None:
-        return "Monetary costs require a price table (--price-table)."
+        return "To show monetary costs, pass a price table (--price-table)."
     return f"Prices as of {record.prices.date}."
 
 
@@ -183,14 +183,14 @@ def shared_work(record: RunRecord) -> Section:
     """Return the section about results that were computed once and reused by several predictors."""
     names = sorted(record.computed.keys() | record.reused.keys())
     if not names:
-        return Section(title="Shared work", blocks=(Paragraph(text="No work was shared."),))
+        return Section(title="Shared work", blocks=(Paragraph(text="The predictors shared no work."),))
     rows = []
     for name in names:
         computed, reused = record.computed.get(name, 0), record.reused.get(name, 0)
         rows.append((name, str(computed), str(reused), percent(reused / (computed + reused or 1))))
     blocks: tuple[Block, ...] = (
         Table(
-            caption="Work that predictors share in the quality pass",
+            caption="Work that the predictors shared in the quality pass",
             headings=("work", "computed", "reused", "share saved"),
             rows=tuple(rows),
         ),

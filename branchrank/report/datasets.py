@@ -205,7 +205,7 @@ def legend(found: DatasetComparison) -> str:
     )
     return (
         f"{sizes}. In the macro average, every dataset has the same weight. The p-values are from a "
-        "sign-flip test by page, stratified by dataset, with Holm's correction over the candidates."
+        "sign-flip test by page, stratified by dataset, with Holm's correction for several candidates."
     )
 
 

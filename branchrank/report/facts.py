@@ -50,7 +50,7 @@ def facts(run: RunData) -> Section:
         ("questions' digest", record.questions_digest[:16]),
         (
             "split",
-            record.split or "not given; scores on questions used for tuning don't show a system's quality",
+            record.split or "not given; scores on questions used for tuning can overstate a system's quality",
         ),
         (
             "corpus",

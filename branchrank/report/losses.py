@@ -41,7 +41,7 @@ def lost(run: RunData) -> Section:
     }
     traced = {name: rows for name, rows in answers.items() if any(row.stages for row in rows)}
     if not traced:
-        text = "No predictor of this run has a trace of its stages."
+        text = "No predictor in this run recorded the stages of its queries."
         return Section(title="Stages at which the gold was lost", blocks=(Paragraph(text=text),))
     reaches = {name: waterfall(rows) for name, rows in traced.items()}
     counts = {name: Counter(map(_fate, rows)) for name, rows in traced.items()}
@@ -75,14 +75,15 @@ def lost(run: RunData) -> Section:
                 labels=2,
             ),
             Paragraph(
-                text='Gold is lost at "retrieval" if no branch found it, and at "mapping" if a chunk with '
-                'gold was found, but no node of the tree covers the gold\'s lines. Gold is lost at "fusion" '
-                'if fusion ranked it below the first five hits, at "cap" if fusion ranked it too low to be a '
-                'candidate, and at "group" if another chunk represents the gold\'s document. Gold is lost at '
-                '"rerank" if it was among the first five hits before the reranker, but not after it. Gold is '
-                'lost at "passage" if its section was among the first five, but a different passage of the '
-                "section was returned. In systems that sort the passages of all candidates together (such as "
-                'hybrid), gold is lost at "passage order" if passages of other sections came first.'
+                text='Gold is lost at "retrieval" if no branch found the gold. Gold is lost at "mapping" if '
+                "a chunk with gold was found, but no node of the tree covers the gold's lines. Gold is lost "
+                'at "fusion" if fusion ranked the gold below the first five hits. Gold is lost at "cap" if '
+                'fusion ranked the gold too low to be a candidate. Gold is lost at "group" if another chunk '
+                'represents the gold\'s document. Gold is lost at "rerank" if the gold was among the first '
+                'five hits before the reranker, but not after the reranker. Gold is lost at "passage" if its '
+                "section was among the first five, but a different passage of the section was returned. In "
+                "systems that sort the passages of all candidates together (such as hybrid), gold is lost at "
+                '"passage order" if passages of other sections came first.'
             ),
         ),
     )
@@ -93,7 +94,7 @@ def sliced(run: RunData) -> Section:
     scores, primary = run.scores, run.primary
     found = slices(run.asked, run.facts)
     if not found:
-        text = "The questions do not have slices, such as kinds or difficulties."
+        text = "The questions have no slices, such as question kinds or difficulty levels."
         return Section(title="Slices", blocks=(Paragraph(text=text),))
     wider = named_measure(f"{primary.mode}_hit@5")
     measures = [primary] if wider.same(primary) else [primary, wider]
@@ -104,7 +105,7 @@ def sliced(run: RunData) -> Section:
     }
     blocks: list[Block] = [
         Table(
-            caption=f"By {slice_name}, with the number of questions of each slice",
+            caption=f"By {slice_name}, with the number of questions in each slice",
             headings=("predictor", "measure", *(f"{value} ({len(ids)})" for value, ids in by_value.items())),
             rows=tuple(
                 (
@@ -170,13 +171,13 @@ def unanswerable(run: RunData) -> Section | None:
             ),
             plots.risks(drawn),
             Paragraph(
-                text="Suppose that a predictor answers only the questions whose first hits have the highest "
-                "scores. The coverage is the share of questions that are then answered, and the risk is the "
-                "share of these answers whose first hit is wrong. Any answer to an unanswerable question is "
-                'wrong. "Answered" is the share of all questions for which the predictor returns a hit. AURC '
-                "is the mean risk over all coverages, and is not defined for a predictor that never answers. "
-                '"Excess" is the part of AURC that the best order of the same answers would avoid. If a run '
-                "has repeats, the figures are means over the curves of the repeats."
+                text="Coverage and risk assume that a predictor answers only the questions whose first hits "
+                "have the highest scores. Coverage is the share of questions that the predictor answers, and "
+                "risk is the share of these answers whose first hit is wrong. Any answer to an unanswerable "
+                'question is wrong. "Answered" is the share of all questions for which the predictor returns '
+                "a hit. AURC is the mean risk over all coverages, and is undefined for a predictor that "
+                'never answers. "Excess" is the AURC minus the lowest AURC that the same answers could have '
+                "in any order. If a run has repeats, the figures are means over the curves of the repeats."
             ),
         ),
     )
@@ -251,11 +252,11 @@ def failures(run: RunData) -> Section:
 
 
 def hard(run: RunData) -> Section:
-    """Return the section about questions for which no predictor has a strict hit at rank 1."""
+    """Return the section about questions for which no predictor returned a strict hit at rank 1."""
     ids = [question.id for question in run.hard_set]
     text = (
         f"For {len(ids)} of {len(run.scores.answerable)} answerable questions (listed in hard.jsonl), no "
-        "predictor has a strict hit at rank 1."
+        "predictor returned a strict hit at rank 1."
     )
     blocks = [Paragraph(text=text)]
     if ids:

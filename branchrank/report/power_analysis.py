@@ -127,6 +127,6 @@ def _pairs(pilot: Pilot) -> str:
         return ""
     each = ", ".join(f"{name} {share:.1%}" for name, share in pilot.pairs)
     return (
-        f"This is the mean disagreement of {len(pilot.pairs)} candidates with {safe(pilot.baseline)}: "
+        f"The assumed share is the mean of {len(pilot.pairs)} candidates against {safe(pilot.baseline)}: "
         f"{safe(each)}. To plan for one candidate, pass that candidate's share with --disagreement."
     )

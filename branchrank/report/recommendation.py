@@ -128,7 +128,7 @@ def _single(run: RunData, name: str) -> tuple[Cell, ...]:
     likely = ""
     if estimate is not None and estimate.low is not None:
         likely = f" (95% interval {interval(estimate, run.primary.name).partition('(')[2]}"
-    text = f"{_found(run, name)}{likely}, {_cost(row)}. It is {why} of this run, so nothing was compared."
+    text = f"{_found(run, name)}{likely}, {_cost(row)}. It is {why} in this run, so nothing was compared."
     return (Strong(f"{name}:"), text)
 
 
@@ -285,4 +285,4 @@ def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
         return ()
     cheap = chosen.cheapest.name
     by = margin(chosen.delta, run.primary.name)
-    return (f"{cheap} is not worse by {by} or more, {_cost(_row(run, cheap))}.",)
+    return (f"{cheap} is less than {by} worse, {_cost(_row(run, cheap))}.",)

@@ -100,11 +100,11 @@ def _scoring_words(run: RunData) -> list[str]:
     words = []
     if modes & {"strict", *SHARES}:
         words.append(
-            "A hit is strict if it contains at least one line of the gold, half if it contains at least half "
-            "of the gold's lines, and full if it contains all of them."
+            "A strict hit contains at least one line of the gold, a half hit at least half of the gold's "
+            "lines, and a full hit all of the gold's lines."
         )
     if "relaxed" in modes:
-        words.append("A hit is relaxed if it is on the gold's page.")
+        words.append("A relaxed hit is on the gold's page.")
     if "graded" in modes:
         words.append(
             "In graded measures, the gain of a hit is the grade of its judgment. For measures without "
@@ -221,15 +221,17 @@ def statistics(run: RunData) -> Section:
             ),
             tests,
             Paragraph(
-                text="The p-floor is the smallest possible p-value, given the number of clusters in which "
-                "the two systems differ. Detectable is the smallest true difference that the test detects "
-                "with 80% power, given how often the two systems disagree and how strongly questions on the "
-                "same page are correlated. Questions needed is the number of questions needed to confirm the "
-                "observed difference with 80% power. Deciding labels is the number of gold labels that would "
-                "have to change for the difference to lose significance, out of the labels of all questions "
-                "on which the leader scores higher. The effect size of hits is the odds ratio, wins divided "
-                "by losses (1 means no difference). The effect size of other measures is d_z, the mean "
-                "difference divided by the standard deviation of the differences."
+                text='"P-floor" is the smallest p-value that is possible for the number of clusters in which '
+                'the two systems differ. "Detectable" is the smallest true difference that the test detects '
+                "with 80% power. The detectable difference depends on how often the two systems disagree, "
+                "and on the correlation between questions on the same page. "
+                '"Questions needed" is the number of questions that would confirm the observed difference '
+                'with 80% power. "Deciding labels" is the number of gold labels that would have to change '
+                "for the difference to lose significance, out of the labels of all questions on which the "
+                "leader scores higher. The effect size for hits is the odds ratio, which is the number of "
+                "wins divided by the number of losses (1 means no difference). The effect size for other "
+                "measures is d_z, which is the mean difference divided by the standard deviation of the "
+                "differences."
             ),
             _means(run),
             *_by_gold(run),
@@ -250,10 +252,10 @@ def _declared(run: RunData) -> str:
     """Describe whether a seal shows that the measure and baseline were chosen before the run."""
     seal = run.record.seal
     if seal is None:
-        return "No seal was given (--seal) to show that the measure and baseline were chosen before the run."
+        return "No seal was given (--seal), so the measure and baseline may have been chosen after the run."
     return (
-        f"Plan, questions, measure, baseline and alpha match the seal {seal.file} ({seal.digest[:16]}). Only "
-        "a copy of the seal in another place proves that the seal is older than the run."
+        f"Plan, questions, measure, baseline and alpha match the seal {seal.file} ({seal.digest[:16]}). To "
+        "prove that the seal is older than the run, a copy of the seal must exist in another place."
     )
 
 
@@ -307,7 +309,7 @@ def _by_gold(run: RunData) -> list[Table]:
     whom = judgment.baseline if one else "the baseline"
     return [
         Table(
-            caption=f"{measure.name} by level of gold, exploratory: difference from {whom} (95% interval)",
+            caption=f"{measure.name} by gold level (exploratory): difference from {whom} (95% interval)",
             headings=(
                 *(("candidate",) if one else ("candidate", "baseline")),
                 *(f"{level} ({plural(len(part.scores.answerable), 'question')})" for level, part in parts),
@@ -330,7 +332,7 @@ def _exploratory(run: RunData) -> Table:
     whom = judgment.baseline if one else "the baseline"
     measures = [each for each in run.shown if not each.same(run.primary)]
     return Table(
-        caption=f"Other measures, exploratory: difference from {whom} (95% interval), over {over(run)}",
+        caption=f"Other measures (exploratory): difference from {whom} (95% interval), over {over(run)}",
         headings=(
             *(("candidate",) if one else ("candidate", "baseline")),
             *(measure.name.replace("_", " ") for measure in measures),
@@ -358,20 +360,20 @@ def passages(run: RunData) -> Section:
     with_lines = run.summary_rows[0].span_questions
     headings = ["lines per hit", "characters per hit", "tokens per hit", "repeated pages"]
     caption = f"Size of the first five hits, over {over(run)}"
-    words = "Repeated pages is the share of hits whose page already has a higher-ranked hit."
+    words = '"Repeated pages" is the share of hits whose page already has a higher-ranked hit.'
     if strict:
         caption = f"Strict rates and size of the first five hits, over {over(run)}"
         words = (
-            "A system that returns whole files has a higher rate of strict hits, but each of its hits is "
+            "A system that returns whole files has a higher rate of strict hits, but each of its hits takes "
             "longer to read. The columns with lines, characters and tokens show the mean size of a hit. "
             f"{words}"
         )
     if with_lines:
         headings += ["span precision", "gold coverage"]
-        caption += f"; span precision and gold coverage over the {with_lines} whose gold has lines"
+        caption += f"; span precision and gold coverage over the {with_lines} questions whose gold has lines"
         words = (
-            "Span precision is the share of the returned lines that are gold. Gold coverage is the share of "
-            f"the gold lines that were returned. {words}"
+            '"Span precision" is the share of the returned lines that are gold. "Gold coverage" is the share '
+            f"of the gold lines that were returned. {words}"
         )
 
     def costs(row: SummaryRow) -> list[str]:
@@ -400,12 +402,12 @@ def trade_off(run: RunData) -> Section:
     measure = run.primary.name
     others = [name for name in chosen.not_inferior if name != chosen.best]
     text = (
-        f"The highest observed quality is that of {chosen.best}. Systems shown to be less than "
+        f"{chosen.best} has the highest observed quality. Systems shown to be less than "
         f"{margin(chosen.delta, measure)} worse: {', '.join(others) or 'none'}."
     )
     text = (
-        f"Quality is {measure.replace('_', ' ')} over {over(run)}. The p95 is from "
-        f"{plural(run.summary_rows[0].timed_queries, 'timed query')}, and the cost from "
+        f"Quality is {measure.replace('_', ' ')} over {over(run)}. The p95 is computed from "
+        f"{plural(run.summary_rows[0].timed_queries, 'timed query')}, and the cost is the mean over "
         f"{plural(len(run.asked), 'question')}. {text}"
     )
     if others:

@@ -23,7 +23,7 @@ def sweeps(run: RunData) -> Section | None:
             blocks.append(plots.sweep(name, points, axis, run.primary.name, drawn))
     if not blocks:
         return None
-    text = "The best point of a sweep is often best by chance. Confirm it with other questions."
+    text = "The best point of a sweep is often best by chance. Confirm the best point with other questions."
     return Section(title="Sweeps", blocks=(*blocks, Paragraph(text=text)))
 
 

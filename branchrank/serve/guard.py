@@ -115,7 +115,7 @@ class Guard:
             raise Refusal(
                 421,
                 "wrong_host",
-                "the Host header is not a name of this server; allow it with --allowed-host",
+                "the Host header is not an allowed name of this server; allow it with --allowed-host",
             )
         if not self.access.answers_origin(_headers(scope, b"origin")):
             raise Refusal(

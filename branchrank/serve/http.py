@@ -173,17 +173,17 @@ def _described(answer: type[Record], request: type[Record] | None = None) -> dic
     def content(record: type[Record]) -> dict[str, Any]:
         return {"application/json": {"schema": {"$ref": _REF.format(name=record.__name__)}}}
 
-    codes = {401: "no token", 403: "foreign Origin", 421: "foreign Host"}
+    codes = {401: "token missing or invalid", 403: "Origin not allowed", 421: "Host not allowed"}
     described: dict[str, Any] = {"response_model": None}
     if request is not None:
         codes |= {
             400: "not JSON",
-            408: "slow body",
+            408: "body incomplete at the deadline",
             413: "body too large",
             415: "not application/json",
             422: "a value is out of range",
             500: "the retrieval failed",
-            503: "too many requests wait",
+            503: "too many requests are waiting",
         }
         described["openapi_extra"] = {"requestBody": {"required": True, "content": content(request)}}
     errors = {code: {"description": text, "content": content(ErrorAnswer)} for code, text in codes.items()}

@@ -50,7 +50,9 @@ _log = logging.getLogger(__name__)
 
 Text = Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS)]
 Limit = Annotated[int, Field(ge=1, le=LIMIT, description="maximum number of results")]
-Name = Annotated[str, Field(max_length=100, description="retrieval system; empty: the first system")]
+Name = Annotated[
+    str, Field(max_length=100, description="name of a retrieval system (default: the first system)")
+]
 
 FilterTexts = Annotated[
     tuple[Annotated[str, Field(max_length=1_000)], ...],

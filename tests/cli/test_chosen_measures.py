@@ -105,7 +105,7 @@ def test_compare_and_gate_test_the_primary_one_and_show_the_others(made: Path) -
             [line] = [line for line in said.splitlines() if line.removeprefix("dense: ").startswith(name)]
             assert "over 7 questions" in line
             assert "95% interval, not tested" in line
-        assert said.count("strict_hit@1") == 3  # tested, and for each level of gold
+        assert said.count("strict_hit@1") == 3  # tested, and for each gold level
         tested = invoke(*words, *pair, "--primary", "relaxed_hit@1").stdout
         assert "relaxed_hit@1" in tested
     deep = invoke("compare", made, made, "--measure", "R@21")

@@ -54,7 +54,7 @@ def test_a_single_system_is_described_and_not_compared(tmp_path: Path) -> None:
         f"local: right passage first for {hits('local', 0.6)} of 100 questions (95% interval "
     )
     assert text.endswith(
-        "latency not measured and no LLM. It is the only system of this run, so nothing was compared."
+        "latency not measured and no LLM. It is the only system in this run, so nothing was compared."
     )
 
 

@@ -134,13 +134,13 @@ def test_llm_cost_by_predictor_and_stage_with_prices(tmp_path: Path) -> None:
     )
     arms = (Planned("local", 0.6), Planned("reranked", 0.8, llm="tiny"))
     text = markdown(report_content(make_run(tmp_path, arms, prices=prices, repeats=2)))
-    free, paid = table(text, "By predictor, over all queries, including those of unanswerable questions")
+    free, paid = table(text, "LLM use by predictor, over all queries (including unanswerable questions)")
     assert (free["queries"], paid["queries"]) == ("60", "120")
     assert (free["calls per query"], free["tokens per query"]) == ("0.00", "0")
     assert (paid["calls per query"], paid["tokens per query"]) == ("1.00", "1050")
     assert paid["from cache"] == "120"
     assert paid["EUR per query"] == "0.002500"
-    assert table(text, "By stage, over all queries of the predictor")[0]["stage"] == "rerank"
+    assert table(text, "LLM use by stage, over all queries of the predictor")[0]["stage"] == "rerank"
     assert "Prices as of 2026-01-31." in text
     [flips] = table(text, "Share of the 60 questions with an answer")
     assert 0 < float(flips["flip rate"].strip("%")) < 100
@@ -165,10 +165,10 @@ def test_where_the_gold_was_lost_adds_up(paired: RunData, text: str) -> None:
 
 def test_slices_cut_by_kind_and_by_where_the_gold_lies(paired: RunData, text: str) -> None:
     for slice_name in ("kind", "difficulty", "depth of the gold"):
-        rows = table(text, f"By {slice_name}, with the number of questions of each slice")
+        rows = table(text, f"By {slice_name}, with the number of questions in each slice")
         assert [row["predictor"] for row in rows] == ["local", "twin", "poor"] * 2
         assert sum(int(re.findall(r"\((\d+)\)", value)[0]) for value in list(rows[0])[2:]) == 60
-    kinds = table(text, "By kind, with the number of questions of each slice")[0]
+    kinds = table(text, "By kind, with the number of questions in each slice")[0]
     assert list(kinds)[2:] == ["howto (40)", "lookup (20)"]
     rate = (40 * float(kinds["howto (40)"].strip("%")) + 20 * float(kinds["lookup (20)"].strip("%"))) / 60
     assert rate == pytest.approx(100 * paired.scores.average("local", _hit1()), abs=0.1)
@@ -282,7 +282,7 @@ def test_a_run_without_predictors_that_trace_says_so(tmp_path: Path) -> None:
             return msgspec.structs.replace(super().predict(question, k, repeat), trace=())
 
     text = markdown(report_content(make_run(tmp_path, (Untraced("local", 0.6),), latency_sample=0)))
-    assert "has a trace" in text
+    assert "recorded the stages" in text
     assert "There is nothing to compare" in text
     assert "Latency was not measured" in text
 

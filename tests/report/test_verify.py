@@ -137,7 +137,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a row deleted": (without_row, "predictor 'reranked': is missing"),
     "a gain flipped": (changed_row(flip_gain), "its judgment does not follow"),
     "a span moved": (changed_row(move_span), "its judgment does not follow"),
-    "a lost stage": (changed_row(rename_lost), "says that 'rerank' lost the gold, but it should be 'none'"),
+    "a lost stage": (changed_row(rename_lost), "has 'rerank' as the stage that lost the gold"),
     "a figure in report.md": (doctored_record, "report.md: line"),
     "a verdict in report.md": (doctored_verdict, "report.md: line"),
     "a figure in report.html": (

@@ -466,7 +466,7 @@ TAMPERINGS = (
     edited("a row repeated", on_rows(lambda rows: [*rows, rows[-1]]), says="occurs twice"),
     edited("a gain flipped", on_row(flip_gain), says="judgment"),
     edited("a gold hit's lines moved", on_row(move_span), says="rows.jsonl: has changed"),
-    edited("a lost stage renamed", on_row(rename_lost), says="has the stage 'rerank' that lost"),
+    edited("a lost stage renamed", on_row(rename_lost), says="has 'rerank' as the stage that lost"),
     edited(
         "a figure in report.md",
         substituted("report.md", r"\| \d+/\d+/\d+ \|", "| 19/1/0 |"),
@@ -549,7 +549,7 @@ TAMPERINGS = (
     ),
     Tampering("gold.jsonl deleted", lambda run: (run / "gold.jsonl").unlink(), says="gold.jsonl: is missing"),
     Tampering("counters of shared work emptied", on_record(no_counters), says="gold keys"),
-    Tampering("an LLM's calls removed", on_rows(without_calls), says="does not have the LLM calls"),
+    Tampering("an LLM's calls removed", on_rows(without_calls), says="does not contain the LLM calls"),
     Tampering("top_k raised", on_record(higher_top_k), says="always finds at least 10"),
     Tampering(
         "a parameter of the fusion changed",

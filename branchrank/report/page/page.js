@@ -98,7 +98,7 @@
     return box;
   }
 
-  // A <details> element whose content is added when it is opened for the first time.
+  // A <details> element whose content is added when the element is first opened.
   function lazy(attributes, summary, content) {
     const details = make("details", attributes, make("summary", {}, ...summary));
     details.addEventListener("toggle", () => {
@@ -143,7 +143,7 @@
     return [make("div", { class: "answer" }, ...parts)];
   }
 
-  // A name with the sign of its outcome. Screen readers and the legend have the outcome as text.
+  // A name with the sign of its outcome. Screen readers and the legend get the outcome as text.
   const sign = (kind, ...words) =>
     make("span", { class: `chip ${TONES[kind]}` }, make("span", { "aria-hidden": "true" }, `${SIGNS[kind]} `), ...words);
 
@@ -179,7 +179,7 @@
   function filter() {
     found = matching();
     document.getElementById("count").textContent = `${found.length} of ${questions.length} questions`;
-    // For all questions, this table would repeat the table of the section Result.
+    // Without a filter, the table of rates would repeat the table in the section Result.
     document.getElementById("tally").replaceChildren(...(found.length < questions.length ? [tally(found)] : []));
     turn(0);
   }
@@ -191,7 +191,7 @@
   filter();
 })();
 
-// Plots: each mark has its figure as text. Each plot is one tab stop, and arrow keys move between marks.
+// Plots: each mark has a text label. Each plot is one tab stop, and arrow keys move between marks.
 (() => {
   const REACH = 18; // pixels around the pointer
   const tip = document.createElement("div");

@@ -87,7 +87,7 @@ def sweep(title: str, points: Sequence[Swept], axis: str, measure: str, number: 
     return Plot(
         name=f"sweep-{number}",
         description=f"{measure} over {axis} of {title}. {described}",
-        caption=f"{measure.replace('_', ' ')} of {title} over {axis}; each point is the mean of "
+        caption=f"{measure.replace('_', ' ')} of {title} for each value of {axis}; each point is the mean of "
         f"{points[0].estimate.n} questions."
         + (" The bars are 95% intervals." if len(points[0].values) == 1 else ""),
         spec=_sweep_chart(points, axis, measure, WIDE),

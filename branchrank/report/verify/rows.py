@@ -73,9 +73,9 @@ def _row_faults(row: Row, question: Question) -> Iterator[str]:
     if row.stages and question.answerable:
         lost = lost_at(row.stages, row.gold_ranks, found)
         if lost != lost_in(row):
-            yield f"says that {row.lost or 'none'!r} lost the gold, but it should be {lost or 'none'!r}"
+            yield f"has {row.lost or 'none'!r} as the stage that lost the gold, should be {lost or 'none'!r}"
     elif row.lost:
-        yield f"says that {row.lost!r} lost the gold, but has no stages or an unanswerable question"
+        yield f"has {row.lost!r} as the stage that lost the gold, but no stages or an unanswerable question"
     if row.gold_ranks and not question.gold:
         yield "has ranks for the gold, but its question has no gold"
     if not row.gold_ranks.keys() <= set(row.stages):

@@ -223,7 +223,7 @@ class _Checks:
         if row.calls and not self.system.asks_llm:
             yield "has LLM calls, but its system does not use an LLM"
         if len(row.calls) < least_calls(self.system, len(row.hits)):
-            yield "does not have the LLM calls that its system makes"
+            yield "does not contain the LLM calls that its system makes"
         if row.fallbacks and not self.system.asks_llm:
             yield "has a fallback, but its system does not use an LLM"
 

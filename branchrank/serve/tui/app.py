@@ -57,7 +57,7 @@ class SearchApp(App[Choice]):
 
     ENABLE_COMMAND_PALETTE = False
     TITLE = "BranchRank"
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 - as the base class has it
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 - as in the base class
     CSS = """
     #title { height: 1; padding: 0 1; background: $primary-background; color: $text-primary; }
     #inputs { height: 3; }
