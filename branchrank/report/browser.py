@@ -4,9 +4,9 @@ To keep the page small, the data are lists instead of objects. The script ``page
 Sources, predictors, outcomes and stages are stored as indexes into the lists ``sources``, ``predictors``,
 ``outcomes`` and ``stages``.
 
-- A question has an id, a text, a list with one value per slice, a flag (1 if the question is answerable,
-  otherwise 0), a list of gold items and a list of rows. The value is an empty string for a slice that does
-  not contain the question.
+- A question has an id, a text, a list with one value per slice, a flag, a list of gold items and a list of
+  rows. The flag is 1 if the question is answerable, otherwise 0. The value is an empty string for a slice
+  that does not contain the question.
 - A gold item has a source, a first line, a last line and a quote.
 - A row has a predictor, a repeat, an outcome, the stage that lost the gold, an error, a list of ranks, a list
   of hits and a list of fallbacks.

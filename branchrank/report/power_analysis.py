@@ -20,9 +20,9 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
     """The results of a power analysis, with one plan for each number of questions.
 
     ``icc`` is the assumed correlation between the score differences of questions on the same page, or
-    ``None`` if no two questions share a page. ``pairs`` is a sentence that lists the disagreement of each
-    pair of predictors in the pilot, or "" if the plans do not average over pairs. ``str()`` returns the table
-    that ``branchrank power`` prints.
+    ``None`` if no two questions share a page. ``pairs`` lists the disagreement of each pair of predictors in
+    the pilot. ``pairs`` is "" if the plans do not average over pairs. ``str()`` returns the table that
+    ``branchrank power`` prints.
     """
 
     plans: tuple[power.Plan, ...]

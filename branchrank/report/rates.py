@@ -1,9 +1,9 @@
 """Tables and a plot of hit rates and other means, for terminals, notebooks, Markdown and HTML.
 
 1. Every table states the number of questions. By default, means are shown with their 95% intervals.
-2. If the gold is lines for some questions and a whole file for others, the rates are shown separately for
-   each gold level, followed by the combined rates. A whole file is easier to find than lines, so the combined
-   rates rise with the share of questions whose gold is a whole file.
+2. The gold can be lines for some questions and a whole file for others. Rates are then shown for each gold
+   level, followed by the combined rates. A whole file is easier to find than lines, so the combined rates
+   rise with the share of questions whose gold is a whole file.
 3. Hit rates are shown for hits that contain any gold line (strict), at least half of the gold lines (half),
    and all gold lines (full).
 """

@@ -64,8 +64,7 @@ def access_for(
     """Return the access rules for a server bound to ``host``.
 
     Raises :class:`UsageError` if an allowed host or origin is malformed. Also raises :class:`UsageError` if a
-    server that other machines can reach has no token, or if a server bound to all addresses has no allowed
-    host.
+    server that other machines can reach has no token. A server bound to all addresses needs an allowed host.
     """
     loopback = is_loopback(host)
     if not loopback and not token:

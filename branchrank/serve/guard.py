@@ -1,8 +1,8 @@
 """Check each request against the access rules, and pass it with its whole body to an HTTP application.
 
-1. The guard responds with status 421 if the ``Host`` is not allowed, with 403 if the ``Origin`` is not
-   allowed, and with 401 if the token is missing or invalid. CORS preflight requests need no token, because
-   browsers never send a token with these requests.
+1. The guard responds with status 421 to a forbidden ``Host``, with 403 to a forbidden ``Origin``, and with
+   401 to a missing or invalid token. CORS preflight requests need no token, because browsers never send a
+   token with these requests.
 2. The guard responds with 413 if the body exceeds the size limit, and with 408 if the body is incomplete at
    the deadline.
 3. The application gets a request's body in one piece. After refusing a request, the guard closes the

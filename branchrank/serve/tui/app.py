@@ -1,8 +1,8 @@
 """The Textual app, which shows a query box, a keyword box, the results, a source file and a log.
 
 1. Each search runs in a thread. A new query replaces the running search.
-2. Each search writes a line to the log, with the time of day, the number of characters returned, and the
-   number of files or passages found.
+2. Each search writes a line to the log. The line contains the time of day, the number of characters returned,
+   and the number of files or passages found.
 3. Text from documents is made printable and is never interpreted as markup.
 """
 
