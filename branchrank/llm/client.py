@@ -152,7 +152,7 @@ class ChatClient:
         raise outcome
 
     def probe(self) -> tuple[str, ...]:
-        """Return the names of the models that the endpoint lists, or an empty tuple without a valid list.
+        """Return the names of the endpoint's models, or an empty tuple if the endpoint lists no models.
 
         Raises :class:`UnreachableError` if the endpoint doesn't answer within five seconds. Raises
         :class:`LLMError` if the endpoint rejects the key.

@@ -147,7 +147,7 @@ class Gateway:
         return None
 
     def _cached(self, request: LLMRequest) -> Recorded | None:
-        """Return a successful outcome from the decision cache, or ``None``. Record the outcome."""
+        """Return a cached successful outcome, or ``None``. The outcome is also written to the cassette."""
         found = self._cache.get(request, self.model, self._endpoint) if self._cache is not None else None
         if found is None or found.outcome != "ok":
             return None

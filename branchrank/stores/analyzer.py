@@ -6,7 +6,7 @@
 2. A possessive ``'s`` is removed from the end of a word, and the word is converted to lower case.
 3. If ``split_identifiers`` is true, a word in camelCase, in snake_case or with dots becomes several tokens:
    the whole word and each of its parts.
-4. Stop words are removed, then the stemmer reduces each token to its stem.
+4. Stop words are removed, and the stemmer reduces each token to its stem.
 
 If ``split_identifiers`` is false and ``stop_words`` is ``"english"``, the tokens are the same as those from
 Lucene's English analyzer, except for rare differences in Unicode word breaks.

@@ -1,8 +1,8 @@
 """Write several NumPy arrays to one file, and memory-map them.
 
 The file contains the arrays one after the other in the format of ``numpy.save``, so repeated calls to
-``numpy.load`` can read them. Arrays with larger items come first, because each array must be aligned to be
-memory-mapped.
+``numpy.load`` can read the arrays. Arrays with larger items come first, because memory-mapped arrays must be
+aligned.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 1. Each text is split into tokens (:mod:`branchrank.stores.analyzer`). bm25s computes how much each token adds
    to the score of each document (:mod:`branchrank.stores.bm25_weights`). The weights form a sparse matrix
    with one column per token.
-2. The documents' scores for a query are the sum of the columns for the query's tokens. If a token occurs
-   several times in the query, its column is added several times.
+2. The documents' scores for a query are the sum of the columns for the query's tokens. A token's column is
+   added once for each occurrence of the token in the query.
 3. The ``n`` documents with the highest scores are returned. Documents with the same score are sorted by id.
    Documents with a score of 0 are not returned.
 4. An index on disk consists of ``bm25.npy``, which contains memory-mapped arrays, and ``bm25.json``. A query
@@ -50,11 +50,7 @@ CheckFile = Callable[[Path, str, str], None]
 
 
 class _Header(Record, frozen=True, kw_only=True):
-    """The content of ``bm25.json``, which describes ``bm25.npy``.
-
-    ``digest`` is the SHA-256 of ``bm25.npy``. ``built_from`` is the digest of the file with the indexed
-    texts, or empty if the digest is unknown.
-    """
+    """The content of ``bm25.json``, which describes ``bm25.npy``."""
 
     schema_version: int
     settings: Bm25Settings
@@ -63,9 +59,9 @@ class _Header(Record, frozen=True, kw_only=True):
 
 
 class Bm25Index:
-    """A BM25 index, built with ``settings`` from texts that have ids.
+    """A BM25 index of texts that have ids.
 
-    ``built_from`` is the digest of the file with the indexed texts, or empty if it is unknown.
+    ``built_from`` is the digest of the file with the indexed texts, or empty if the digest is unknown.
     """
 
     def __init__(
@@ -94,7 +90,7 @@ class Bm25Index:
     def weighed(
         cls, ids: Strings, counted: TokenCounts, settings: Bm25Settings, built_from: str = ""
     ) -> Bm25Index:
-        """Build an index from token counts. The analyzer for ``settings`` must have produced the tokens."""
+        """Build an index from token counts. The tokens must come from the analyzer for ``settings``."""
         columns = bm25_weights(counted, settings)
         return cls(ids, Strings.of(counted.vocabulary), columns, settings, built_from)
 
@@ -153,9 +149,9 @@ class Bm25Index:
         """Open the BM25 index in ``directory``.
 
         ``root`` is ``directory`` (the default) or one of its parent folders. Symbolic links in the path below
-        ``root`` are not followed. ``check(root, name, digest)`` compares a file with its digest; the default
-        reads the whole file. Raises :class:`ArtifactError` if a file is missing, damaged, a symbolic link, or
-        from another build.
+        ``root`` are not followed. ``check(root, name, digest)`` compares a file with its digest. The default
+        ``check`` reads the whole file. Raises :class:`ArtifactError` if a file is missing, damaged, a
+        symbolic link, or from another build.
         """
         unreadable = f"cannot read the BM25 index {directory}"
         root = root or directory

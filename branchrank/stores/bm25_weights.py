@@ -1,4 +1,4 @@
-"""Compute how much each token adds to the BM25 score of each text, using the package bm25s.
+"""Compute how much each token adds to the BM25 score of each text, with the package bm25s.
 
 1. :func:`count_tokens` counts the tokens in each text, and stores the counts in arrays. The parts of a corpus
    can be counted separately, and :func:`merged` joins the counts. The merged counts do not depend on how the
@@ -7,8 +7,8 @@
 
 By default, bm25s creates a Python object for every token in the corpus, and computes the weights one text at
 a time. To save time and memory, this module overrides the method ``build_index_from_ids`` of bm25s. The
-overriding method applies the formulas of bm25s to whole arrays of token counts. The resulting weights are
-bit-for-bit the same as those that bm25s computes by default.
+overriding method applies the formulas of bm25s to whole arrays of token counts, and returns bit-for-bit the
+same weights as bm25s.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ class TokenCounts:
 
 
 def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int]) -> TokenCounts:
-    """Return the token counts of the same texts, with whole groups of texts in a different order.
+    """Return the token counts of a corpus after reordering groups of texts.
 
-    A group consists of consecutive texts, whose order is kept. ``sizes`` contains the number of texts in each
-    group of ``counted``. Group ``order[i]`` of ``counted`` becomes group ``i`` of the result.
+    A group consists of consecutive texts. The order of the texts in a group stays the same. ``sizes``
+    contains the number of texts in each group of ``counted``. Group ``order[i]`` of ``counted`` becomes group
+    ``i`` of the result.
     """
     ends = np.cumsum(sizes)
     chosen = np.array(order, dtype=np.intp)
@@ -178,13 +179,7 @@ def _model() -> Any:
 def _columns(
     counted: TokenCounts, idf_of: Any, tf_of: Any, parameters: dict[str, float], *, relative: bool
 ) -> dict[str, Any]:
-    """Compute the columns of weights in blocks of limited size, and return the arrays that bm25s expects.
-
-    If ``relative`` is true, a token also has a base weight in texts that do not contain the token. bm25s
-    subtracts the base weight from the token's other weights, and adds the base weight to the score of every
-    text during a search. This function adds the base weight to all weights of the token instead, so a token
-    adds 0 to the score of a text that does not contain the token.
-    """
+    """Compute the columns of weights in blocks of limited size, and return the arrays that bm25s expects."""
     from scipy.sparse import csr_matrix
 
     by_text = csr_matrix(
@@ -209,6 +204,9 @@ def _columns(
         repeats = frequencies[first:last]
         found = np.repeat(idf[first:last], repeats) * adds
         if relative:
+            # In ``bm25+`` and ``bm25l``, a token also has a base weight in texts without the token. bm25s
+            # stores weights minus the base weight, and adds the base weight to every score. Adding the base
+            # weight to the stored weights means that a token adds 0 to the score of a text without the token.
             without = np.repeat(missing[first:last], repeats)
             weights[block] = (found - without).astype(np.float32) + without
         else:

@@ -30,7 +30,7 @@ _HEARTBEAT_SECONDS = 10.0
 _HEARTBEAT_BYTES = 64 * 1024
 _ANSWER_SECONDS = 120.0
 _ANSWER_BYTES = 256 * 2**20
-#: If a collection has no embedding function, Chroma's configuration contains one of these values.
+#: Chroma's configuration contains one of these values for a collection without an embedding function.
 _NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
 
 
@@ -52,10 +52,8 @@ def chroma_errors(location: Location) -> Iterator[None]:
 
 
 def _is_panic(error: BaseException) -> bool:
-    """Return whether an exception is a panic in Chroma's compiled Rust code.
-
-    A panic is recognized by the module name of its class, because the class can't be imported.
-    """
+    """Return whether an exception is a panic in Chroma's compiled Rust code."""
+    # The class of a panic can't be imported, so it is recognized by its module name.
     return type(error).__module__ == "pyo3_runtime"
 
 
@@ -102,10 +100,7 @@ def connect(location: Location, root: Path | None = None) -> Any:
 
 @functools.cache
 def _bounded_client() -> Any:
-    """Return a subclass of Chroma's client that limits the time and the response size of every request.
-
-    The limits also apply to the requests that the client's constructor sends.
-    """
+    """Return a subclass of Chroma's client that limits the time and the response size of every request."""
     from chromadb.api.client import Client
 
     class BoundedClient(Client):  # type: ignore[misc]
@@ -119,12 +114,12 @@ def _bounded_client() -> Any:
                 raise
 
         def get_user_identity(self) -> Any:
-            # The client calls this method before it sends its first request.
+            # Chroma's client calls ``get_user_identity`` before it sends its first request.
             _bound(self._server, self._base)
             return super().get_user_identity()
 
         def _validate_tenant_database(self, tenant: str, database: str) -> None:
-            # The inner admin client has a separate session.
+            # The admin client in Chroma's client has a separate HTTP session.
             _bound(self._admin_client._server, self._base)
             super()._validate_tenant_database(tenant=tenant, database=database)
 
@@ -132,12 +127,10 @@ def _bounded_client() -> Any:
 
 
 def _bound(server: Any, base: str) -> None:
-    """Replace the HTTP session of ``server`` with one that limits request time and response size.
-
-    Chroma's HTTP session has no timeout, and no limit on the size of decompressed responses.
-    """
+    """Replace the HTTP session of ``server`` with one that limits request time and response size."""
     import httpx
 
+    # Chroma's HTTP session has no timeout, and no limit on the size of decompressed responses.
     transport: Any = Transport(base, deadline_s=_ANSWER_SECONDS, limit_bytes=_ANSWER_BYTES)
     unbounded = server._session
     server._session = httpx.Client(transport=transport, trust_env=False, headers=unbounded.headers)

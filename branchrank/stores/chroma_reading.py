@@ -1,11 +1,11 @@
 """Read the records of a Chroma database that another program created.
 
-1. Opening a database with Chroma changes the database's files. The folder of the database is therefore copied
-   to a temporary folder that only the current user can read. Folders that contain symbolic links, more than
-   ``MOST_BYTES`` bytes or more than ``MOST_FILES`` files are rejected.
+1. Chroma changes a database's files when it opens the database. The folder of the database is therefore
+   copied to a temporary folder that only the current user can read. Folders that contain symbolic links, more
+   than ``MOST_BYTES`` bytes or more than ``MOST_FILES`` files are rejected.
 2. Records are read in batches. Embedding functions are never loaded.
 3. Vectors are returned as they are stored, regardless of the collection's metric. The temporary copy is
-   deleted at the end.
+   deleted after the records are read.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class ChromaRecords(NamedTuple):
 def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRecords:
     """Return all records from one collection in the Chroma database in ``folder``.
 
-    If ``collection`` is an empty string, the database must have exactly one collection, which is read. Raises
-    :class:`UsageError` if the named collection does not exist, or if no name is given and the database does
-    not have exactly one collection. Raises :class:`ArtifactError` with ``remedy`` if the database can't be
-    read.
+    If ``collection`` is an empty string, the records of the database's only collection are returned. Raises
+    :class:`UsageError` if the collection does not exist. Raises :class:`UsageError` if ``collection`` is
+    empty and the database does not have exactly one collection. Raises :class:`ArtifactError` with ``remedy``
+    if the database can't be read.
     """
     with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
         copy = Path(temporary) / "chroma"

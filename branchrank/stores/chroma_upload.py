@@ -2,11 +2,11 @@
 
 1. A collection belongs to one build of an index, and is not changed after the build. BranchRank computes all
    vectors itself, so a collection never has an embedding function.
-2. Chroma's search graph (HNSW) assigns vectors to random levels, so two builds differ. With the settings in
-   this module, the graph has many edges, and searches visit many candidates. In every tested graph of about
-   8,400 vectors, searches returned the same results as exact search. The function ``recall_against_exact``
-   measures the share of the exact results that a store returns. If a search can't reach some of the vectors
-   in a graph, the graph is built again.
+2. Chroma's search graph (HNSW) assigns vectors to random levels, so two builds of the same index differ. The
+   settings in this module create graphs with many edges, and make searches visit many candidates. In every
+   tested graph of about 8,400 vectors, searches returned the same results as exact search. The function
+   ``recall_against_exact`` measures the share of the exact results that a store returns. If searches can't
+   reach some of the vectors in a graph, the graph is built again.
 3. An embedded collection is always built from scratch, on one thread.
 4. Vectors are uploaded to a server in batches, with several uploads at the same time. The metadata of a
    collection on a server contains an identifier of its index. After an interrupted build, the next build of
@@ -29,8 +29,8 @@ from branchrank.stores.chroma_client import Location, connected, refuse_foreign
 from branchrank.stores.vectors_chroma import MADE_FOR, ChromaVectors, UnreachableError
 
 #: With an ``ef_search`` of 1000, 2 of 20 builds missed a result (100 questions, 8,426 chunks). With an
-#: ``ef_search`` of 2000, none of 50 builds missed a result. Searches took about 1.5 times as long with an
-#: ``ef_search`` of 2000 as with an ``ef_search`` of 1000.
+#: ``ef_search`` of 2000, none of 50 builds missed a result, but searches took about 1.5 times as long as with
+#: 1000.
 EF_SEARCH = 2000
 #: With an ``ef_construction`` of 200 and 32 neighbors per vector, one build in eight missed a result.
 _EF_CONSTRUCTION = 400
@@ -38,13 +38,14 @@ _EF_CONSTRUCTION = 400
 _MAX_NEIGHBORS = 64
 #: The maximum number of attempts to build a graph in which all vectors are reachable.
 _BUILDS = 3
-#: With a low sync threshold, Chroma writes vectors to files, whose digests the build records, instead of to
-#: the log in its database file, which has no digest.
+#: A low sync threshold makes Chroma write vectors to index files, whose digests the build records. A high
+#: sync threshold would leave vectors in the log in ``chroma.sqlite3``, whose digest is not recorded.
 _SYNC_THRESHOLD = 2
 #: On a server, a low sync threshold would make Chroma write the whole graph after every batch.
 _SERVER_SYNC_THRESHOLD = 10_000
 _LARGEST_BATCH = 5461
-#: The number of vectors in one request to a server, and the number of simultaneous requests.
+#: ``BATCH`` is the number of vectors in one request to a server. ``UPLOADS`` is the number of simultaneous
+#: requests.
 BATCH = 1000
 UPLOADS = 4
 
@@ -64,9 +65,10 @@ def build_collection(
     an incomplete collection of the same index is completed, and a collection of another index is replaced.
 
     After the build, a sample of the collection is compared with ``ids`` and ``matrix``. The collection is
-    built again if a search can't reach some vectors, or if an interrupted upload left a wrong vector. Raises
-    :class:`ArtifactError` if Chroma fails, if searches can't reach all vectors after three builds, or if
-    another program created a collection with this name on the server.
+    built again if searches can't reach some vectors, or if a resumed upload left a wrong vector.
+
+    Raises :class:`ArtifactError` if Chroma fails, or if searches can't reach all vectors after three builds.
+    Raises :class:`ArtifactError` if another program created a collection with this name on the server.
     """
     if isinstance(location, Path) and (location / "chroma.sqlite3").is_file():
         drop_collection(location, name, root)
@@ -113,7 +115,7 @@ def _fill(
 
 
 def _interrupted(client: Any, location: Location, name: str, made_for: str) -> Any:
-    """Return the incomplete collection that an interrupted build of this index left, or ``None``."""
+    """Return the incomplete collection left behind by an interrupted build of this index, or ``None``."""
     from chromadb.errors import NotFoundError
 
     try:

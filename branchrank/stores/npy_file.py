@@ -1,9 +1,9 @@
 """Read ``.npy`` files that contain arrays of numbers. Any other content is rejected with an error.
 
 ``numpy.load`` is not used, because it evaluates the header of a file as a Python literal. Parsing a damaged
-header can therefore raise any of the exceptions of Python's parser, and a header with a wrong shape can make
-NumPy allocate a lot of memory. This module matches the header against a regular expression instead, and
-checks that the file has exactly the size that the header describes.
+header can raise any of the exceptions of Python's parser. A header with a wrong shape can make NumPy allocate
+a lot of memory. This module matches the header against a regular expression, and checks that the file has
+exactly the size that the header describes.
 """
 
 from __future__ import annotations

@@ -21,16 +21,15 @@ TieOrder = NDArray[np.int32]
 
 _scored = partial(tuple.__new__, Scored)
 
-#: The number of rows to score at once, which limits the memory that is needed if very many rows tie.
+#: The number of rows to score at once. If very many rows tie, this limit saves memory.
 _BLOCK = 4096
 
 
 def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = None) -> IntArray:
     """Return the indices of the ``n`` highest scores, highest first.
 
-    If there are fewer than ``n`` scores, all indices are returned. Indices with equal scores are sorted by
-    their entries in ``ties``. The entry for ``scores[i]`` is ``ties[i]`` or, if ``rows`` is given,
-    ``ties[rows[i]]``.
+    If there are fewer than ``n`` scores, all indices are returned. Indices ``i`` with equal scores are sorted
+    by ``ties[i]`` or, if ``rows`` is given, by ``ties[rows[i]]``.
     """
     count = min(n, len(scores))
     if count <= 0:
@@ -51,7 +50,7 @@ def scored(keys: Iterable[str], scores: Iterable[float]) -> list[Scored]:
 
 
 def cosines(matrix: FloatArray, rows: IntArray, vector: FloatArray) -> NDArray[np.float64]:
-    """Return the dot product of ``vector`` with each row of ``matrix`` listed in ``rows``, in float64."""
+    """Return the dot products of ``vector`` with the rows ``rows`` of ``matrix``, in float64."""
     exact = np.empty(len(rows), dtype=np.float64)
     query = vector.astype(np.float64)
     for start in range(0, len(rows), _BLOCK):

@@ -1,7 +1,7 @@
 """Read the data in a pickle without Python's unpickler, so that no class is imported or called.
 
-The local mode of qdrant-client stores every point as a pickle. This reader supports only the pickle
-operations for plain data and for objects of given classes, and rejects all other operations with an error.
+The local mode of qdrant-client stores every point as a pickle. This module supports only the pickle
+operations for plain data and for objects of listed classes, and rejects all other operations with an error.
 Each object is read as a dictionary of its fields.
 """
 

@@ -2,9 +2,9 @@
 
 1. The collection is a directory that contains a shard of Qdrant's embedded engine (the package
    qdrant-edge-py). Searches are exact, so two builds return the same results. The script
-   `benchmarks/qdrant_hybrid.py` measures how long searches take.
-2. The write-ahead log is turned off, because only one process at a time can open a shard with such a log.
-   Instead, each change is flushed to disk.
+   ``benchmarks/qdrant_hybrid.py`` measures how long searches take.
+2. The write-ahead log is turned off, because only one process at a time can open a shard with a write-ahead
+   log. Each change is flushed to disk.
 3. Opening a shard changes its files, so the files can't be verified with a digest. If verified data is
    needed, the collection must be built again from the verified vectors of an index
    (:func:`branchrank.stores.qdrant_points.chunk_points`).
@@ -132,7 +132,7 @@ class EmbeddedCollection:
             return int(self._shard.count(edge().CountRequest(exact=True)))
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the largest cosine, among those that pass the filters.
+        """Return the ``n`` points with the largest cosines, among the points that pass the filters.
 
         Ties are sorted by key.
         """
@@ -140,7 +140,7 @@ class EmbeddedCollection:
         return self._query(vector.tolist(), DENSE, n, filters)
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the best BM25 scores, among those that pass the filters.
+        """Return the ``n`` points with the best BM25 scores, among the points that pass the filters.
 
         Ties are sorted by key. Points that contain no term of the query are not returned.
         """

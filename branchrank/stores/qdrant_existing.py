@@ -1,14 +1,14 @@
 """Read-only access to a Qdrant collection that another program created.
 
-1. If the collection is on a server, the server searches it. BranchRank sends only requests that read the
-   layout, the points or search results.
+1. If the collection is on a server, the server searches it. BranchRank sends only read requests to the
+   server, for the collection's layout, points and search results.
 2. A collection in a folder was written either by Qdrant's embedded engine (as a shard) or by qdrant-client in
    local mode. The folder is first copied to a temporary folder, because opening a shard changes its files.
-   Copying does not follow symbolic links, and fails if the folder is too large. In local mode, points are
-   stored as pickles, which are read as plain data (:mod:`branchrank.stores.pickled_data`) and added to a new
-   shard in the temporary folder.
-3. :mod:`branchrank.stores.qdrant_layout` determines which of the collection's vectors are searched.
-4. The key of a point is its id as a string. Scores are Qdrant's scores, except that distances (Euclid,
+   Copying does not follow symbolic links, and fails if the folder is too large.
+3. qdrant-client's local mode stores points as pickles. The pickles are read as plain data
+   (:mod:`branchrank.stores.pickled_data`), and the points are added to a new shard in the temporary folder.
+4. :mod:`branchrank.stores.qdrant_layout` determines which of the collection's vectors are searched.
+5. The key of a point is its id as a string. Scores are Qdrant's scores, except that distances (Euclid,
    Manhattan) are negated, so that larger values are better.
 """
 
@@ -80,7 +80,7 @@ class ExistingCollection(Protocol):
     def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> list[Scored]:
         """Return the points in ``keys`` that have token vectors, ranked by Qdrant's MaxSim.
 
-        Qdrant's MaxSim is the sum over the query's tokens of each token's best similarity.
+        Qdrant's MaxSim is the sum of each query token's largest similarity to a token of the point.
         """
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
 """Determine which vectors of an existing Qdrant collection are searched.
 
-1. If a collection has several dense vectors per point, the dense vector named ``dense`` is searched. If no
-   dense vector has the name ``dense``, and exactly one dense vector has the dimension of the model, that
-   vector is searched. The sparse vector named ``sparse`` is searched. If no sparse vector has the name
-   ``sparse``, and there is only one sparse vector, that vector is searched.
-2. The multivector named ``tokens`` contains token vectors for late interaction. If no multivector has the
-   name ``tokens``, and there is only one multivector, that multivector is used.
+1. The dense vector named ``dense`` is searched. In a collection without a dense vector of this name, the only
+   dense vector with the dimension of the model is searched.
+2. The sparse vector named ``sparse`` is searched. In a collection without a sparse vector of this name, the
+   only sparse vector is searched.
+3. The multivector named ``tokens`` contains token vectors for late interaction. In a collection without a
+   multivector of this name, the only multivector is used.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class StoredLayout(msgspec.Struct):
     sparse_vectors: dict[str, Any] | None = None
 
     def described(self) -> tuple[dict[str, DenseVector], Mapping[str, Any]]:
-        """Return two mappings from vector names to properties, one for dense and one for sparse vectors.
+        """Return the properties of the dense vectors and of the sparse vectors, by vector name.
 
         The name of an unnamed dense vector is an empty string.
         """
@@ -108,7 +108,8 @@ def chosen_layout(
         raise ArtifactError(
             f"{place} has vectors with {size} dimensions, but the embedder of the index produces vectors "
             f"with {dimension} dimensions",
-            remedy="index with the model of the collection: branchrank index --embedder NAME --data-dir DIR",
+            remedy="build the index with the collection's embedding model: "
+            "branchrank index --embedder NAME --data-dir DIR",
         )
     names = [SPARSE] if SPARSE in sparse else list(sparse)
     tokens = TOKENS if TOKENS in several else several[0] if len(several) == 1 else None
@@ -123,7 +124,7 @@ def chosen_layout(
 
 
 def stored_vectors(vector: Any, layout: Layout) -> StoredVectors:
-    """Convert a point's vectors, as Qdrant's engine, client or local mode returns them, to our own type."""
+    """Convert a point's vectors from any of Qdrant's types to :class:`StoredVectors`."""
     named = vector if isinstance(vector, Mapping) else {"": vector}
     dense = named.get(layout.dense)
     sparse = named.get(layout.sparse) if layout.sparse is not None else None

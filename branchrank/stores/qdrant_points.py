@@ -4,9 +4,9 @@
 2. A point has a vector named ``dense`` (with the cosine metric). In a hybrid collection, a point also has a
    sparse vector named ``sparse`` with Qdrant's BM25 term weights. Qdrant computes the IDF from the points of
    the collection.
-3. If the index stores token vectors, a point has a multivector named ``tokens``. Qdrant's MaxSim is the sum,
-   over the query's tokens, of the largest cosine with a token of the point. BranchRank's MaxSim is the mean
-   over the query's tokens, so Qdrant's sum is divided by the number of query tokens.
+3. If the index stores token vectors, a point has a multivector named ``tokens``. Qdrant's MaxSim is the sum
+   of each query token's largest cosine with a token of the point. BranchRank's MaxSim is a mean, so Qdrant's
+   sum is divided by the number of query tokens.
 4. The payload of a point contains its key in the field ``key``, and the metadata for filters.
 """
 
@@ -29,7 +29,8 @@ TOKENS = "tokens"
 KEY = "key"
 BATCH = 256
 
-#: Maps payload fields to accepted values. A point passes if every field has an accepted value.
+#: Maps payload fields to accepted values. A point passes the filters if every listed field has an accepted
+#: value.
 Filters = Mapping[str, str | int | Sequence[str] | Sequence[int]]
 
 _NAMESPACE = uuid.UUID("6f3c2a52-60b1-5d55-8f0e-7a1b2f9d4c11")
@@ -109,13 +110,13 @@ class QdrantCollection(Protocol):
         """Return the number of points."""
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the largest cosine, among those that pass the filters.
+        """Return the ``n`` points with the largest cosines, among the points that pass the filters.
 
         Ties are sorted by key.
         """
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points with the best BM25 scores, among those that pass the filters.
+        """Return the ``n`` points with the best BM25 scores, among the points that pass the filters.
 
         Ties are sorted by key. Points that contain no term of the query are not returned.
         """
@@ -134,7 +135,7 @@ class QdrantCollection(Protocol):
 class Bm25Encoder:
     """Computes Qdrant's BM25 term weights in this process (k1 = 1.2, b = 0.75, average length 256 tokens).
 
-    The IDF is not part of the weights, because Qdrant multiplies the weights by the IDF when it answers a
+    The weights do not include the IDF, because Qdrant multiplies the weights by the IDF when it answers a
     query.
     """
 
@@ -164,7 +165,7 @@ def edge() -> Any:
 
 
 def accepted(value: str | int | Sequence[str] | Sequence[int]) -> list[str] | list[int]:
-    """Return the value or values that a filter accepts for a field, as a list."""
+    """Return a filter's accepted value or values for a field, as a list."""
     if isinstance(value, str):
         return [value]
     return [value] if isinstance(value, int) else list(value)  # type: ignore[return-value]
@@ -191,7 +192,7 @@ def ranked_points(points: Sequence[Any]) -> list[Scored]:
 
 
 def mean_of_sums(points: Sequence[Scored], tokens: Vectors) -> dict[str, float]:
-    """Convert Qdrant's MaxSim scores (sums over the query's tokens) to means, and return them by key."""
+    """Return the mean MaxSim of each point by key, computed from Qdrant's sums over the query's tokens."""
     return {key: score / len(tokens) for key, score in points}
 
 

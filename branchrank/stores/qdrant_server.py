@@ -1,17 +1,17 @@
 """Create and search a Qdrant collection on a server, through Qdrant's REST interface.
 
 1. Requests go only to the configured host. The API key in ``BRANCHRANK_QDRANT_KEY`` is sent only to the host
-   in ``BRANCHRANK_QDRANT_KEY_HOST`` or, if this variable is not set, to the host of
-   ``BRANCHRANK_QDRANT_URL``. A URL in a workspace's configuration file therefore can't send the API key to
-   another host. The API key is sent over unencrypted HTTP only to this machine. No message contains the API
-   key.
-2. The points, the sparse weights and the exact search are the same as in an embedded collection, so a search
-   on a server returns the same results.
+   in ``BRANCHRANK_QDRANT_KEY_HOST``. If ``BRANCHRANK_QDRANT_KEY_HOST`` is not set, the API key is sent only
+   to the host of ``BRANCHRANK_QDRANT_URL``. A URL in a workspace's configuration file therefore can't send
+   the API key to another host. The API key is sent over unencrypted HTTP only to this machine. No message
+   contains the API key.
+2. A search on a server returns the same results as a search in an embedded collection, because the points,
+   the sparse weights and the exact search are the same.
 3. The time limit for a response is ten seconds, and the size limit is 64 MiB. Responses are not decompressed.
-4. If the server fails, the search raises an error and does not return an empty result. An upsert returns only
+4. If the server fails, a search raises an error and does not return an empty result. An upsert returns only
    after searches can find the new points.
-5. A collection is filled in batches, with several requests at the same time. After an interruption, points
-   that are already on the server are not sent again.
+5. Points are uploaded in batches, with several requests at the same time. After an interruption, points that
+   are already on the server are not sent again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from branchrank.stores.vectors import check_query
 
 TIMEOUT_S = 10
 _LARGEST_ANSWER = 64 << 20
-#: The number of simultaneous requests that fill a collection.
+#: The maximum number of simultaneous upload requests.
 UPLOADS = 4
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -103,7 +103,7 @@ class ServerCollection:
         storage: Storage = Storage(),  # noqa: B008  (a frozen record)
         timeout_s: int = TIMEOUT_S,
     ) -> ServerCollection:
-        """Create an empty collection, after deleting any existing collection of the same name.
+        """Delete any collection with the name ``name``, and create an empty collection.
 
         The collection has sparse vectors if ``enable_hybrid`` is true, and a multivector for token vectors if
         ``token_dimension`` is not 0. The multivector has no search graph, because MaxSim is computed only for
@@ -148,7 +148,7 @@ class ServerCollection:
                 self._client.upsert(self._name, points=batch, wait=True)
 
     def fill(self, keys: Sequence[str], points: Callable[[Sequence[int]], Sequence[Point]]) -> None:
-        """Add the points with these keys, except those that the collection already contains.
+        """Add the points with the keys ``keys``, except points that the collection already contains.
 
         ``points(rows)`` must return the point with the key ``keys[row]`` for each ``row`` in ``rows``. If a
         batch fails, its error is raised, and batches that have not started are not sent.
@@ -185,9 +185,9 @@ class ServerCollection:
             return int(self._client.count(self._name, exact=True).count)
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
-        """Return the ``n`` points nearest to ``vector`` by cosine, among the points that pass the filters.
+        """Return the ``n`` points with the largest cosines, among the points that pass the filters.
 
-        Ties are broken by key.
+        Ties are sorted by key.
         """
         check_query(vector, self.dimension)
         return self._query(vector.tolist(), DENSE, n, filters)
@@ -195,7 +195,7 @@ class ServerCollection:
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
         """Return the ``n`` points with the best BM25 scores, among the points that pass the filters.
 
-        Ties are broken by key. Points that contain no term of the query are not returned.
+        Ties are sorted by key. Points that contain no term of the query are not returned.
         """
         if not self.has_sparse or not query.indices:
             return []
@@ -240,9 +240,9 @@ class ServerCollection:
 
 
 def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return the API key for the server at ``url``, or an empty string if no key may be sent to it.
+    """Return the API key for the server at ``url``, or an empty string if the server may not receive a key.
 
-    Raises :class:`UsageError` if the API key would be sent without encryption.
+    Raises :class:`UsageError` if the API key would be sent to another machine without encryption.
     """
     environment = os.environ if environment is None else environment
     key = environment.get("BRANCHRANK_QDRANT_KEY", "")

@@ -1,14 +1,12 @@
-"""Create and read the SQLite files that keyword search uses.
+"""Create and read search files, which are SQLite files with chunks and their FTS5 index.
 
-Such a search file contains chunks and their FTS5 index.
-
-1. The file is built in a temporary folder, copied to a temporary name in its final folder, and then renamed.
-   The file is not modified after it has been renamed to its final name.
-2. The file is opened with SQLite's options ``mode=ro`` and ``immutable=1``, and with ``trusted_schema`` off.
-   The file is rejected if its application id is wrong, if its schema is wrong (for example, because a view or
-   a trigger was added), or if SQLite's ``quick_check`` fails.
-3. The FTS5 index is compared with its digest when the file is opened, and each chunk is compared with its
-   checksum when it is read. SQLite's ``quick_check`` does not detect a changed byte in a value.
+1. A search file is built in a temporary folder, copied to a temporary name in its final folder, and renamed.
+   A search file is not modified after it has been renamed to its final name.
+2. A search file is opened with SQLite's options ``mode=ro`` and ``immutable=1``, and with ``trusted_schema``
+   off. A search file with a wrong application id is rejected. A search file with a wrong schema, such as one
+   with a view or a trigger, is rejected. A search file for which SQLite's ``quick_check`` fails is rejected.
+3. The FTS5 index is compared with its digest when a search file is opened. Each chunk is compared with its
+   checksum when the chunk is read. SQLite's ``quick_check`` does not detect a changed byte in a value.
 
 The digests detect damage, but do not protect against attackers, who can change the digests as well.
 """
@@ -43,8 +41,9 @@ _TABLES = (
     "CREATE VIRTUAL TABLE stems USING fts5(breadcrumb, text, content='', tokenize='porter unicode61')",
     "CREATE VIRTUAL TABLE words USING fts5(breadcrumb, text, content='', tokenize='unicode61')",
 )
-#: The table ``stems`` finds all forms of a word, and the table ``words`` finds all words with a given prefix.
-#: A prefix of a word is not always a prefix of its stem. (The stem of ``deploy`` is ``deploi``.)
+#: The table ``stems`` is used to find all forms of a word. The table ``words`` is used to find all words with
+#: a given prefix. A prefix of a word is not always a prefix of the word's stem. (The stem of ``deploy`` is
+#: ``deploi``.)
 _FTS_TABLES = ("stems", "words")
 _FTS_CONTENT = (
     "SELECT id, block FROM {}_data ORDER BY id",
@@ -165,7 +164,7 @@ def build_sqlite(
     Raises :class:`ArtifactError` if two chunks have the same id, and :class:`~branchrank.errors.StorageError`
     if the file can't be written. After an error, an existing file is unchanged.
     """
-    # Rows are written in the order of the chunk ids, so that sorting ties by row also sorts them by id.
+    # Rows are written in the order of the chunk ids, so that ties sorted by row are also sorted by id.
     ordered = sorted(chunks, key=lambda chunk: chunk.id)
     root = root or path.parent
     with storage_errors(path):

@@ -1,10 +1,11 @@
 """Search the chunks in a SQLite file by keywords with FTS5. Every score is between 0 and 1.
 
-The score of a chunk is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25 score, and ``e`` is 1 if the
-chunk contains one of the query's terms exactly as written, and 0 otherwise. A chunk also matches if it
-contains a word with the same stem as a term or, if too few chunks match by stem, a word that starts with a
-term. With this formula, chunks that contain a term exactly as written always rank above other chunks, and the
-scores of different queries are comparable.
+A chunk matches a query if it contains a word with the same stem as a term of the query. If too few chunks
+match by stem, chunks that contain a word that starts with a term are added.
+
+The score of a chunk is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25 score. ``e`` is 1 if the chunk
+contains one of the query's terms exactly as written, and 0 otherwise. With this formula, chunks that contain
+a term exactly as written always rank above other chunks, and the scores of different queries are comparable.
 
 The terms of a query are quoted as FTS5 strings and passed as a bound value, so a query can't contain FTS5 or
 SQL operators.
@@ -76,10 +77,7 @@ def fts_expression(terms: Iterable[str], *, prefix: bool = False) -> str:
 
 
 def _literal(terms: Iterable[str]) -> re.Pattern[str]:
-    """Return a regular expression that matches any of the terms as whole words.
-
-    The text to search must be in lower case, and each run of whitespace in the text must be a single space.
-    """
+    """Return a regular expression that matches any of the terms as whole words."""
     # A word boundary is required only where a term starts or ends with a word character, not punctuation.
     return re.compile(
         "|".join(
@@ -129,7 +127,7 @@ class Fts5Table:
         return sorted(matches, key=lambda match: (-match.score, match.key))[:n]
 
     def bm25(self, query: str, keys: Sequence[str]) -> dict[str, float]:
-        """Return FTS5's BM25 score, at least 0, of each chunk whose id is in ``keys``.
+        """Return FTS5's BM25 score (at least 0) of each chunk whose id is in ``keys``.
 
         The score is 0 if the chunk contains no word with the same stem as a term of the query.
         """

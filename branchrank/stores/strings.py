@@ -4,8 +4,8 @@ Four arrays take less memory than one Python object per string.
 
 1. The array ``text`` contains the UTF-8 bytes of all strings, one after the other. The array ``starts``
    contains the offset of each string.
-2. The array ``order`` contains the row numbers sorted by string, so a string is found by bisection. The array
-   ``ties`` contains the position of each row in ``order``, and is used to sort rows with equal scores by id.
+2. The array ``order`` contains the row numbers sorted by string, so a string can be found by bisection. The
+   array ``ties`` contains each row's position in ``order``, and is used to sort rows with equal scores by id.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-#: The maximum number of lookups in a cache. When a cache is full, it is cleared.
+#: The maximum number of lookups in each cache. A full cache is cleared.
 _KEPT = 1 << 16
 
 

@@ -4,8 +4,8 @@
   a header.
 - ``scales.npy`` contains one float32 factor per row of ``values``
   (:class:`branchrank.ranking.maxsim.TokenVectors`).
-- ``offsets.npy`` contains int64 numbers with the shape ``(number of chunks + 1,)``. The token vectors of
-  chunk ``i`` are the rows ``offsets[i]`` to ``offsets[i + 1] - 1`` of ``values``.
+- ``offsets.npy`` contains an int64 array of shape ``(number of chunks + 1,)``. The token vectors of chunk
+  ``i`` are the rows ``offsets[i]`` to ``offsets[i + 1] - 1`` of ``values``.
 - ``keys.npy`` contains a cache key of 64 hexadecimal digits for each chunk. A later build uses the keys to
   find vectors that it can reuse.
 """

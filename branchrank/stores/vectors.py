@@ -20,8 +20,8 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Scored
 
-#: ``auto`` uses exact search for up to this number of vectors. With this number of vectors, exact search was
-#: still faster than Chroma in ``benchmarks/scale.py``.
+#: The maximum number of vectors for which ``--vector-store auto`` uses exact search. In
+#: ``benchmarks/scale.py``, exact search of 100,000 vectors was still faster than Chroma.
 EXACT_UP_TO = 100_000
 LARGEST_DISTANCE = 4.0
 
@@ -43,7 +43,7 @@ class VectorStore(Protocol):
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
         """Return the scores of the vectors with the ids ``keys``, in an array of shape ``(len(keys),)``.
 
-        The scores are the same as those that :meth:`search` returns.
+        The scores are the same as the scores that :meth:`search` returns.
 
         Raises ``KeyError`` for an unknown id.
         """
@@ -59,7 +59,7 @@ class VectorStore(Protocol):
 
 
 def squared_distance(similarity: float) -> float:
-    """Return the squared L2 distance (0 to 4) between two unit vectors, given their cosine similarity."""
+    """Return the squared L2 distance (0 to 4) between two unit vectors with the cosine ``similarity``."""
     return max(0.0, 2.0 - 2.0 * similarity)
 
 

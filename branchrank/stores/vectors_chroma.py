@@ -1,16 +1,16 @@
 """Vector search with Chroma, in an embedded database in a directory or on a server.
 
-1. A search for ``n`` results requests a few more candidates from Chroma. The scores of the candidates are
-   computed from the vectors of the index, so scores and ties are the same as in exact search.
+1. A search for ``n`` results requests a few more than ``n`` candidates from Chroma. The scores of the
+   candidates are computed from the vectors of the index, so scores and ties are the same as in exact search.
 2. A collection is checked when it is opened. The collection and the index must have the same number of
    vectors. A sample of ids and vectors must be the same in the collection and the index, and searches must
-   find the sampled vectors. (It is not enough to check Chroma's ``count()``, which is correct even
-   if files are missing.) The metadata of a collection on a server must contain the identifier of the index.
+   find at least 95% of the sampled vectors. (Chroma's ``count()`` alone is not enough, because the count is
+   correct even if files are missing.) The metadata of a collection on a server must contain the identifier of
+   the index.
 
 :mod:`branchrank.stores.chroma_upload` creates the collections.
 
-Chroma writes a file named ``index_metadata.pickle``. Only Chroma's Rust code reads this file, so Python never
-unpickles it.
+Only Chroma's Rust code reads Chroma's file ``index_metadata.pickle``, so Python never unpickles this file.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _SLACK = 16
 #: Scores that differ by less than this value are treated as ties, because Chroma computes in float32.
 _TIE = 1e-6
 _PROBES = 64
-#: The minimum share of sampled vectors that searches find in an intact graph.
+#: The graph counts as intact if searches find at least this share of the sampled vectors.
 _PROBES_FOUND = 0.95
 
 
 class UnreachableError(ArtifactError):
-    """Raised if searches fail to find vectors that are stored in a Chroma collection."""
+    """Error for a Chroma collection in which searches fail to find stored vectors."""
 
 
 class ChromaVectors:
@@ -68,8 +68,10 @@ class ChromaVectors:
 
         ``made_for`` is the identifier of the index. The metadata of a collection on a server must contain
         this identifier. The path of an embedded database must not contain a symbolic link below the folder
-        ``root`` (by default ``location``). Raises :class:`ArtifactError` if the collection does not exist, is
-        damaged, or belongs to another index, or if the server can't be reached.
+        ``root`` (by default ``location``).
+
+        Raises :class:`ArtifactError` if the collection does not exist, is damaged, or belongs to another
+        index. Raises :class:`ArtifactError` if the server can't be reached.
         """
         if isinstance(location, Path) and not (location / "chroma.sqlite3").is_file():
             raise ArtifactError(f"the folder {location} does not contain a Chroma database", remedy=REBUILD)
@@ -152,7 +154,8 @@ class ChromaVectors:
         if len(rows) < _PROBES_FOUND * n:
             raise self._damaged(f"a search for {wanted} vectors returned {len(rows)}")
         ranking = self._exact.rank(rows, vector, len(rows))
-        # If result ``n`` ties with the last candidate, vectors that are not candidates may tie with it too.
+        # If result ``n`` ties with the last candidate, vectors that are not candidates may have the same
+        # score too.
         if len(ranking) < n or ranking[n - 1].score - ranking[-1].score < _TIE:
             return self._exact.search(vector, n)
         return ranking[:n]
@@ -162,7 +165,7 @@ class ChromaVectors:
         return self._exact.scores(vector, keys)
 
     def vector(self, key: str) -> Vectors:
-        """Return the vector with the id ``key``, with the shape ``(d,)``."""
+        """Return the vector for the id ``key``, as an array of shape ``(d,)``."""
         return self._exact.vector(key)
 
     def close(self) -> None:

@@ -3,9 +3,9 @@
 1. ``vectors.npy`` contains a float32 array ``(n, d)``, with one row per id. The file is read without pickle.
 2. The dot products of the query with all rows are computed on the calling thread, because a matrix-vector
    product on two BLAS threads took up to fifty times longer on a busy machine.
-3. All rows whose score is at least the n-th best score minus the rounding error are scored again in float64,
-   and the n rows with the best scores are returned (see :mod:`branchrank.stores.ordering`). The results are
-   bit-for-bit the same for any number of BLAS threads.
+3. All rows whose score is at least the n-th best score minus the rounding error are scored again in float64.
+   The n rows with the best float64 scores are returned (see :mod:`branchrank.stores.ordering`). The results
+   are bit-for-bit the same for any number of BLAS threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from branchrank.stores.vectors import check_query
 
 
 def save_vectors(path: Path, matrix: Vectors) -> None:
-    """Write ``matrix`` as a float32 array ``(n, d)`` to the file ``path``, atomically.
+    """Write ``matrix`` to the file ``path`` atomically, as a float32 array of shape ``(n, d)``.
 
     Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
@@ -113,7 +113,7 @@ class ExactVectors:
         return self._ids.row(key)
 
     def vector(self, key: str) -> Vectors:
-        """Return the vector whose id is ``key``, as an array of shape ``(d,)``."""
+        """Return the vector for the id ``key``, as an array of shape ``(d,)``."""
         return np.array(self.matrix[self._ids.row(key)])
 
     def close(self) -> None:
