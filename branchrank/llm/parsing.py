@@ -71,7 +71,7 @@ def read_text(text: str) -> str:
     return words
 
 
-def yes_probability(logprobs: Mapping[str, float]) -> float:
+def yes_log_odds(logprobs: Mapping[str, float]) -> float:
     """Return the log-odds of "yes" against "no", computed from the log-probabilities of one reply token.
 
     The probabilities of all spellings of an answer, such as "Yes" and "yes", are added. An answer that is not

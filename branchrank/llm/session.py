@@ -100,9 +100,9 @@ class LLMSession:
         false if ``base_url`` comes from a file in the workspace. If ``model`` is empty, the endpoint (or, in
         a replay, the cassette) must have exactly one model.
 
-        Raises :class:`UsageError` if ``base_url`` is empty or not an HTTP URL. Raises :class:`LLMError` if
-        the endpoint does not answer or rejects the key. Raises :class:`LLMError` if ``model`` is empty and
-        the number of available models is not 1.
+        Raises :class:`UsageError` if ``base_url`` is empty or not an HTTP URL, or if one model name would be
+        recorded at two endpoints. Raises :class:`LLMError` if the endpoint does not answer or rejects the
+        key. Raises :class:`LLMError` if ``model`` is empty and the number of available models is not 1.
         """
         known = self._gateways.get((base_url, model))
         if known is None:

@@ -30,7 +30,7 @@ from branchrank.environment import preserved_random_state, preserved_start_metho
 from branchrank.errors import ModelError
 from branchrank.execution.threads import limit_torch
 from branchrank.llm.gateway import Gateway
-from branchrank.llm.parsing import yes_probability
+from branchrank.llm.parsing import yes_log_odds
 from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.records import LLMCall, Record, Scored
@@ -200,7 +200,7 @@ def _pointwise(
 def _yes(reply: LLMReply) -> float:
     if not reply.logprobs or not reply.logprobs[0]:
         raise ReplyError("no log-probabilities")
-    return yes_probability(reply.logprobs[0])
+    return yes_log_odds(reply.logprobs[0])
 
 
 def _by_score(first: Sequence[RerankCandidate], scores: Sequence[float]) -> tuple[str, ...]:

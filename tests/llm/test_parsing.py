@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.llm.parsing import read_json, read_labels, read_text, yes_probability
+from branchrank.llm.parsing import read_json, read_labels, read_text, yes_log_odds
 from branchrank.llm.prompts import labels
 from branchrank.llm.request import ReplyError
 
@@ -92,8 +92,8 @@ def test_text_is_one_clean_line() -> None:
 
 def test_yes_against_no_is_the_log_odds() -> None:
     logprobs = {"Yes": math.log(0.5), " yes": math.log(0.1), "No": math.log(0.2), "Maybe": math.log(0.2)}
-    assert yes_probability(logprobs) == pytest.approx(math.log(0.6 / 0.2))
-    assert yes_probability({"Yes": -0.1, "x": -7.0}) == pytest.approx(7.9)
-    assert yes_probability({"no": -0.1, "x": -7.0}) == pytest.approx(-7.9)
+    assert yes_log_odds(logprobs) == pytest.approx(math.log(0.6 / 0.2))
+    assert yes_log_odds({"Yes": -0.1, "x": -7.0}) == pytest.approx(7.9)
+    assert yes_log_odds({"no": -0.1, "x": -7.0}) == pytest.approx(-7.9)
     with pytest.raises(ReplyError, match="no log-probabilities"):
-        yes_probability({"x": -0.1})
+        yes_log_odds({"x": -0.1})

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from branchrank.llm.cassette import Recorded, intact, row_of
-from branchrank.llm.parsing import read_json, read_labels, read_text, yes_probability
+from branchrank.llm.parsing import read_json, read_labels, read_text, yes_log_odds
 from branchrank.llm.reading import read_completion, retry_after
 from branchrank.llm.request import CallFailedError, LLMReply, LLMRequest, Message, ReplyError
 from branchrank.questions.generation import _read as read_drafts
@@ -68,7 +68,7 @@ def completion(content: bytes) -> None:
 
 def _probability(found: LLMReply) -> float:
     try:
-        return yes_probability(found.logprobs[0])
+        return yes_log_odds(found.logprobs[0])
     except ReplyError:
         return 0.0
 
