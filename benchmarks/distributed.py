@@ -1,14 +1,14 @@
-"""Measure the cost of using several processes for a small task (indexing and benchmarking the sample).
+"""Measure how long it takes to index and benchmark the bundled sample with one process and with several.
 
-    python benchmarks/distributed.py               # one process, --jobs 2, --engine ray: a few minutes
-    python benchmarks/distributed.py --no-ray
+    python benchmarks/distributed.py               # takes a few minutes
+    python benchmarks/distributed.py --no-ray      # skips the configuration with Ray
 
 1. The bundled sample is indexed and benchmarked in three configurations: in one process, with ``--jobs`` and
    with Ray. Each configuration uses a new workspace, and every command runs in a new process.
-2. Times are the commands' wall times in seconds. The benchmark asks three predictors 161 questions each, and
-   has no latency pass.
+2. The wall time of each command is measured in seconds. The benchmark asks each of three predictors 161
+   questions, and has no latency pass.
 3. The files that several processes write are compared with the files that one process writes.
-4. The machine's load before each command is printed, because the times depend on it.
+4. The times depend on the machine's load, so the load before each configuration is printed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def digest(folder: Path, names: tuple[str, ...]) -> str:
 
 
 def measure(folder: Path, flags: tuple[str, ...], embedder: str) -> tuple[float, float, str]:
-    """Time the commands ``index`` and ``benchmark``; return the times, and a digest of the files written."""
+    """Return the times of the commands ``index`` and ``benchmark``, and a digest of the written files."""
     data, reports = str(folder / "data"), str(folder / "reports")
     index = run("index", str(SAMPLE / "corpus"), "--data-dir", data, "--embedder", embedder, *flags)
     words = ("benchmark", "--data-dir", data, "--questions", str(SAMPLE / "questions.jsonl"))
@@ -61,7 +61,7 @@ def measure(folder: Path, flags: tuple[str, ...], embedder: str) -> tuple[float,
 def main() -> None:
     """Index and benchmark the sample in each configuration, and print the times as a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--no-ray", action="store_true", help="leave Ray out")
+    parser.add_argument("--no-ray", action="store_true", help="skip the configuration with Ray")
     parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
     options = parser.parse_args()
     print(f"{'':24}{'index s':>9}{'benchmark s':>13}{'load':>7}  files")

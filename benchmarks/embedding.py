@@ -1,12 +1,13 @@
 """Compare how fast several libraries embed texts with the model all-MiniLM-L6-v2.
 
-1. The corpus is cut into chunks as for an index, and every library embeds the same sample of the chunks.
-2. The libraries are timed alternately, so that other running programs affect all libraries equally. Each
-   library's fastest round is used.
+1. The corpus is divided into chunks in the same way as for an index. Every library embeds the same sample of
+   these chunks.
+2. The libraries are timed alternately, so that other running programs affect all libraries equally. The table
+   shows each library's fastest round.
 3. The first table shows the chunks embedded per second of wall time and of CPU time, and the CPU time of a
-   query. The table also shows the largest difference between a coordinate of a vector and the same coordinate
-   computed by sentence-transformers. The second table shows how long the first query in a new process takes,
-   including the imports.
+   query. The column "largest difference" compares each library's vectors with the vectors computed by
+   sentence-transformers, coordinate by coordinate.
+4. The second table shows how long the first query in a new process takes, including the imports.
 
     python benchmarks/embedding.py [CORPUS] [--chunks 60] [--rounds 3]
 """
@@ -48,7 +49,7 @@ SentenceTransformer({folder!r}, local_files_only=True).encode("route", show_prog
 
 
 class Route(NamedTuple):
-    """A library that computes vectors, with a function that embeds documents and one that embeds a query."""
+    """A library, with its functions that embed documents and a query."""
 
     name: str
     documents: Callable[[Sequence[str]], Vectors]
@@ -56,14 +57,14 @@ class Route(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """The seconds that one call took."""
+    """The wall time and the CPU time of one call, in seconds."""
 
     wall: float
     cpu: float
 
 
 def routes() -> list[Route]:
-    """Return the libraries to compare in this process. Ratios are relative to the first library."""
+    """Return the libraries to compare. Ratios are relative to the first library."""
     from sentence_transformers import SentenceTransformer
 
     original = SentenceTransformer(str(find_model()), device="cpu", local_files_only=True)
@@ -89,7 +90,7 @@ def routes() -> list[Route]:
 
 
 def sample(corpus: Path, number: int) -> list[str]:
-    """Return ``number`` chunks from the corpus, sampled with a fixed seed."""
+    """Return a seeded random sample of ``number`` chunks from the corpus."""
     count = token_counter()
     chunks = [
         f"{chunk.breadcrumb}\n{chunk.text}"
@@ -137,7 +138,7 @@ def compare(texts: list[str], rounds: int) -> None:
 
 
 def compare_starts(rounds: int) -> None:
-    """Print a table with the time of the first query in a new process, for each library."""
+    """Print a table of the time that each library takes for the first query in a new process."""
     programs = {
         "sentence-transformers": COLD_ORIGINAL.format(folder=str(find_model())),
         "all-MiniLM-L6-v2": COLD.format(embedder="all-MiniLM-L6-v2"),

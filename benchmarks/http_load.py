@@ -1,13 +1,14 @@
-"""Measure `branchrank serve` with many concurrent clients (throughput, refusals, latency, memory, recovery).
+"""Measure the throughput, latency and memory of `branchrank serve` with many concurrent clients.
 
 1. A small workspace is indexed, and the expected hits for each query are computed with the engine.
 2. For each load test, `branchrank serve` runs in a separate process on a free port on the loopback interface.
-3. Each client reuses one connection and posts one query after another until the test ends. Every response
-   with status 200 is compared with the expected hits. A refused client (status 503 with `Retry-After`) waits
-   only 20 ms instead of the time given in `Retry-After`, so that the overload continues. Any other response
-   counts as an error.
-4. The first fifth of the time is a warm-up and is not measured.
-5. After the warm-up, 20 requests are sent one at a time. The recovery time is the time from the end of the
+3. Each client reuses one connection and posts one query after another until the test ends.
+4. Every response with status 200 is compared with the expected hits. A response with status 503 and the
+   header `Retry-After` counts as refused. Any other response counts as an error.
+5. After a refused request, a client waits only 20 ms instead of the time given in `Retry-After`, so that the
+   overload continues.
+6. The first fifth of a test's duration is a warm-up and is not measured.
+7. After the warm-up, 20 requests are sent one at a time. The recovery time is the time from the end of the
    load until a single request takes at most twice as long as the median of these 20 requests.
 
     python -m benchmarks.http_load [--seconds 60] [--write]
@@ -67,8 +68,7 @@ class Load(NamedTuple):
 
     Latencies are in ms, memory is in MiB, and the recovery time is in seconds. ``refused`` counts the
     responses with status 503, a ``Retry-After`` header and the code ``busy``. After the load ends, ``LONE``
-    more requests are sent, one at a time; ``afterwards`` is the number of these requests that were answered
-    correctly.
+    more requests are sent, one at a time. ``afterwards`` counts the correct answers to these requests.
     """
 
     clients: int
@@ -104,7 +104,7 @@ def make_workspace(folder: Path) -> WorkspaceFolder:
 
 
 def make_cases(workspace: WorkspaceFolder) -> list[Case]:
-    """Return the requests, each with the hits that the engine finds for its query."""
+    """Return the requests and their expected hits, which are computed with the engine."""
     cases = []
     with Workspace(workspace) as opened:
         for number in range(QUERIES):
@@ -154,10 +154,7 @@ class Client:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        """Post one query, and return the status, headers and body of the response.
-
-        A new connection is opened if none is open.
-        """
+        """Post one query, and return the status, headers and body of the response."""
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
@@ -188,10 +185,7 @@ class Counter:
         self.errors: list[str] = []
 
     async def ask(self, client: Client, case: Case) -> bool:
-        """Post a query, update the counts, and return whether the response has status 200.
-
-        Responses with status 200 whose hits are wrong are also counted in ``wrong``.
-        """
+        """Post a query, update the counts, and return whether the response has status 200."""
         start = time.perf_counter()
         try:
             status, headers, body = await asyncio.wait_for(client.ask(case.body), 30)
@@ -237,10 +231,7 @@ async def ask_alone(port: int, cases: Sequence[Case]) -> Counter:
 
 
 async def recovery(port: int, case: Case, limit_ms: float) -> float:
-    """Send requests one at a time until one takes at most ``limit_ms``, and return how many seconds passed.
-
-    No more requests are sent once 60 seconds have passed.
-    """
+    """Return how many seconds pass until a single request takes at most ``limit_ms`` (at most 60 seconds)."""
     start, client = time.monotonic(), Client(port)
     while (waited := time.monotonic() - start) < 60:
         counter = Counter()
@@ -277,7 +268,7 @@ async def drive(server: Server, cases: Sequence[Case], clients: int, queue: int,
 
 
 def run(loads: Sequence[tuple[int, int]], seconds: float) -> list[tuple[Load, int]]:
-    """Run the load tests (clients, queue length). Return each test's results and its server's exit code."""
+    """Run a load test for each pair (number of clients, queue length), and return results and exit codes."""
     done = []
     with tempfile.TemporaryDirectory() as folder:
         workspace = make_workspace(Path(folder))
@@ -306,7 +297,7 @@ def table(loads: Sequence[Load]) -> str:
 
 
 def main() -> None:
-    """Run every load test, print the table, and exit with 1 if a request failed or a response was wrong."""
+    """Run every load test, print the table, and exit with 1 after a failed request or a wrong response."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="duration of each load test")
     parser.add_argument("--write", action="store_true", help="write the table into docs/serving.md")

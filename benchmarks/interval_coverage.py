@@ -8,33 +8,42 @@
    questions. If n is larger than the number of questions in the set, more questions are added to the same
    pages.
 2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages. There
-   are two models of this correlation. With "own rates", the probabilities of the outcomes differ from page to
-   page; they are sampled from a Dirichlet distribution (for hits, a beta distribution). With "shared", all
-   questions of a page have the same outcome with a probability equal to the ICC; otherwise, their outcomes
-   are independent. Nominal coverage is harder to reach with "shared" than with "own rates". The baseline has
-   a hit at rank 1 with probability p. The candidate has a hit at rank 1 with the same probability or, in the
-   simulations of a true difference, with a probability that is 5 points lower. For each question, the two
-   systems have the same outcome with a probability of .5 (as far as their hit rates allow); otherwise, their
-   outcomes are independent. A cell is one combination of page sizes, n, ICC, model and p.
-3. For each sample, BranchRank's intervals are compared with those of earlier methods. For hit rates, the
+   are two models of this correlation:
+
+   - With "own rates", each page has its own probabilities of the outcomes. These probabilities are sampled
+     from a Dirichlet distribution (for hits, a beta distribution).
+   - With "shared", a page is sampled as uniform with a probability equal to the ICC. All questions of a
+     uniform page have the same outcome, and the outcomes on other pages are independent. Nominal coverage is
+     harder to reach with "shared" than with "own rates".
+3. The baseline has a hit at rank 1 with probability p. In the simulations of a true difference, the
+   candidate's probability of a hit at rank 1 is 5 points lower than the baseline's. In the other simulations,
+   both systems have the same probability.
+4. For a random half of the questions, both systems have the same outcome as often as their hit rates allow.
+   For the other half, the outcomes of the two systems are independent. A cell is one combination of page
+   sizes, n, ICC, model and p.
+5. For each sample, BranchRank's intervals are compared with those of earlier methods. For hit rates, the
    earlier method is Wilson's interval, which treats all questions as independent. For means and differences,
-   it is the BCa bootstrap interval over resampled pages. For differences, a third interval ("padded") is
-   computed after adding z**2 questions to the sample, half of them with a difference of -1 and half with a
-   difference of 1, where z is the normal quantile for the confidence level.
-4. The interval of a difference is adjusted as in a report, so that it contains 0 if and only if the test does
-   not reject.
-5. The tables show four results. The coverage is how often the interval contains the true value (at least .93
-   is expected). The type I error rate is how often a test at the 5% level rejects the null hypothesis
-   although the systems are equal (at most .05 is expected). An equivalence verdict is false if the interval
-   is within 5 points of 0 although the true difference is 5 points; the expected share of false verdicts is
-   at most .025. The power is measured for the difference that `branchrank power` calls detectable with 80%
-   power. With 2,000 samples, the standard error of a share of .95 is .005. If a test rejects the null
-   hypothesis in more than 5% of the samples of a cell, the cell is simulated again with ten times as many
-   samples.
-6. The last table shows the padded intervals and BranchRank's intervals for samples in which the systems have
+   the earlier method is the BCa bootstrap interval over resampled pages.
+6. For differences, a third interval ("padded") is computed after adding z**2 questions to the sample. Half of
+   these questions have a difference of -1, and half have a difference of 1. z is the normal quantile for the
+   confidence level.
+7. The interval of a difference is adjusted as in a report. The adjusted interval contains 0 if and only if
+   the test does not reject.
+8. The tables show four results:
+
+   - The coverage is how often the interval contains the true value (at least .93 is expected).
+   - The type I error rate is how often a test at the 5% level rejects the null hypothesis although the
+     systems are equal (at most .05 is expected).
+   - An equivalence verdict is false if the interval is within 5 points of 0 although the true difference is
+     5 points. The expected share of false verdicts is at most .025.
+   - The power is measured for the difference that `branchrank power` calls detectable with 80% power.
+
+   With 2,000 samples, the standard error of a share of .95 is .005. If a test rejects the null hypothesis in
+   more than 5% of the samples of a cell, the cell is simulated again with ten times as many samples.
+9. The last table shows the padded intervals and BranchRank's intervals for samples in which the systems have
    different outcomes on only a few questions. No two of these questions are on the same page.
 
-``benchmarks/interval_coverage_graded.py`` does the same for AP and nDCG with few queries.
+``benchmarks/interval_coverage_graded.py`` runs similar simulations for AP and nDCG with few queries.
 """
 
 from __future__ import annotations
@@ -68,7 +77,7 @@ STRUCTURES = {
 }
 NUMBERS = (50, 100, 160)
 RATES = (0.1, 0.5, 0.9, 0.98)
-#: Each entry consists of an ICC, a model of the correlation within pages, and a name for the tables.
+#: The ICC, the model of the correlation within pages, and the name in the tables.
 CLUSTERINGS = ((0.0, "rates", "0"), (0.5, "rates", ".5, own rates"), (0.5, "shared", ".5, shared"))
 #: Reciprocal ranks, and their probabilities for a question without a hit at rank 1.
 RANKS = np.array([1.0, 1 / 2, 1 / 3, 1 / 5, 0.0])
@@ -133,9 +142,8 @@ class Cell(NamedTuple):
 class Shares(NamedTuple):
     """The results of each method for one cell.
 
-    ``width`` and ``mean_width`` are the mean widths, in points, of the intervals for ``difference`` and
-    ``mean_difference``. The other fields are shares of samples, such as the share of samples whose interval
-    contains the true value.
+    ``width`` and ``mean_width`` are the mean widths, in percentage points, of the intervals for
+    ``difference`` and ``mean_difference``. The other fields are shares of samples.
     """
 
     rate: tuple[float, ...]
@@ -219,10 +227,10 @@ def samples(
 def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0.95) -> Bounds:
     """Return the bounds of the BCa bootstrap interval over pages, which BranchRank used earlier.
 
-    If all pages of a sample have the same mean, all resamples have this mean too. In this case, the upper
-    bound assumes that some unseen pages have the value 1, and the lower bound assumes that they have the
-    value -1. The assumed share of unseen pages is chosen so that a sample contains none of these pages with a
-    probability of ``(1 - level) / 2``.
+    If all pages of a sample have the same mean, all bootstrap resamples have this mean, too. To give such a
+    sample an interval, the upper bound assumes that some unseen pages have the value 1, and the lower bound
+    assumes that some unseen pages have the value -1. The assumed share of unseen pages is chosen so that a
+    sample contains none of these pages with a probability of ``(1 - level) / 2``.
     """
     from scipy.special import ndtr, ndtri
 
@@ -257,7 +265,7 @@ def random_of(cell: Cell, *more: int) -> np.random.Generator:
 
 
 def measure(cell: Cell, count: int, *, before: bool = True) -> Shares:
-    """Simulate one cell. If ``before`` is false, the BCa method is skipped, which saves most of the time."""
+    """Simulate one cell. If ``before`` is false, the BCa method, which takes most of the time, is skipped."""
     random = random_of(cell)
     sizes = page_sizes(cell.structure, cell.n)
 
@@ -328,7 +336,8 @@ def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[st
 def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, ...]:
     """Return the detectable difference and its simulated power for two plans, as table cells.
 
-    The first plan treats all questions as independent, and the second allows for questions that share a page.
+    The first plan treats all questions as independent. The second plan allows for questions that share a
+    page.
     """
     sizes = np.array(STRUCTURES[structure])
     n = int(sizes.sum())
@@ -349,10 +358,7 @@ def delivered(structure: str, icc: float, model: str, disagreement: float, count
 
 
 def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> None:
-    """Print the table for one field of :class:`Shares`.
-
-    The table has a row for each combination of page sizes, n and ICC.
-    """
+    """Print the table for one field of :class:`Shares`, with a row for each combination except ``p``."""
     join = ", " if name == "type_one" else " → "
     table(
         ("pages of", "n", "pages", "ICC", *(f"p = {p:g}".replace("0.", ".") for p in RATES)),
@@ -370,7 +376,7 @@ def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> 
 
 
 def summarize(found: dict[tuple[str, int, str], list[Shares]], count: int) -> None:
-    """Print the worst results and, for tests that rejected too often, the results of a second simulation."""
+    """Print the worst results, and repeat the simulation of each cell whose test rejects too often."""
     now = [shares for cells in found.values() for shares in cells]
     coverage = [each[-1] for s in now for each in (s.rate, s.mean, s.difference, s.mean_difference)]
     models = {name: (icc, model) for icc, model, name in CLUSTERINGS}
@@ -391,10 +397,11 @@ def summarize(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
     if again:
         error = 1.96 * np.sqrt(ALPHA * (1 - ALPHA) / (10 * count))
         print(
-            f"\nIn the tables above, {len(again)} tests were significant in more than 5% of the samples "
-            f"without a true difference. On {10 * count:,} new samples for each of these tests, the share of "
-            f"significant results is between {min(again):.4f} and {max(again):.4f}, and {np.mean(again):.4f} "
-            f"on average. Each share has a 95% margin of error of about {error:.4f}."
+            f"\nIn the tables above, {len(again)} tests found a significant difference in more than 5% of "
+            f"the samples that were drawn with no true difference. On {10 * count:,} new samples for each of "
+            f"these tests, the share of significant results is between {min(again):.4f} and "
+            f"{max(again):.4f}, and {np.mean(again):.4f} on average. Each share has a 95% margin of error of "
+            f"about {error:.4f}."
         )
 
 

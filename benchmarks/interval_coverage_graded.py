@@ -6,14 +6,14 @@
 1. Both systems' scores are beta-distributed and correlated (a Gaussian copula). Some scores are 0, and on
    some queries, both systems have the same score. No two queries share a page. Every simulation is run for
    two equal systems, and for a candidate with a higher mean than the baseline.
-2. For each sample, BranchRank's interval is compared with the interval of an earlier method ("padded"). This
-   method adds z**2 questions to the sample, half of them with a difference of -1 and half with a difference
-   of 1. Here, z is the normal quantile for the confidence level.
+2. For each sample, BranchRank's interval is compared with the interval of an earlier method ("padded"). The
+   padded interval is computed after adding z**2 questions to the sample. Half of these questions have a
+   difference of -1, and half have a difference of 1. z is the normal quantile for the confidence level.
 3. The column "coverage" is measured after each interval is adjusted to agree with the test, and should be at
    least .93. The column "width" is the mean width of the unadjusted intervals.
-4. The column "interval against test" is the share of samples in which the unadjusted interval contains 0
-   although the test rejects a difference of 0, or excludes 0 although the test does not reject it. The column
-   "rejected" is the share of samples in which the test rejects a difference of 0 at the 5% level.
+4. The column "interval against test" is the share of samples in which the unadjusted interval and the test
+   disagree about a difference of 0. The column "rejected" is the share of samples in which the test rejects a
+   difference of 0 at the 5% level.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUERIES = (20, 50, 300)
 
 
 class Kind(NamedTuple):
-    """The distribution of scores (shares of ties and zeros, two beta distributions and their correlation)."""
+    """The parameters of the scores' distribution."""
 
     ties: float
     zeros: float
@@ -49,7 +49,7 @@ KINDS = {
 
 
 def quantiles(shape: tuple[float, float], normal: Floats) -> Floats:
-    """Transform standard normal values into the values at the same quantiles of a beta distribution."""
+    """Transform standard normal values into values with a beta distribution, quantile by quantile."""
     from scipy.special import ndtr
     from scipy.stats import beta
 
@@ -78,7 +78,7 @@ def true_difference(kind: Kind) -> float:
 
 
 class Shares(NamedTuple):
-    """The results for one combination of parameters: first for the padded interval, then for BranchRank's."""
+    """The results for one combination of parameters. Pairs are for the padded and BranchRank's interval."""
 
     held: tuple[float, ...]
     width: tuple[float, ...]

@@ -34,20 +34,20 @@ def within(bounds: Bounds | None, delta: float) -> float:
 
 
 def width(bounds: Bounds | None) -> float:
-    """Return the mean width of the intervals in points."""
+    """Return the mean width of the intervals, in percentage points."""
     return float("nan") if bounds is None else float(100 * np.mean(bounds[1] - bounds[0]))
 
 
 def rejected(totals: PageTotals) -> NDArray[np.bool_]:
-    """For each sample, return whether the test rejects the hypothesis that both systems are equally good."""
+    """Return, for each sample, whether the test rejects the hypothesis that both systems are equally good."""
     return np.array([sign_flip(sums, draws=DRAWS).p < ALPHA for sums in totals.sums])
 
 
 def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
     """Return the bounds of BranchRank's earlier interval, which adds z**2 questions to each sample.
 
-    Half of the added questions have a difference of -1, and half have a difference of 1. Here, z is the
-    normal quantile for the confidence level ``level``.
+    Half of the added questions have a difference of -1, and half have a difference of 1. z is the normal
+    quantile for the confidence level ``level``.
     """
     questions = mean_padding(level).questions
     n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))
@@ -62,10 +62,7 @@ def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
 
 
 def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[np.bool_]) -> Bounds | None:
-    """Return the intervals, adjusted (as in a report) so that they agree with the test.
-
-    ``rejects`` contains, for each sample, whether the test rejects a difference of 0.
-    """
+    """Return the intervals, adjusted to agree with the tests' results in ``rejects``, as in a report."""
     if bounds is None:
         return None
     found = [
@@ -76,7 +73,7 @@ def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[
 
 
 def short(share: float) -> str:
-    """Format a number up to 1 as ``.957``, and a larger number (a width in points) with one decimal."""
+    """Format a share as ``.957``, and a number above 1 (a width in percentage points) with one decimal."""
     return f"{share:.1f}" if share > 1 else f"{share:.3f}".removeprefix("0")
 
 

@@ -5,9 +5,11 @@
 1. The corpus (by default this project's docs) is indexed three times: without token vectors, with int8 token
    vectors, and with fp16 token vectors. Sizes and times are scaled to 10,000 chunks.
 2. The system `late-interaction` is queried with the headings of the corpus. Queries run one at a time in one
-   process, without cached results. The time to embed the query's tokens is printed separately from the time
-   to get the candidates' token vectors and to compute MaxSim. If the index has no token vectors, the
-   candidates are embedded for each query (cold) or read from the workspace's cache (warm).
+   process, without cached results.
+3. Two times are printed for the queries: the time to embed the query's tokens, and the time to get the
+   candidates' token vectors and to compute MaxSim.
+4. The index without token vectors is measured twice. In the rows "cold", the candidates are embedded for each
+   query. In the rows "warm", their token vectors are read from the workspace's cache.
 """
 
 from __future__ import annotations

@@ -3,21 +3,21 @@
 1. ``record`` runs local, pageindex and hybrid without an LLM, and pageindex and hybrid with four scripted
    LLMs. The scripted LLMs read the gold in the question file:
 
-   - ``perfect`` selects the entries that contain the gold or, if the prompt shows no such entry, the
-     ancestors of the gold. If the prompt shows neither, ``perfect`` selects entries in a random order.
-   - ``right-70`` selects the same entries as ``perfect`` for about 70 of 100 questions (sampled with the
-     question's text as the seed). For the other questions, ``right-70`` selects wrong entries, if the prompt
-     shows any.
+   - ``perfect`` selects the entries that contain the gold. If the prompt shows no such entry, ``perfect``
+     selects the ancestors of the gold. If the prompt shows neither, ``perfect`` selects entries in a random
+     order.
+   - ``right-70`` selects the same entries as ``perfect`` for a random sample of about 70% of the questions.
+     For the other questions, ``right-70`` selects wrong entries, if the prompt shows any.
    - ``random`` selects entries in a random order.
    - ``first-shown`` selects entries in the order in which the prompt shows them.
 
    With ``--base-url``, ``record`` also runs a real model on ``MODEL_QUESTIONS`` questions with short prompts.
-2. Calls are recorded with ``--llm-record``. ``calls.jsonl`` has the digest of each call (the key in a
-   cassette), the question's id, the stage, the labels in the reply, and the numbers of tokens. The file has
-   no prompts.
-3. ``replay`` creates cassettes from ``calls.jsonl``, repeats both runs without a server, and compares every
-   result with ``figures.json``. A replay needs the corpus and the questions, because the key of a call is the
-   digest of its prompt.
+2. Calls are recorded with ``--llm-record``. ``calls.jsonl`` contains the digest of each call (the key in a
+   cassette), the question's id, the stage, the labels in the reply, and the numbers of tokens. The file does
+   not contain the prompts.
+3. ``replay`` creates cassettes from ``calls.jsonl`` and repeats the run with scripted LLMs and the run with
+   the real model, without a server. Every result is compared with ``figures.json``. A replay needs the corpus
+   and the questions, because the key of a call is the digest of its prompt.
 4. ``record`` writes ``calls.jsonl``, ``figures.json``, the plots and the page. Without ``--base-url``, or
    with ``--only scripted``, the recorded calls to the real model are replayed. With ``--only model``, the
    recorded calls to the scripted LLMs are replayed.
@@ -97,7 +97,7 @@ def named(arm: str, shown: dict[str, str], gold: Gold, query: str) -> list[str]:
 
 
 def script(workspace: Workspace, questions: Path) -> Any:
-    """Return a function that answers each request to the scripted server as the LLM named in it would."""
+    """Return a function that answers each request as the scripted LLM that the request names."""
     golds = {each.question: known_gold(workspace.tree, each) for each in load_questions(questions)}
 
     def answer(chat: Chat, number: int) -> Action:
@@ -113,7 +113,7 @@ def script(workspace: Workspace, questions: Path) -> Any:
 
 
 def scripted_systems(workspace: Workspace, url: str) -> list[str | System]:
-    """Return the three predictors without an LLM, then pageindex and hybrid with each scripted LLM."""
+    """Return local, pageindex and hybrid without an LLM, and pageindex and hybrid with each scripted LLM."""
     asking = {"hybrid.base_url": url, "hybrid.model": "m", "pageindex.base_url": url, "pageindex.model": "m"}
     systems: list[str | System] = ["local", "pageindex", "hybrid"]
     with Workspace.open(workspace.data_dir, settings=asking) as asked:
@@ -128,7 +128,10 @@ def scripted_systems(workspace: Workspace, url: str) -> list[str | System]:
 def run(
     data_dir: Path, questions: Path, reports: Path, cassette: Path, *, url: str, how: str, model: bool
 ) -> Run:
-    """Run the scripted LLMs or the real model, and record the calls or replay them from the cassette."""
+    """Run the benchmark with the real model if ``model`` is true, and with the scripted LLMs otherwise.
+
+    ``how`` is ``record`` (write the calls to the cassette) or ``replay`` (read the calls from the cassette).
+    """
     settings: dict[str, object] = {f"llm.{how}": str(cassette)}
     options: dict[str, Any] = {"experiment": "llm-scripted", "baseline": "hybrid"}
     if model:
@@ -154,10 +157,10 @@ def kept_calls(cassette: Path) -> list[KeptCall]:
 
 
 def bare(call: KeptCall) -> Recorded:
-    """Return a call's outcome, keeping only the labels from the text of the LLM's reply.
+    """Return a call's outcome, with the LLM's reply reduced to its labels.
 
-    A replay reads only the labels in a reply, so its results do not depend on the rest of the text.
-    Only the times of the real model are stored, because the times of a scripted LLM are meaningless.
+    A replay reads only the labels in a reply, so a replay's results do not depend on the rest of the text.
+    The times of the scripted LLMs are meaningless, so these times are replaced by 0.
     """
     recorded, text = call.recorded, ""
     if recorded.outcome == "ok":
@@ -173,7 +176,7 @@ def bare(call: KeptCall) -> Recorded:
 
 
 def line(call: KeptCall) -> bytes:
-    """Return a call as a line for ``calls.jsonl``, with the fields that :func:`read_call` reads."""
+    """Return the line of ``calls.jsonl`` for one call."""
     reply = call.recorded.reply
     labels = " ".join(json.loads(reply.text).get("ids", [])) if reply.text else ""
     spent = [reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_tokens]
@@ -225,7 +228,7 @@ def figures(made: Run) -> dict[str, Any]:
 
 
 def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
-    """Replay the run with scripted LLMs and the run with the real model, both from the recorded calls."""
+    """Replay the recorded calls of two runs: the run with scripted LLMs and the run with the real model."""
     models = {read_call(text).model for text in CALLS.read_bytes().splitlines()}
     made = {}
     for name in ("scripted", "model") if MODEL in models else ("scripted",):
@@ -239,7 +242,7 @@ def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
 def recorded_model(data_dir: Path, questions: Path, folder: Path, base_url: str) -> list[KeptCall]:
     """Run the real model on the questions, and return the calls.
 
-    Calls that are already in the cassette ``model.sqlite`` are not repeated.
+    A call that is already in the cassette ``model.sqlite`` is not repeated.
     """
     cassette = folder / "model.sqlite"
     run(data_dir, questions, folder / "recorded", cassette, url=base_url, how="record", model=True)
@@ -260,10 +263,7 @@ def recorded_scripts(data_dir: Path, questions: Path, folder: Path) -> list[Kept
 
 
 def write_calls(calls: Sequence[KeptCall]) -> None:
-    """Write ``calls`` to ``calls.jsonl``, in place of all stored calls to the models that occur in ``calls``.
-
-    Stored calls to models that do not occur in ``calls`` are kept.
-    """
+    """Write ``calls`` to ``calls.jsonl``, replacing all stored calls to the same models."""
     models = {call.model for call in calls}
     before = [read_call(text) for text in CALLS.read_bytes().splitlines()] if CALLS.exists() else []
     kept = [*calls, *(call for call in before if call.model not in models)]
@@ -285,7 +285,7 @@ def write_page(data_dir: Path, questions: Path) -> None:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return a Markdown table with a run's predictors."""
+    """Return a Markdown table of a run's results, with one row per predictor."""
     lines = [
         "| predictor | LLM | strict @1 / @5 | relaxed @1 / @5 | strict MRR@5 | calls | tokens | fallbacks |",
         "| --- | --- | --- | --- | --- | ---: | ---: | ---: |",
@@ -302,10 +302,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
     """Return the results page as Markdown.
 
-    ``found`` maps the name of each run to its results (from :func:`figures`), and ``said`` maps the name of
-    each run to its verdicts.
-
-    A replay does not check the wording of the verdicts, because ``figures.json`` does not contain them.
+    ``found`` maps each run's name to its results (from :func:`figures`). ``said`` maps each run's name to its
+    verdicts. A replay does not check the verdicts, because ``figures.json`` does not contain the verdicts.
     """
     template = (Path(__file__).with_name("llm_abc_page.md")).read_text(encoding="utf-8")
     values = {}
@@ -323,7 +321,7 @@ def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
 
 
 def differences(data_dir: Path, questions: Path) -> list[str]:
-    """Replay both runs, and describe each result that differs from ``figures.json``."""
+    """Replay the recorded calls, and describe each result that differs from ``figures.json``."""
     known = json.loads(FIGURES.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as scratch:
         found = {name: figures(each) for name, each in replayed(data_dir, questions, Path(scratch)).items()}

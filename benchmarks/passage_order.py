@@ -2,11 +2,11 @@
 
     python benchmarks/passage_order.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
-1. The table has rows for `local` (with RRF and with score fusion) and for `hybrid` (with one passage per
-   section and with all passages of the pool). The pool is the set of a query's candidates.
-2. A scripted reranker moves a section with gold to position ``p`` in the pool. The order of the other
-   sections is not changed. With p = 1, the reranker is perfect. The ceiling is the percentage of questions
-   whose gold is in the pool.
+1. The first table has rows for `local` (with RRF and with score fusion) and for `hybrid` (with one passage
+   per section and with all passages of the pool). The pool is the set of a query's candidates.
+2. In the second table, a scripted reranker moves a section with gold to position ``p`` in the pool. The order
+   of the other sections is not changed. With p = 1, the reranker is perfect. The ceiling is the percentage of
+   questions whose gold is in the pool.
 
 The first three columns are strict hit@1, @5 and @10, as percentages of the questions that have gold. The last
 column is the mean number of lines in a hit, over the first five hits of every question.
@@ -45,7 +45,7 @@ def right(hit: Hit, question: Question) -> bool:
 
 
 def line(name: str, answers: Sequence[tuple[Question, Sequence[Hit]]]) -> str:
-    """Return a table row with the hit rates of a list of answers."""
+    """Return a table row with the hit rates of ``answers`` and the mean number of lines in a hit."""
     rates = [
         100 * sum(any(right(hit, question) for hit in hits[:k]) for question, hits in answers) / len(answers)
         for k in (1, 5, 10)
@@ -55,7 +55,7 @@ def line(name: str, answers: Sequence[tuple[Question, Sequence[Hit]]]) -> str:
 
 
 def placed(sections: Sequence[str], good: Callable[[str], bool], place: int) -> list[str]:
-    """Return the sections with the first correct section moved to position ``place``, counted from 1."""
+    """Return the sections, with the first correct section moved to position ``place`` (counted from 1)."""
     best = next(filter(good, sections), None)
     others = [section for section in sections if section != best]
     return others if best is None else [*others[: place - 1], best, *others[place - 1 :]]

@@ -1,12 +1,12 @@
-"""Measure the time of hybrid queries with embedded Qdrant and with qdrant-client's local mode.
+"""Measure how long hybrid queries take in embedded Qdrant and in qdrant-client's local mode.
 
-1. A hybrid collection is filled with ``--points`` random unit vectors and with texts of Zipf-distributed
-   words.
+1. A hybrid collection is filled with ``--points`` points. Each point has a random unit vector, and a text of
+   Zipf-distributed words.
 2. After a warm-up, hybrid queries run one at a time in a Qdrant collection that is embedded in this process.
    If the 95th percentile of the query times is above 25 ms, the benchmark fails.
-3. The same artificial delay is then added to the dense search and to the sparse search. The two searches run
-   concurrently, so the query time should grow by one delay, not by two.
-4. With ``--compare N``, the first N points are also searched by qdrant-client's local mode (slow).
+3. An equal delay is added to the dense search and to the sparse search. The two searches run concurrently, so
+   the query time should grow by one delay, not by two.
+4. With ``--compare N``, the first N points are also searched in qdrant-client's local mode, which is slow.
 
     python benchmarks/qdrant_hybrid.py [--points 9999] [--dimension 768] [--compare 2000]
 """
@@ -37,7 +37,7 @@ SEED = 42
 
 
 class Hybrid:
-    """Run a dense and a sparse search concurrently and fuse them by RRF, like the predictor ``qdrant``.
+    """Runs a dense and a sparse search concurrently, and fuses their results with RRF, like ``qdrant``.
 
     The queries' vectors are computed in advance, so that no embedding is timed.
     """
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=768)
     parser.add_argument("--queries", type=int, default=500)
     parser.add_argument(
-        "--compare", type=int, default=0, help="points for qdrant-client's local mode; 0: none"
+        "--compare", type=int, default=0, help="number of points for qdrant-client's local mode"
     )
     arguments = parser.parse_args()
     points, queries = generated(arguments.points, arguments.dimension, arguments.queries)
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def generated(count: int, dimension: int, queries: int) -> tuple[list[Point], list[tuple[str, Vectors]]]:
-    """Return points of 120 words each, and queries of six words each, all with vectors."""
+    """Return points with texts of 120 words and queries with texts of seven words, all with vectors."""
     rng = np.random.default_rng(SEED)
 
     def vectors(rows: int) -> Vectors:

@@ -4,15 +4,16 @@
     python benchmarks/ranking.py run WORK [SET ...]
     python benchmarks/ranking.py tables WORK [--plot docs/results/ranking.svg]
 
-1. `WORK/CORPUS` is a workspace, and `WORK/questions/CORPUS.jsonl` has its questions.
+1. `WORK/CORPUS` is a workspace, and `WORK/questions/CORPUS.jsonl` contains the questions about its corpus.
    `docs/results/ranking.md` lists the commands that create the workspaces and the questions.
-2. A set is a seeded sample of the questions whose gold is a section or a page. `digests` prints the digest of
-   each set. A set whose digest differs from the one in `ranking_sets.toml` is refused.
-3. `run` runs `examples/ranking.toml` on each set, and writes the results to `WORK/reports/SET`.
-4. `tables` prints each system's rates on each set. `tables` also pools the mined questions of several
-   corpora, and prints comparisons of the systems on each pool. Each step compares a system with a baseline.
-   The p-values (Holm) and intervals (Bonferroni) are adjusted for all steps together, and the questions about
-   a page form a cluster.
+2. A question set is a seeded random sample of the questions whose gold is a section or a page. `digests`
+   prints the digest of each question set. `run` rejects a question set whose digest differs from the digest
+   in `ranking_sets.toml`.
+3. `run` runs `examples/ranking.toml` on each question set, and writes the results to `WORK/reports/SET`.
+4. `tables` prints each system's hit rates on each question set. `tables` also pools the mined questions of
+   several corpora, and prints comparisons of the systems on each pool. Each step compares a system with a
+   baseline. The p-values (Holm) and intervals (Bonferroni) are adjusted for all steps together. The questions
+   about a page form a cluster.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ STEPS = (
     ("local-grown", "local"),
     ("hybrid", "local"),
 )
-#: For each of these sets, the comparison that was declared before the first run.
+#: For one pool, the comparison that was declared before the first run.
 DECLARED = {"symfony + django, remaining sections": STEPS[:1]}
 #: A lower bound is printed for the difference in strict hit@5 between these two systems.
 MARGIN = ("hybrid", "local")
@@ -62,8 +63,8 @@ class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
     """A set of questions about a corpus.
 
     ``sample`` is the number of questions that are drawn (0 means all), and ``seed`` is the random seed.
-    Sets with the same name in ``pool`` are pooled, and the systems are also compared on each pool.
-    ``rest_of`` names another set, whose questions are excluded.
+    ``pool`` contains the names of the pools that include this question set. ``rest_of`` is the name of
+    another question set, whose questions are excluded.
     """
 
     name: str
@@ -100,7 +101,7 @@ def drawn(work: Path, each: QuestionSet) -> list[Question]:
 
 
 def run_set(work: Path, each: QuestionSet) -> None:
-    """Check the digest of one question set, then run the experiment ``examples/ranking.toml`` on the set."""
+    """Check the digest of a question set, and run the experiment ``examples/ranking.toml`` on it."""
     questions = drawn(work, each)
     if questions_digest(questions) != each.digest:
         raise SystemExit(f"the questions of {each.name} differ from the questions in ranking_sets.toml")
@@ -116,16 +117,14 @@ def run_set(work: Path, each: QuestionSet) -> None:
 
 
 def read_runs(work: Path) -> dict[str, tuple[QuestionSet, Run]]:
-    """For each set that has been run, return the newest run."""
+    """Return the newest run on each question set, without the sets that have no run."""
     found = {}
     for each in read_sets():
         runs = sorted((work / "reports" / each.name).glob("*/run.json"))
         if runs:
             run = Run.load(runs[-1].parent)
             if run.record.questions_digest != each.digest:
-                raise SystemExit(
-                    f"{runs[-1]} does not have the questions of {each.name} in ranking_sets.toml"
-                )
+                raise SystemExit(f"the questions in {runs[-1]} differ from {each.name} in ranking_sets.toml")
             found[each.name] = (each, run)
     return found
 
@@ -137,7 +136,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def set_rows(run: Run) -> list[list[str]]:
-    """Return a row per system, with rates in percent and lines per hit."""
+    """Return a table row per system, with hit rates in percent and lines per hit."""
     rows = []
     for row in run.summary.to_dict("records"):
         at1, at5, relaxed1, relaxed5, mrr = (100 * row[name] for name in MEASURES)
@@ -158,7 +157,7 @@ def pooled(
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
     """Return each system's score on every question in the runs' sets, and each question's cluster.
 
-    The ids of questions and clusters have the name of the corpus as a prefix.
+    The ids of questions and clusters are prefixed with the corpus name.
     """
     scores: dict[str, dict[str, float]] = {}
     clusters: dict[str, str] = {}
@@ -178,10 +177,7 @@ def compare(
     measure: str,
     steps: Sequence[tuple[str, str]] = STEPS,
 ) -> str:
-    """Return a Markdown table with one comparison per step.
-
-    P-values and intervals are adjusted for all steps together.
-    """
+    """Return a Markdown table with one comparison per step, adjusted for all steps together."""
     pairs = [((b, scores[b]), (c, scores[c])) for c, b in steps]
     found = compare_pairs(pairs, clusters, measure=measure)
     return table(
@@ -203,10 +199,7 @@ def comparison_row(each: Comparison) -> list[str]:
 
 
 def interval(each: Comparison) -> str:
-    """Format the confidence interval of a step.
-
-    The intervals in a table have a joint confidence level of 95%.
-    """
+    """Format the confidence interval of a step. All intervals in a table have a joint level of 95%."""
     if each.ci_low is None or each.ci_high is None:
         return "(few pages)"
     return f"[{100 * each.ci_low:+.1f}, {100 * each.ci_high:+.1f}]"
@@ -222,7 +215,7 @@ def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str
 
 
 def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
-    """Plot strict hit@1 with its interval, with one panel for each set of at least 100 questions."""
+    """Return an SVG plot of strict hit@1 with intervals, with a panel per set of at least 100 questions."""
     from branchrank.report.plots import rates
     from branchrank.report.plots.drawing import draw, standalone
 

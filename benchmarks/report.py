@@ -3,9 +3,9 @@
 1. A run of ``--questions`` questions and ``--systems`` systems is created with predictors that need no index.
 2. The report is written and verified. The script prints how long each of these steps took, and the size of
    ``report.html``.
-3. A new headless Chromium opens ``report.html`` several times. The page load time is read from the browser's
-   performance timer. After the page is loaded, the script also times changing a filter and opening a
-   question.
+3. In each round, a new headless Chromium opens ``report.html``. The page load time is read from the browser's
+   performance timer. After the page is loaded, the script also measures how long it takes to change a filter
+   and to open a question.
 
     python benchmarks/report.py [--questions 1000] [--systems 6] [--rounds 5]
 """

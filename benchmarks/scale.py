@@ -2,21 +2,23 @@
 
     python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --output results.json --write
 
-1. Documents and vectors are synthetic and seeded (:mod:`scale_corpus`), so no model runs. The time that
-   embedding would take is projected from the number of texts per second that the bundled model embeds in the
-   same run.
-2. Every step (:mod:`scale_steps`) runs in a new process. The memory of a build is measured in two ways:
-   as the peak of the whole process tree (the sum of PSS, sampled every half second), and as the ``VmHWM`` of
-   the process that builds the index.
+1. Documents and vectors are synthetic and seeded (see :mod:`scale_corpus`), so no embedding model is needed.
+   The time to embed the chunks with the bundled model is projected from the number of texts that the model
+   embeds per second.
+2. Every step (see :mod:`scale_steps`) runs in a new process. The memory used by a step is measured in two
+   ways:
+
+   - as the peak of the whole process tree (the sum of PSS, sampled every half second)
+   - as the ``VmHWM`` of the process that runs the step
 3. Queries run one at a time, without cached results. If the index has at most ``--chroma-up-to`` chunks, a
    Chroma collection is also built, and its recall@10 is measured against exact search.
-4. Lower bounds for the times are computed from the size of the data in bytes, and from the memory and disk
-   bandwidths that were measured in the same run.
+4. Lower bounds for the times are computed from the size of the data and from the memory and disk bandwidths,
+   which are measured too.
 5. A step whose result is in ``--output`` is not run again, so the same command resumes an interrupted run.
    The vectors that an interrupted build computed are read from the embedding cache. With ``--steps``, the
    given steps are measured again.
 
-``--write`` writes the page ``docs/results/scale.md`` (:mod:`scale_page`).
+``--write`` writes the page ``docs/results/scale.md`` (see :mod:`scale_page`).
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ def main() -> int:
         "--also-at",
         type=int,
         default=100_000,
-        help="size at which the steps `benchmark`, `jobs` and `profile` are run",
+        help="size for the steps `benchmark`, `jobs` and `profile`",
     )
     parser.add_argument("--write", action="store_true", help="write docs/results/scale.md")
     options = parser.parse_args()
@@ -92,7 +94,7 @@ def main() -> int:
 def _measure(
     folder: Path, size: int, found: Result, options: argparse.Namespace, save: Callable[[], None]
 ) -> None:
-    """Run every step on a corpus of one size, except the steps whose results are in ``found``."""
+    """Run the steps on a corpus of one size, except the steps whose results are in ``found``."""
     from branchrank.index.workspace_folder import configure
 
     corpus, data_dir = folder / f"corpus-{size}", folder / f"data-{size}"
@@ -132,7 +134,7 @@ def _child(step: str, data_dir: Path) -> Result:
 
 @contextmanager
 def _watched(pid: int) -> Iterator[dict[str, int]]:
-    """Sample the memory of a process and its descendants, and store the peak in the yielded dictionary."""
+    """Sample the memory of a process and its descendants, and yield a dictionary with the peak."""
     peak = {"bytes": 0, "processes": 0}
     done = threading.Event()
 
@@ -163,7 +165,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _pss(pid: int) -> int:
-    """Return a process's PSS in bytes, which counts 1/n of any memory that n processes share."""
+    """Return a process's PSS (proportional set size) in bytes."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -177,7 +179,7 @@ def _bytes(folder: Path) -> int:
 
 
 def _floors(folder: Path) -> Result:
-    """Measure memory reads, disk writes and SHA-256 in bytes per second, and one ``stat`` in seconds."""
+    """Return the bytes per second of memory reads, disk writes and SHA-256, and the seconds of a ``stat``."""
     array = np.ones(2**26, dtype=np.float32)
     block = os.urandom(2**20) * 256
     path = folder / "bandwidth"
@@ -207,10 +209,7 @@ def _best(work: Callable[[], object]) -> float:
 
 
 def _model() -> Result:
-    """Measure how many synthetic chunks the bundled model embeds per second.
-
-    The results page uses this rate to project how long it takes to embed a corpus.
-    """
+    """Measure how many synthetic chunks the bundled model embeds per second."""
     from branchrank.embedders.minilm import MiniLMEmbedder
 
     words = Words()

@@ -1,13 +1,13 @@
 """Generate a seeded corpus of any size, with vectors that do not need a model.
 
-1. A document has 20 parts (an introduction and 19 sections), and each part becomes one chunk. Documents are
-   alternately Markdown and reStructuredText, 100 documents per folder. A chunk has about 550 characters, like
-   a chunk of Symfony's documentation.
+1. A document has 20 parts (an introduction and 19 sections), and each part becomes one chunk. A chunk has
+   about 550 characters, like a chunk of Symfony's documentation. Documents are alternately Markdown and
+   reStructuredText, with 100 documents per folder.
 2. Words are sampled from a vocabulary of 60,000 words with frequencies that follow the Zipf-Mandelbrot law.
    The most frequent word occurs in about a third of the chunks, as in real documentation without stop words.
-   About a twelfth of the words in a document are taken from the 60 words of its topic.
-3. A text's vector is the direction of its document's topic plus noise that depends on the text. Texts on
-   the same topic are therefore near neighbors, as real texts would be.
+   About a twelfth of the words in a document are sampled from the 60 words of the document's topic.
+3. A text's vector is the direction of its document's topic plus noise that depends on the text, so texts on
+   the same topic are near neighbors.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _vocabulary() -> list[str]:
 
 
 class Words:
-    """Samples words from a Zipf-Mandelbrot distribution, and mixes them with the words of a topic."""
+    """Samples words from a Zipf-Mandelbrot distribution and from the words of a topic."""
 
     def __init__(self) -> None:
         self.words = np.array(_vocabulary())
@@ -55,7 +55,7 @@ class Words:
         self._below /= self._below[-1]
 
     def sentence(self, draw: np.random.Generator, count: int, topic: int) -> list[str]:
-        """Return ``count`` words, about a twelfth of them from the topic."""
+        """Return ``count`` words. About a twelfth of the words are from the topic."""
         rows = np.searchsorted(self._below, draw.random(count))
         own = draw.random(count) < 1 / 12
         rows[own] = 1000 + topic * _TOPIC_WORDS + draw.integers(0, _TOPIC_WORDS, int(own.sum()))
@@ -64,7 +64,7 @@ class Words:
 
 
 def write_corpus(root: Path, chunks: int) -> int:
-    """Write documents with ``chunks`` chunks in total below ``root``, and return the number of documents."""
+    """Write a corpus of ``chunks`` chunks to the folder ``root``, and return the number of documents."""
     words = Words()
     count = chunks // CHUNKS_PER_DOCUMENT
     for number in range(count):
@@ -98,7 +98,7 @@ def _document(words: Words, number: int) -> Iterator[str]:
 
 
 def topic_name(topic: int) -> str:
-    """Return the word that names a topic."""
+    """Return the name of a topic, which is one word."""
     return f"Xq{_LETTERS[topic // 26]}{_LETTERS[topic % 26]}"
 
 
@@ -111,10 +111,7 @@ def queries(count: int) -> list[str]:
 
 
 class SyntheticEmbedder:
-    """An embedder that does not need a model.
-
-    The first word of a text names a topic, and the vector of the text is near the vector of this topic.
-    """
+    """An embedder without a model. A text's first word is a topic, and selects the vector's direction."""
 
     identity = EmbedderIdentity(
         name="synthetic", model="topics", revision="1", dimension=DIMENSION, max_tokens=512

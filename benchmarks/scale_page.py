@@ -24,15 +24,16 @@ chunk has about 550 characters, a document has 20 chunks, and a vector has 384 d
 {machine}
 If other programs are running, wall times are longer, and CPU times are up to two thirds longer. If the wall
 time of a build is several times its CPU time, the build was probably slowed down by other programs. With
-`--steps`, `benchmarks/scale.py` measures only the steps that you name.
+`--steps`, `benchmarks/scale.py` measures only the given steps.
 
-- **Build**: CPU seconds of one process, with the embedding cache and all files, without the model's time.
-- **Memory**: the peak of the process (`VmHWM`), including mapped pages of the index.
-- **Open**: the minimum of five, with and without the comparison of every document's size and modification
-  time.
-- **Queries**: 100 questions, one at a time, after a warm-up of three, without cached results and without the
-  time to embed the query. The first query reads vectors and columns from the disk, unless they are in
-  memory.
+- **Build**: the CPU time of one process in seconds. The time includes writing the embedding cache and all
+  files of the index, and excludes the embedding model.
+- **Memory**: the peak memory of the process (`VmHWM`), including mapped pages of the index.
+- **Open**: the minimum time of five attempts. The index is opened with and without checking the documents for
+  changes (size and modification time).
+- **Queries**: the times of 100 questions, one at a time, after three warm-up questions. Cached results are
+  not used, and the time to embed the query is excluded. The first query reads vectors and columns from the
+  disk, unless the operating system has cached them in memory.
 """
 
 
@@ -88,7 +89,7 @@ def _measured(sizes: dict[int, Result]) -> list[str]:
     query = [
         row("opening the index, ms", "open", "seconds", scale=1e-3),
         row(
-            "opening the index without comparing the documents, ms",
+            "opening the index without checking the documents for changes, ms",
             "open",
             "without_corpus_check",
             scale=1e-3,
@@ -159,7 +160,7 @@ def _percentiles(found: Result, step: str, key: str) -> str:
 
 
 def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
-    """Return the table that compares measured times with lower bounds from the hardware's bandwidth."""
+    """Return a table of measured times and of lower bounds computed from the hardware's bandwidth."""
     rows = []
     for size, found in sizes.items():
         chunks = found.get("build", {}).get("chunks", size)
@@ -182,7 +183,7 @@ def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
         "The lower bounds are computed from the best of five measurements on this machine: memory reads\n"
         f"{floors['memory'] / _GB:.1f} GB/s, disk writes {floors['disk_write'] / _GB:.2f} GB/s, "
         f"SHA-256 {floors['sha256'] / _GB:.2f} GB/s, one `stat` {1e6 * floors['stat_seconds']:.1f} µs.\n"
-        "Vectors that fit into the processor's cache can be read from it faster than from memory.\n"
+        "Vectors that fit into the processor's cache can be read faster than vectors in memory.\n"
     )
     shown = (
         [f"{size:,}", what, f"{floor:.2f} {unit}", f"{taken:.2f} {unit}", f"{taken / floor:.1f}"]
@@ -220,7 +221,7 @@ def _without_chroma(found: Result) -> Iterable[float]:
 
 
 def _projected(sizes: dict[int, Result], model: Result) -> list[str]:
-    """Return the table with the embedding model's times, which are projected and not measured."""
+    """Return the table of the projected times to embed the texts with the model."""
     rate = model["texts_per_second"]
     rows = [
         [
@@ -260,7 +261,7 @@ def _further(sizes: dict[int, Result]) -> list[str]:
 
 
 def _profiles(result: Result) -> list[str]:
-    """Return a table of profiles. Profiles of an earlier version are included if they were measured."""
+    """Return a table of profiles, including profiles of an earlier version of BranchRank if they exist."""
     sides = {"before": result.get("before"), "now": _profiled(result)}
     found = {side: profile for side, profile in sides.items() if profile}
     if not found:
@@ -281,8 +282,8 @@ def _profiles(result: Result) -> list[str]:
 
 _PROFILE_TEXT = """The profiles were recorded with the benchmark's smallest index. The profiler slows
 down calls to Python functions, but the call counts are exact. In the table, *before* is an earlier version
-of BranchRank that loaded the tree of headings as Python objects. Other programs were running
-when the times of this earlier version were measured, so compare only the numbers of calls.
+of BranchRank that loaded the heading tree as Python objects. Other programs were running while the earlier
+version was measured, so compare only the numbers of calls.
 """
 
 

@@ -148,7 +148,7 @@ def _query(data_dir: Path) -> Result:
 
 
 def _matching(bm25: Any, asked: list[str]) -> float:
-    """Return the number of chunks that contain at least one word of a query, averaged over the queries."""
+    """Return the mean number of chunks that contain at least one word of a query."""
     scored = [int((bm25.scores(text) > 0).sum()) for text in asked]
     return float(np.mean(scored))
 
@@ -175,10 +175,7 @@ def _chroma(data_dir: Path) -> Result:
 
 
 def _profile(data_dir: Path) -> Result:
-    """Profile three steps: open an index and run a first query, run 100 queries, and rebuild the index.
-
-    The index is built without Chroma.
-    """
+    """Profile the first query (including opening the index), 100 queries, and a build without Chroma."""
     from branchrank.index import build_index
 
     asked = queries(QUESTIONS)
@@ -215,7 +212,7 @@ def _named(where: tuple[str, int, str]) -> str:
 
 
 def _jobs(data_dir: Path) -> Result:
-    """Time the stage ``read`` (reading, chunking, counting words) in one process and in two processes."""
+    """Measure the time of the build stage ``read`` in one process and in two processes."""
     from branchrank.execution import open_executor
     from branchrank.index.contents import read_contents
 

@@ -1,15 +1,15 @@
-"""Compare the time to score 1,000 questions x 1,000 results in BranchRank, ir-measures and ranx.
+"""Compare how long BranchRank, ir-measures and ranx take to score 1,000 questions with 1,000 results each.
 
     pip install ranx      # optional; the table includes ranx only if ranx is installed
     python benchmarks/scoring.py
 
-1. Ten measures are computed. Runs and judgments are sampled with a fixed seed, with 1,000 documents per
-   question, 20 of them judged.
-2. Each program gets the data in memory. The conversion into the program's input format is timed too, because
-   every caller needs it.
-3. The wall time is the minimum of three rounds, because other programs can only make a round slower. Before
-   the timing, each program's averages are compared with BranchRank's to four decimals. The averages of ranx
-   are compared only for measures that ranx defines in the same way as BranchRank.
+1. Ten measures are computed. The run and the judgments are sampled with a fixed seed. The run has 1,000
+   documents per question, and 20 documents per question are judged.
+2. Each program gets the data in memory. The time to convert the data into the program's input format is
+   included, because every caller needs this conversion.
+3. Before the measurement, each program's averages are compared with BranchRank's to four decimals.
+4. The reported wall time is that of the fastest of three rounds, because other programs can only make a round
+   slower.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MEASURES = (
     "P@10",
     "R@100",
 )
-#: Measure -> ranx's measure with the same definition (ranx's "ndcg" has linear gains).
+#: Maps each measure to the measure in ranx with the same definition (ranx's "ndcg" has linear gains).
 RANX = {
     "Success@1": "hit_rate@1",
     "Success@5": "hit_rate@5",
@@ -57,9 +57,9 @@ Qrels = Mapping[str, Mapping[str, int]]
 
 
 def made(questions: int, results: int) -> tuple[Run, Qrels]:
-    """Return a run in which no two scores are equal, and judgments of ``JUDGED`` documents per question.
+    """Return a run without equal scores, and judgments of ``JUDGED`` documents per question.
 
-    All judged documents except five per question are in the run.
+    Five judged documents per question are not in the run.
     """
     draw = random.Random(7)
     run: dict[str, dict[str, float]] = {}

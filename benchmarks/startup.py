@@ -1,12 +1,12 @@
-"""Measure imports, `--help` and a first query, as multiples of the time that `python -c pass` takes.
+"""Measure the time of imports, `--help` and a first query, relative to the time of `python -c pass`.
 
     python benchmarks/startup.py
 
 Each case runs in a new process. All cases use one workspace, which is built from the bundled sample before
 the first case. Each round runs every case once. The minimum of each case is printed, because other programs
 can only make a process slower. CPU time includes all threads, and varies less than wall time on a busy
-machine. To time a warm query with each vector store, this process asks all questions of the sample twice and
-times the second pass.
+machine. Warm queries are measured in this process: for each vector store, all questions of the sample are
+asked twice, and the second pass is timed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def cases(data: Path) -> dict[str, list[str]]:
 
 
 def times(arguments: list[str]) -> tuple[float, float]:
-    """Return the CPU and wall milliseconds of one process, including its child processes that have ended."""
+    """Return the CPU time and the wall time of one process in milliseconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT, env=ENVIRONMENT)
@@ -58,12 +58,12 @@ def times(arguments: list[str]) -> tuple[float, float]:
 
 
 def warm_milliseconds(data: Path, store: str) -> float:
-    """Return the median CPU milliseconds of a ``local`` query whose vector comes from the cache."""
+    """Return the median CPU time in milliseconds of a ``local`` query whose vector is in the cache."""
     lines = (ROOT / "data" / "sample" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
     questions = [json.loads(line)["question"] for line in lines]
     taken = []
     with branchrank.Workspace.open(data, settings={"index.vector_store": store}) as workspace:
-        for question in [*questions, *questions]:  # more questions than the workspace remembers
+        for question in [*questions, *questions]:  # more questions than fit in the memo
             started = time.process_time()
             workspace.search(question, system="local")
             taken.append(time.process_time() - started)

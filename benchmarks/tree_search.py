@@ -1,18 +1,23 @@
-"""Measure quality, calls, tokens and CPU time of the tree search on corpora of several sizes.
+"""Measure the quality, calls, tokens and CPU time of the tree search on corpora of several sizes.
 
-1. At most ``--count`` questions are sampled with a fixed seed. A question is skipped if its gold files no
-   longer fit into the smallest subset of the corpus. Every subset contains the gold files, and other files
-   that are sampled with the same seed. A larger subset contains all smaller subsets.
-2. Each subset is indexed (with the hash embedder, since the tree search needs no vectors) and searched with
-   the same questions. At each step of the tree search, a chooser selects the sections to follow. The choosers
-   are the lexical score, two oracles and a random chooser. One oracle selects only the gold or the ancestors
-   of the gold. The other oracle fills the rest of the beam with further entries. With ``--base-url``, an
-   LLM on a server selects the sections.
-3. A hit is a section's own span, so that the benchmark measures the tree search, not the choice of a passage.
-4. For a scripted chooser, the number of tokens is estimated as one token per three bytes, as it is for prompt
-   sizes. For an LLM, the number of tokens is the one that the server reports.
-5. The reported CPU time is that of this process, excluding the scripted chooser. With an LLM, the CPU time is
-   measured in one round; otherwise, it is the median of three rounds.
+1. At most ``--count`` questions are sampled with a fixed seed. The files with the gold of the questions must
+   fit into the smallest subset of the corpus, so some questions are skipped. Every subset consists of these
+   files and of a seeded random sample of other files. A larger subset contains all smaller subsets.
+2. Each subset is indexed and searched with the same questions. The hash embedder is used, because the tree
+   search needs no vectors.
+3. At each step of the tree search, a chooser selects the sections to follow. These choosers are compared:
+
+   - the lexical score
+   - an oracle, which selects only the gold or the ancestors of the gold
+   - an oracle with a full beam, which also selects other sections until the beam is full
+   - a random chooser
+
+   With ``--base-url``, an LLM on a server is measured instead of these choosers.
+4. A hit is a section's own span, so that the benchmark measures the tree search, not the choice of a passage.
+5. If a script chooses in place of an LLM, the number of tokens is estimated as one token per three bytes. For
+   an LLM, the server reports the number of tokens.
+6. The reported CPU time is that of this process, excluding the scripted choosers. The CPU time with an LLM is
+   measured in one round. All other CPU times are medians of three rounds.
 
     python benchmarks/tree_search.py CORPUS QUESTIONS.jsonl [--sizes 25 50 100 200 400 0] [--count 20]
         [--base-url URL --model NAME --model-sizes 25 50 --model-count 2]
@@ -71,14 +76,14 @@ Rule = Callable[[dict[str, str], "Gold"], list[str]]
 
 
 class Gold(NamedTuple):
-    """An oracle's data about one question (the headings of the gold's sections and of their ancestors)."""
+    """What an oracle knows about a question: the headings of the gold's sections and of their ancestors."""
 
     exact: frozenset[str]
     above: frozenset[str]
 
 
 class Scripted:
-    """A stand-in for an LLM that selects labels with ``rule``. ``cpu`` is the rule's CPU time in seconds."""
+    """A script in place of an LLM. ``rule`` selects the labels, and ``cpu`` is its CPU time in seconds."""
 
     model = "scripted"
 
@@ -103,19 +108,19 @@ class Scripted:
 
 
 def oracle(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Select the entries that contain the gold, or, if there are none, the gold's ancestors."""
+    """Select the entries that contain the gold. If there are none, select the gold's ancestors."""
     exact = [label for label, heading in shown.items() if heading in gold.exact]
     return exact or [label for label, heading in shown.items() if heading in gold.above]
 
 
 def full_oracle(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Select the oracle's entries, then other entries in the order shown, so that the beam is always full."""
+    """Select the oracle's entries, followed by all other entries, so that the beam is always full."""
     first = oracle(shown, gold)
     return first + [label for label in shown if label not in first]
 
 
 def chance(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Select all entries in a random order. The random generator is seeded with the entries' headings."""
+    """Select all entries in a random order, seeded with the entries' headings."""
     names = list(shown)
     random.Random("\n".join(shown.values())).shuffle(names)
     return names
@@ -161,7 +166,7 @@ def sources(question: Question) -> set[str]:
 
 
 def draw(questions: Sequence[Question], count: int, files: int) -> list[Question]:
-    """Sample at most ``count`` questions whose gold is in at most ``files`` files, using a fixed seed."""
+    """Return a seeded sample of at most ``count`` questions whose gold is in at most ``files`` files."""
     order = sorted((question for question in questions if question.answerable), key=lambda q: q.id)
     random.Random(SEED).shuffle(order)
     drawn: list[Question] = []
@@ -253,7 +258,7 @@ def measure(index: Index, questions: Sequence[Question], walk: TreeSearch, choos
 
 
 def choosers(index: Index, questions: Sequence[Question]) -> list[Chooser]:
-    """Return the choosers that need no LLM server (the lexical score and the scripted rules)."""
+    """Return the choosers that need no LLM server."""
     golds = {question.id: known_gold(index.tree, question) for question in questions}
     made = [Chooser("lexical")]
     for name, rule in RULES.items():
@@ -263,7 +268,7 @@ def choosers(index: Index, questions: Sequence[Question]) -> list[Chooser]:
 
 
 def shape(index: Index) -> str:
-    """Return the size of an indexed tree as table cells (documents, nodes, depth, largest fan-out)."""
+    """Return the number of documents, number of nodes, depth and largest fan-out of a tree as table cells."""
     nodes = index.tree.nodes.values()
     documents = len({node.source for node in nodes if node.source})
     widest = max(len(node.children) for node in nodes)

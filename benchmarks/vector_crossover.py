@@ -3,8 +3,8 @@
     python benchmarks/vector_crossover.py [--sizes 3000 10000 30000 100000] [--dimension 384]
 
 Vectors are sampled around random cluster centers, because embeddings of text have clusters too. Queries are
-vectors from the collection with added noise. Times are for one query at a time (top 40), after a warm-up, in
-one process.
+vectors from the collection with added noise. After a warm-up, each query searches for the 40 nearest vectors.
+Queries run one at a time, in one process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUERIES = 200
 
 
 def clustered(size: int, dimension: int, generator: np.random.Generator) -> Vectors:
-    """Return unit vectors, one cluster center per 30, as a float32 array of shape ``(size, dimension)``."""
+    """Return clustered unit vectors as a float32 array of shape ``(size, dimension)``."""
     centers = generator.normal(size=(max(1, size // 30), dimension))
     rows = centers[generator.integers(len(centers), size=size)] + 0.7 * generator.normal(
         size=(size, dimension)
@@ -37,7 +37,7 @@ def clustered(size: int, dimension: int, generator: np.random.Generator) -> Vect
 
 
 def milliseconds(stores: Sequence[VectorStore], queries: Vectors) -> list[tuple[float, float]]:
-    """Return the median and 95th percentile of each store's query times; the stores are timed alternately."""
+    """Return the median and the 95th percentile of each store's query times, in milliseconds."""
     times: list[list[float]] = [[] for _ in stores]
     for query in [*queries[:20], *queries]:
         for store, taken in zip(stores, times, strict=True):
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", type=int, default=[3_000, 10_000, 20_000, 40_000])
     parser.add_argument("--dimension", type=int, default=384)
     options = parser.parse_args()
-    print(f"the vector store `auto` uses exact search for up to {EXACT_UP_TO} vectors")
+    print(f"`--vector-store auto` uses exact search for up to {EXACT_UP_TO} vectors")
     print("vectors  dimension  exact p50/p95 ms  Chroma p50/p95 ms  build s  recall@40")
     for size in options.sizes:
         generator = np.random.default_rng(size)

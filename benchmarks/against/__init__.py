@@ -1,1 +1,1 @@
-"""Compare BranchRank's speed with other libraries' speed (see ``__main__``)."""
+"""Compare the speed of BranchRank and of other libraries (see ``__main__``)."""

@@ -1,17 +1,19 @@
-"""Compare BranchRank's speed with other libraries' speed, as ratios of times measured in one run.
+"""Compare the speed of BranchRank and of other libraries, as ratios of times measured in one run.
 
     python -m benchmarks.against run [--write] [--only GROUP] [--data-dir DIR] [--questions FILE]
     python -m benchmarks.against check [--measured FILE]
     python -m benchmarks.against page
 
-1. ``run`` prints the table; ``--write`` also writes ``benchmarks/table.json`` and ``docs/results/speed.md``.
+1. ``run`` prints the table. With ``--write``, ``run`` also writes ``benchmarks/table.json`` and
+   ``docs/results/speed.md``.
 2. ``check`` repeats the measurements and compares the ratios with those in ``benchmarks/table.json``. With
    ``--measured FILE``, the new ratios are read from ``FILE`` instead of being measured. The exit code is 1 if
-   the whole 95% interval of a ratio is more than 20% below the stored ratio, and 2 if the tables can't be
-   compared.
+   the whole 95% interval of a ratio is more than 20% below the stored ratio. The exit code is 2 if the tables
+   can't be compared.
 3. ``page`` writes ``docs/results/speed.md`` from ``benchmarks/table.json``.
 
-Without ``--data-dir``, the workspace ``data/symfony`` is searched if it exists, else the bundled sample.
+``--data-dir`` defaults to ``data/symfony`` if that workspace exists, and to an index of the bundled sample
+otherwise.
 """
 
 from __future__ import annotations
@@ -48,13 +50,13 @@ GROUPS: dict[str, tuple[Callable[[World], Source], ...]] = {
     "lexical": (lexical.pairs, pyterrier.pairs),
     "vectors": (dense.pairs,),
     "measures": (scores.pairs,),
-    "benchmark": (),  # needs the hit rates first, see ``_sources``
+    "benchmark": (),  # _sources creates these pairs, because they need the hit rates
     "start": (processes.pairs,),
 }
 
 
 def run(options: argparse.Namespace) -> Table:
-    """Measure every pair in the chosen groups, and print a line on standard error for each."""
+    """Measure every pair in the chosen groups, and print each ratio on standard error."""
     started, load = time.perf_counter(), os.getloadavg()[0]
     rows: list[Row] = []
     skipped: list[Skipped] = []
@@ -103,7 +105,7 @@ def _sources(world: World, groups: list[str], rates: list[Rate]) -> Iterator[Sou
             rates += frameworks.hit_rates(world, found)
             yield frameworks.pairs(world, found, rates)
         if group == "start":
-            dense.chroma_collection(world)  # the script searches it
+            dense.chroma_collection(world)  # SCRIPT in processes.py searches this collection
         for source in GROUPS[group]:
             yield source(world)
 

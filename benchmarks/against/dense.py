@@ -20,7 +20,7 @@ BATCH = 4000
 
 
 def pairs(world: World) -> Source:
-    """Compare BranchRank's exact search with NumPy and Chroma, and its Chroma store with Chroma alone."""
+    """Compare BranchRank's exact search with NumPy and Chroma, and BranchRank's Chroma store with Chroma."""
     exact = ExactVectors(world.ids, world.matrix)
     nearest = [[scored.key for scored in exact.search(vector, DEPTH)] for vector in world.asked]
 
@@ -88,7 +88,7 @@ def _recall(nearest: list[list[str]], found: list[list[str]]) -> str:
 
 
 def _same(world: World, nearest: list[list[str]], found: list[list[str]]) -> str:
-    """Check that the cosines are equal, rank by rank; equal texts may be in any order."""
+    """Check that the cosines are equal, rank by rank. Texts with equal cosines may be in any order."""
     rows = {key: row for row, key in enumerate(world.ids)}
     for vector, a, b in zip(world.asked, nearest, found, strict=True):
         ours, theirs = (world.matrix[[rows[key] for key in keys]] @ vector for keys in (a, b))

@@ -1,10 +1,10 @@
 """Compare BranchRank's retrieval time with that of fusion retrievers from LangChain and LlamaIndex.
 
 1. The compared systems are BranchRank's ``local``, LangChain's ``EnsembleRetriever`` and LlamaIndex's
-   ``QueryFusionRetriever``. All three systems fuse the results of BM25 and vector search by reciprocal rank
-   fusion with k = 60. Each search returns 40 candidates (80 for the BM25 search of ``local``). All three
-   systems search the same chunks and vectors. All other settings are the frameworks' defaults.
-2. The questions' vectors are computed in advance and looked up, so the model is not timed.
+   ``QueryFusionRetriever``. All three systems search the same chunks and vectors, and fuse the results of
+   BM25 and vector search with reciprocal rank fusion (k = 60). Each search returns 40 candidates (80 for the
+   BM25 search of ``local``). All other settings are the frameworks' defaults.
+2. The questions' vectors are computed in advance, so the embedding model is not timed.
 3. The hit rates come from one run of BranchRank's benchmark with the three systems.
 """
 
@@ -35,7 +35,7 @@ Retrieve = Callable[[str], list[str]]
 
 
 class Known:
-    """The vectors of all texts and questions, usable as BranchRank's embedding cache."""
+    """The vectors of all texts and questions, in a class that can replace BranchRank's embedding cache."""
 
     def __init__(self, world: World) -> None:
         texts = [*world.texts, *world.queries]
@@ -43,7 +43,7 @@ class Known:
         self._cached: dict[str, Vectors] = {}
 
     def of(self, text: str) -> list[float]:
-        """Return the vector of a text as a list, as the frameworks expect."""
+        """Return the vector of a text as a list, which is the format that the frameworks need."""
         found: list[float] = self._rows[text].tolist()
         return found
 
@@ -96,7 +96,7 @@ def retrievers(world: World) -> Iterator[Retriever | Any]:
             yield absent
             continue
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # LangChain announces that a package will be retired
+            warnings.simplefilter("ignore")  # LangChain warns that a package is deprecated
             retrieve = build(world, known)
         yield Retriever(named(package), world, retrieve)
 
@@ -104,8 +104,8 @@ def retrievers(world: World) -> Iterator[Retriever | Any]:
 def pairs(world: World, found: Sequence[Any], rates: Sequence[Rate]) -> Source:
     """Yield a comparison of ``local`` with each retriever in ``found``.
 
-    Each comparison's ``answers`` text states the strict hit@5 of both systems, which is taken from ``rates``.
-    If a framework is not installed, its entry in ``found`` is yielded unchanged.
+    The ``answers`` of a comparison are the strict hit@5 of the two systems, from ``rates``. Entries of
+    ``found`` that are not retrievers (frameworks that are not installed) are yielded unchanged.
     """
     (system,) = builtin_systems(("local",), world.folder.settings)
     known = Known(world)

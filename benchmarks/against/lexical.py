@@ -2,7 +2,7 @@
 
 All programs count the same tokens, because each program gets the tokens of BranchRank's analyzer. For a
 program that tokenizes text itself, each token is replaced by a made-up word such as ``t12``, which no stemmer
-or stop list changes. In every program, the time of a query includes the analysis of its text.
+or stop list changes. The time of a query includes the analysis of its text in every program.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _ours(world: World, settings: Bm25Settings) -> Bm25Index:
 def _same_scores(
     world: World, settings: Bm25Settings, theirs: Callable[[str], Found], factor: float, most: int = 0
 ) -> str:
-    """Compare the scores of the first results for every question, rank by rank."""
+    """Check that the scores of the first results are equal for every question, rank by rank."""
     ours, worst = _ours(world, settings), 0.0
     for query in world.queries[: most or None]:
         a = np.array([score for _, score in ours.search(query, DEPTH)])

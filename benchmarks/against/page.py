@@ -16,26 +16,27 @@ $ make bench WRITE=--write
 
 For each row of the table, BranchRank and another library take turns doing the same work in one process, in
 several rounds. The ratio of a round is the other library's time divided by BranchRank's time, so a ratio
-above 1 means that BranchRank is faster. The table shows the median of these ratios and its 95%
-confidence interval. The bounds of the interval are two of the measured ratios. With five
-rounds, the interval runs from the smallest to the largest ratio. Ratios depend much less on the machine and
-on other running programs than times do.
+above 1 means that BranchRank is faster. The table shows the median of these ratios and the median's 95%
+confidence interval. The interval is distribution-free: each of its bounds is one of the measured ratios. With
+five rounds, the interval runs from the smallest to the largest ratio. Ratios depend much less on the machine
+and on other running programs than times do.
 
 - **Embedding**: `SentenceTransformer.encode` with its defaults (batches of 32). CodeRankEmbed has the
   published configuration and random weights, because the time does not depend on the values of the weights.
 - **Lexical query**: every program counts the same tokens with the same constants.
-- **Vector search**: the 40 nearest of all chunks for each question. Chroma is used with its default settings,
-  and through BranchRank's store, which requests more candidates from Chroma and sorts them by exact scores.
+- **Vector search**: the 40 chunks nearest to each question. Chroma is measured with its default settings and
+  through BranchRank's store, which requests more candidates from Chroma and sorts them by exact scores.
 - **Measures**: ten measures of 1,000 questions with 1,000 results each.
-- **Whole benchmark**: both frameworks combine BM25 and vector search by reciprocal rank fusion, with the same
-  chunks, vectors and questions. The vectors of the questions are looked up, so the model is not timed.
-- **Cold start**: CPU time of a whole process. Each question is new, so its vector is computed.
+- **Whole benchmark**: both frameworks combine BM25 and vector search with reciprocal rank fusion, and use the
+  same chunks, vectors and questions as BranchRank. The vectors of the questions are computed in advance, so
+  the embedding model is not timed.
+- **Cold start**: the CPU time of a whole process. Each question is new, so its vector is computed.
 
 """
 
 TAIL = """
-`make bench-check` repeats the measurements. The check fails if the whole interval of a new ratio is more than
-20% below the ratio in this table, so random variation alone does not make the check fail.
+`make bench-check` repeats the measurements. The check fails only if the whole interval of a new ratio is more
+than 20% below the ratio in this table, so random variation alone is unlikely to make the check fail.
 """
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks.against.table import Row, Skipped
 
-#: The minimum and maximum number of rounds for a pair, and the seconds after which no new round starts.
+#: The minimum and maximum number of rounds for a pair, and the time in seconds after which no round starts.
 LEAST, MOST, BUDGET = 5, 31, 8.0
-#: The confidence level of a row's interval. With fewer than six rounds, the level is lower.
+#: The confidence level of a row's interval. The level is lower if there are fewer than six rounds.
 LEVEL = 0.95
 
 Clock = Callable[[Callable[[], object]], float]
@@ -22,8 +22,8 @@ class Pair(NamedTuple):
     """Two programs that do the same work, ``ours`` and ``theirs``, with ``number`` units of work per call.
 
     The table shows times per ``unit``, for example per ``question``. ``answers`` describes how the results of
-    the two programs differ. ``clock`` runs one call and returns how long the call took, in seconds; by
-    default, wall time is measured.
+    the two programs differ. ``clock`` runs one call and returns its duration in seconds (by default, wall
+    time).
     """
 
     group: str
@@ -79,9 +79,10 @@ def measure(pair: Pair) -> Row:
 
 
 def median_interval(values: list[float]) -> tuple[float, float]:
-    """Return an interval for the median from order statistics (at least 95% for six or more values).
+    """Return a confidence interval for the median, computed from order statistics.
 
-    The interval assumes only that the number of values below the median is binomial(n, 1/2).
+    The confidence level is at least 95% if there are six or more values. The interval assumes only that the
+    number of values below the median is binomial(n, 1/2).
     """
     from scipy.stats import binom
 

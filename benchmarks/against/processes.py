@@ -1,7 +1,7 @@
 """Compare the CPU time of a cold start with that of a bare interpreter and of a script without BranchRank.
 
-Python's bytecode cache is enabled, as it would be for an installed program. Only the first process
-compiles the modules, so compiling does not affect the median.
+Python's bytecode cache is enabled, as in an installed program. Only the first process compiles the modules,
+so the compilation does not affect the median.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from branchrank.embedders.minilm import find_model
 GROUP = "cold start"
 #: No new round of a process starts after this number of seconds.
 BUDGET = 10.0
-#: Upper limits on the CPU seconds of each command when it uses the index of Symfony's documentation.
+#: The upper limit of each command's CPU time in seconds, with the index of Symfony's documentation.
 BOUNDS = {"--help": 0.15, "--vector-store exact": 0.7, "--vector-store chroma": 1.6}
 SCRIPT = """
 import sys
@@ -67,7 +67,7 @@ def _pair(what: str, against: str, ours: Callable[[], float], theirs: Callable[[
 
 
 def starts(rows: list[Row]) -> list[Start]:
-    """Return the median CPU seconds of each command in ``BOUNDS``, with the upper bound for the command."""
+    """Return the median CPU time in seconds of each command in ``BOUNDS``, with its upper limit."""
     found = {row.what.partition(" ")[2]: row for row in reversed(rows) if row.group == GROUP}
     return [
         Start(command=f"retrieve.py {flags}", cpu_s=round(found[flags].ours_ms / 1000, 3), bound_s=bound)
@@ -77,7 +77,7 @@ def starts(rows: list[Row]) -> list[Start]:
 
 
 def cpu_seconds(*arguments: str) -> float:
-    """Return the CPU seconds of one Python process and of the child processes that it waited for."""
+    """Return the CPU time in seconds of one Python process, including its child processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT, env=with_bytecode()

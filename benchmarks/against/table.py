@@ -15,8 +15,8 @@ _REWRITE = "fix: make bench WRITE=--write"
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A row that compares two programs. Times are medians in milliseconds per ``unit``.
 
-    ``ratio`` is the median of the rounds' ratios (the other program's time divided by BranchRank's); ``low``
-    and ``high`` are the ends of its 95% interval.
+    The ratio of a round is the other program's time divided by BranchRank's time. ``ratio`` is the median of
+    these ratios, and ``low`` and ``high`` are the bounds of the median's 95% interval.
     """
 
     group: str
@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The identity of a row (its group, its task, and the compared program without its version)."""
+        """The group, the task, and the compared program without its version, which identify the row."""
         return self.group, self.what, self.against.split(" ")[0]
 
 
@@ -46,7 +46,7 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The CPU seconds of a whole process (the median over several rounds), and an upper bound for them."""
+    """The CPU time of a whole process in seconds (the median over several rounds), and an upper bound."""
 
     command: str
     cpu_s: float
@@ -93,10 +93,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableTableError(Exception):
-    """A stored table is missing, damaged or from a different corpus.
-
-    The message contains the command that writes a new table.
-    """
+    """Raised if a stored table is missing, damaged or from a different corpus."""
 
 
 def read_table(path: Path) -> Table:

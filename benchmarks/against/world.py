@@ -1,4 +1,4 @@
-"""The data for every comparison (an index with all-MiniLM-L6-v2, its texts and vectors, and questions)."""
+"""The chunks, vectors and questions for every comparison."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from branchrank.stores.indexed_text import chunk_terms, embedded_text
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "data" / "sample"
-#: The default workspace and questions, if both exist and no other workspace is given.
+#: The default workspace and questions, which are used only if both exist.
 LARGER = (ROOT / "data" / "symfony", ROOT.parent / "shared" / "questions" / "symfony-dev.jsonl")
 
 
 class World(NamedTuple):
     """The chunks and questions that every comparison uses.
 
-    For each chunk in ``ids``, ``texts`` has the text that is embedded, and ``terms`` has the text that BM25
-    indexes. ``matrix`` has the unit vector of each chunk, and ``asked`` has the unit vector of each question.
+    For each chunk in ``ids``, ``texts`` contains the text to embed, ``terms`` contains the text for BM25, and
+    ``matrix`` contains the unit vector. ``asked`` contains the unit vector of each question.
     """
 
     folder: WorkspaceFolder
@@ -54,7 +54,11 @@ class World(NamedTuple):
 
 @contextmanager
 def opened(data_dir: Path | None, questions: Path | None) -> Iterator[World]:
-    """Open ``data_dir``; by default, open Symfony's workspace if it exists, or else index the sample."""
+    """Open a workspace, and yield its chunks, vectors and questions.
+
+    If ``data_dir`` is ``None``, Symfony's workspace is opened. If that workspace does not exist, the bundled
+    sample is indexed.
+    """
     with TemporaryDirectory() as name:
         scratch = Path(name)
         if data_dir is None and all(path.exists() for path in LARGER):
@@ -70,7 +74,7 @@ def opened(data_dir: Path | None, questions: Path | None) -> Iterator[World]:
         with open_index(folder) as index:
             if index.manifest.embedder.model != MODEL:
                 raise SystemExit(
-                    f"{data_dir} is not an index by {MODEL}\nfix: branchrank index --data-dir {data_dir} "
+                    f"{data_dir} was not indexed with {MODEL}\nfix: branchrank index --data-dir {data_dir} "
                     f"--embedder {MODEL}"
                 )
             chunks = list(index.chunks.values())
@@ -95,7 +99,7 @@ def named(package: str) -> str:
 
 
 def missing(group: str, package: str, module: str = "") -> Skipped | None:
-    """Return a skipped comparison if the package is not installed, and ``None`` if it is."""
+    """Return a :class:`Skipped` comparison if the package is not installed, and ``None`` otherwise."""
     if importlib.util.find_spec(module or package.replace("-", "_")) is not None:
         return None
     return Skipped(
