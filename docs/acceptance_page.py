@@ -25,8 +25,8 @@ requirement or scenario with its test. `make test` runs all acceptance tests.
 
 The requirements contradict each other in two places. Document 000 requires that grep results are fused
 without being ranked. Document 001 requires that grep results are ranked by BM25, and that results with a
-score below the 25th percentile are dropped. By default, `hybrid_search` does not rank grep results; with
-`ranking="bm25"`, `hybrid_search` ranks them and drops those with low scores. Document 003 puts the
+score below the 25th percentile are dropped. By default, `hybrid_search` does not rank grep results. With
+`ranking="bm25"`, `hybrid_search` ranks grep results and drops those with low scores. Document 003 puts the
 PageIndex-only retriever out of scope, but the project card requires a benchmark that compares this retriever
 with the other two. BranchRank therefore has the predictor `pageindex`, but gives it no BM25 branch.
 
@@ -161,10 +161,7 @@ def doors(test: ast.FunctionDef) -> list[str]:
 
 
 def _tests(path: Path) -> Iterator[tuple[str, list[ast.FunctionDef]]]:
-    """Yield the name of each test class with its tests.
-
-    Tests outside classes come first, with an empty class name.
-    """
+    """Yield the name of each test class (empty for tests outside classes) with its tests."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     alone = _functions(body)
     if alone:

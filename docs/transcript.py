@@ -1,4 +1,4 @@
-"""Make the page ``transcript.md``, which takes a few minutes and 2 GB of disk space in a temporary folder.
+"""Write ``transcript.md``, which takes a few minutes and 2 GB of disk space in a temporary folder.
 
     python docs/transcript.py
 
@@ -31,7 +31,7 @@ PAGE = ROOT / "docs" / "transcript.md"
 QUESTIONS = (
     ("what does it cost to install", "installation.md", "| everything |"),
     ("my run was killed, how do I continue", "reproducibility.md", "Each row is written to disk"),
-    ("which ids does an exported TREC run have", "exchange.md", "A line of a run file is"),
+    ("which ids does an exported TREC run have", "exchange.md", "Each line of a run file has the form"),
     ("where do I see why a question failed", "tutorial.md", "Open `questions.csv`"),
     (
         "how do I pick between the systems in a hurry",

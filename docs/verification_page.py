@@ -1,4 +1,4 @@
-"""Write ``verification.md`` from the list of tamperings (changes to a correct run) that the tests try.
+"""Write ``verification.md`` from the changes to a correct run in ``tests/support/tamperings.py``.
 
 Run ``python docs/verification_page.py`` after you change ``tests/support/tamperings.py``. A test checks that
 the page is up to date.
@@ -36,7 +36,7 @@ returned the recorded hits, because the command does not call the class or endpo
 ## Run some questions again
 
 `branchrank verify RUN --rerun 20` selects 20 questions with the run's seed, runs them again, and compares
-every hit, rank and stage with those in the run. The digest of the index must be the one in `run.json`.
+every hit, rank and stage with those in the run. The index must have the digest that `run.json` records.
 `branchrank verify --rerun` also checks that all hits of the run exist in this index. The command never calls
 an LLM. With `--llm-replay FILE`, the LLM responses are read from the run's cassette; without this flag,
 systems with an LLM are skipped. Predictor classes and endpoints are skipped unless you pass them with
@@ -58,7 +58,7 @@ branchrank verify RUN --seal plan.seal                  # later, with your copy 
 
 The seal contains the digests of the questions and the corpus, the predictors with their settings, the
 primary measure, the baseline, the significance level alpha and the other settings of the benchmark. The
-report of the run states that the run matches the seal. A seal proves that the plan was made before the run
+report of the run says that the run matches the seal. A seal proves that the plan was made before the run
 only if somebody else has a copy of the seal that the author of the run can't change.
 
 ## Tested changes
@@ -95,9 +95,9 @@ def verification_page() -> str:
     others = len(TAMPERINGS) - alone - left
     count = (
         f"\nThe first version of `verify` (0.1.0) missed {missed} of these {len(TAMPERINGS)} changes. Given "
-        f"only the run, the current version of `verify` finds {alone} of these changes. If `verify` also "
-        f"gets the corpus, the index or a copy of the seal, it can find {others} more of these changes. "
-        f"Of these {len(TAMPERINGS)} changes, `verify` detects all but {left}.\n"
+        f"only the run, the current version of `verify` finds {alone} of these changes. If `verify` is "
+        f"also given the corpus, the index or a copy of the seal, it can find {others} more of these "
+        f"changes. Of these {len(TAMPERINGS)} changes, `verify` detects all but {left}.\n"
     )
     return HEAD + rows + count + TAIL
 
