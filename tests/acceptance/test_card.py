@@ -68,15 +68,15 @@ class TestKind:
 
 class TestPackages:
     @pytest.mark.parametrize("package", PACKAGES)
-    def test_it_is_a_dependency(self, package: str) -> None:
+    def test_the_package_is_a_dependency(self, package: str) -> None:
         declared = [name for name in PYPROJECT["dependencies"] if name.lower().startswith(package)]
         assert len(declared) == 1
 
     @pytest.mark.parametrize("package", PACKAGES)
-    def test_it_is_used(self, package: str) -> None:
+    def test_branchrank_imports_the_package(self, package: str) -> None:
         assert package.replace("-", "_") in imported()
 
-    def test_pytest_runs_the_tests(self) -> None:
+    def test_pytest_is_a_development_dependency(self) -> None:
         assert any(name.startswith("pytest>") for name in PYPROJECT["optional-dependencies"]["dev"])
 
 
@@ -94,7 +94,7 @@ class TestTopLevel:
             "tests",
         ],
     )
-    def test_it_is_there(self, name: str) -> None:
+    def test_the_file_or_folder_exists(self, name: str) -> None:
         path = ROOT / name
         assert path.is_dir() if "." not in name else path.is_file()
 
@@ -102,7 +102,9 @@ class TestTopLevel:
 class TestShape:
     """In detail: ``test_document_003_plan.py`` and ``test_document_003_llm.py``."""
 
-    def test_a_vector_shortlist_is_mapped_expanded_and_fused_with_global_bm25(self, made: Path) -> None:
+    def test_hybrid_maps_and_expands_a_vector_shortlist_and_fuses_it_with_global_bm25(
+        self, made: Path
+    ) -> None:
         rows = [row for row in json_lines(made / "rows.jsonl") if row["predictor"] == "hybrid"]
         stages = ["dense(chunks)", "mapping", "expansion", "bm25(nodes)", "fusion", "cap"]
         stages += ["passage order", "passages"]
@@ -117,7 +119,7 @@ class TestShape:
         assert refused.exit_code == 7
         assert "--hybrid-no-llm" in refused.stderr
 
-    def test_every_door_answers_with_the_same_hits(
+    def test_every_interface_returns_the_same_hits(
         self, command: Command, library: Library, http: Http
     ) -> None:
         for name in ("local", "pageindex", "hybrid"):
@@ -125,7 +127,7 @@ class TestShape:
             assert ids(command.hits("retrieve", "--predictor", name, QUERY)) == expected
             assert ids(http(QUERY, name, 5)["hits"]) == expected
 
-    def test_benchmark_run_compares_local_pageindex_and_hybrid(self, made: Path) -> None:
+    def test_a_benchmark_compares_the_three_predictors(self, made: Path) -> None:
         rows = table(made / "summary.csv")
         assert [row["predictor"] for row in rows] == ["local", "pageindex", "hybrid"]
         for column in ("hit@1", "hit@5"):
@@ -137,13 +139,15 @@ class TestShape:
 
 
 class TestUsedBy:
-    def test_seeded_a_b_c_benchmarks(self, project: Path, made: Path, tmp_path: Path) -> None:
+    def test_seeded_a_b_c_benchmarks_are_reproducible(
+        self, project: Path, made: Path, tmp_path: Path
+    ) -> None:
         words = ("--predictor", "all", *NO_LLM, "--sample-size", 6, "--sample-seed", 7)
         again = benchmark(project, *words, reports=tmp_path)
         for name in ("rows.jsonl", "questions.csv", "summary.csv"):
             assert (again / name).read_bytes() == (made / name).read_bytes()
 
-    def test_hybrid_no_llm_ablations(self, made: Path) -> None:
+    def test_hybrid_ablations_without_an_llm(self, made: Path) -> None:
         run = json.loads((made / "run.json").read_text())
         [hybrid] = [predictor for predictor in run["predictors"] if predictor["name"] == "hybrid"]
         assert (hybrid["llm"], hybrid["system"]["rerank"]["method"]) == ("none", "none")
@@ -151,7 +155,7 @@ class TestUsedBy:
     @pytest.mark.parametrize(
         "door", [("retrieve.py",), ("hybrid_retrieve.py", "--no-llm"), ("pageindex_common.py", "show")]
     )
-    def test_smoke_check_cli_queries(self, project: Path, door: tuple[str, ...]) -> None:
+    def test_smoke_test_of_cli_queries(self, project: Path, door: tuple[str, ...]) -> None:
         query = () if door[0] == "pageindex_common.py" else (QUERY,)
         done = program(ROOT / door[0], *door[1:], *query, cwd=project)
         assert (done.returncode, done.stderr) == (0, "")

@@ -217,7 +217,7 @@ class TestSearchFeedbackAndCitations:
                 assert first.lstrip("# ") == each["text"].split("\n")[0].lstrip("# ")
 
 
-def test_placements_start_at_one(command: Command) -> None:
+def test_ranks_start_at_1(command: Command) -> None:
     hits = command.hits("retrieve", "--predictor", "dense", "clear the cache")
     assert [hit["branches"]["dense(chunks)"]["rank"] for hit in hits] == [1, 2, 3, 4, 5]
     assert len(ids(hits)) == 5

@@ -22,7 +22,7 @@ class TestTheDefaultThresholdAndTheModel:
     QUERY = "which temperature for green tea"
     HALF: dict[str, object] = {"grep__vector_score_threshold": 0.5}  # noqa: RUF012 - never changed
 
-    def test_the_index_measures_the_default_and_settings_name_what_is_used(
+    def test_the_index_tests_the_default_and_settings_show_the_threshold_in_use(
         self, command: Command, library: Library
     ) -> None:
         measured = library().index.manifest.distance
@@ -32,7 +32,7 @@ class TestTheDefaultThresholdAndTheModel:
         assert f"in use: {measured.words}" in shown
         assert f"{measured.threshold:g}" in measured.words
 
-    def test_every_answer_names_the_calibrated_value(
+    def test_search_results_show_the_calibrated_threshold(
         self, library: Library, mcp: Mcp, http: Http, tui: Tui, command: Command
     ) -> None:
         words = library().index.manifest.distance.words
@@ -46,7 +46,7 @@ class TestTheDefaultThresholdAndTheModel:
         assert words in command.json("retrieve", "--predictor", "grep", self.QUERY)["notices"]
         assert any(words in line for line in tui("vector", self.QUERY).log)
 
-    def test_a_number_that_the_user_gives_is_literal_and_warned_about(
+    def test_a_threshold_that_the_user_sets_is_not_calibrated_and_a_warning_is_shown(
         self, mcp: Mcp, http: Http, command: Command, tui: Tui
     ) -> None:
         """The same 0.5, given by a person, drops every chunk; each door says so."""
@@ -60,7 +60,7 @@ class TestTheDefaultThresholdAndTheModel:
         words = ("--predictor", "grep", "--grep-vector-score-threshold", 0.5)
         assert any(said in each for each in command.json("retrieve", *words, self.QUERY)["notices"])
 
-    def test_a_report_names_the_value_and_warns_of_a_literal_one(
+    def test_a_report_shows_the_calibrated_threshold_or_warns_about_a_user_threshold(
         self, command: Command, library: Library, tmp_path: Path
     ) -> None:
         lines = [
@@ -84,7 +84,7 @@ class TestTheDefaultThresholdAndTheModel:
         for text in (literal, " ".join(printed.split())):
             assert "the distance threshold 0.5 leaves" in text
 
-    def test_a_number_in_an_experiment_is_literal_too(
+    def test_a_threshold_in_an_experiment_file_is_not_calibrated(
         self, command: Command, project: Path, tmp_path: Path
     ) -> None:
         lines = [{"id": "q", "question": self.QUERY, "source_file": "install.rst", "gold_level": "file"}]

@@ -132,7 +132,7 @@ class TestHybridSearchCombiningBm25AndVectorRetrieval:
         through_mcp = mcp("hybrid_search", BM25, semantic_query=query, exact_keywords=QUERY)
         assert [each["score"] for each in through_mcp.results] == scores
 
-    def test_hybrid_search_takes_the_passages_that_the_filter_keeps(self, library: Library) -> None:
+    def test_hybrid_search_drops_grep_results_below_the_25th_percentile(self, library: Library) -> None:
         scores = worked_out()
         first_quartile = statistics.quantiles(scores.values(), n=4, method="inclusive")[0]
         found = library(**BM25).tools.hybrid_search("figs and oaks", QUERY, limit=50).results

@@ -76,7 +76,7 @@ class TestSparseAndDenseVectorStorage:
         assert layout(server)["vectors"] == {"dense": {"size": 768, "distance": "Cosine"}}
         assert layout(server)["sparse_vectors"] == {"sparse": {"modifier": "idf"}}
 
-    def test_the_dense_vectors_of_an_embedded_collection_are_compared_by_cosine(self, tmp_path: Path) -> None:
+    def test_an_embedded_collection_compares_dense_vectors_by_cosine(self, tmp_path: Path) -> None:
         """The longer vector does not win. (The vectors of an index all have length 1.)"""
         collection = EmbeddedCollection.create(tmp_path / "shard", 2)
         vectors = {"near": [0.1, 0.0], "far": [8.0, 6.0]}

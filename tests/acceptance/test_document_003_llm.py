@@ -67,25 +67,25 @@ class TestStageCLLMFinalRerank:
         assert len(server.requests) == 1
         assert places(answer)[0] == "guide/brewing.md#steeping-time"
 
-    def test_or_at_most_two_batched_calls(self, command: Command, serve: Any) -> None:
+    def test_a_large_pool_takes_at_most_two_batched_calls(self, command: Command, serve: Any) -> None:
         server = serve(scripted.first_shown)
         search(command, *endpoint(server), "--hybrid-context-tokens", 1000)
         assert len(server.requests) == 2
         assert not set.intersection(*({*chat.entries.values()} for chat in server.requests))
 
-    def test_prefers_concrete_how_to_sections(self, command: Command, serve: Any) -> None:
+    def test_the_prompt_prefers_concrete_how_to_sections(self, command: Command, serve: Any) -> None:
         server = serve(scripted.first_shown)
         search(command, *endpoint(server))
         assert "Prefer concrete how-to sections" in server.requests[0].prompt
 
-    def test_returns_the_top_k_of_the_candidates(self, command: Command, serve: Any) -> None:
+    def test_the_reranker_returns_the_top_k_candidates(self, command: Command, serve: Any) -> None:
         server = serve(last_first)
         five, three = (search(command, *endpoint(server), *extra) for extra in ((), ("--top-k", 3)))
         assert len(five["hits"]) == 5
         assert places(three) == places(five)[:3]
 
     @pytest.mark.parametrize(("flags", "cap"), [((), 30), (("--hybrid-candidate-cap", 20), 20)])
-    def test_no_more_candidates_than_the_cap_reach_the_llm(
+    def test_the_llm_gets_no_more_candidates_than_the_cap(
         self, tmp_path: Path, serve: Any, flags: tuple[object, ...], cap: int
     ) -> None:
         pages = {
@@ -107,7 +107,7 @@ class TestFallbackOrderIfTheLLMFails:
             (lambda chat, number: scripted.ids(["x"]), "no known id"),
         ],
     )
-    def test_first_the_evidence_then_the_lexical_score(
+    def test_the_fallback_sorts_by_evidence_then_by_lexical_score(
         self, command: Command, serve: Any, script: Script, reason: str
     ) -> None:
         """A short shortlist without neighbors, so that some candidates have no evidence."""
@@ -134,7 +134,7 @@ class TestFallbackOrderIfTheLLMFails:
         assert len({lexical(hit) for hit in words_only}) > 2
         assert words_only != sorted(words_only, key=lambda hit: hit["node_id"])
 
-    def test_the_tree_search_goes_on_with_the_lexical_score(
+    def test_the_tree_search_falls_back_to_the_lexical_score(
         self, library: Library, command: Command, serve: Any
     ) -> None:
         server = serve(lambda chat, number: scripted.fail(500))
@@ -150,17 +150,17 @@ class TestFallbackOrderIfTheLLMFails:
 
 
 class TestFlags:
-    def test_no_llm_is_the_ablation(self, command: Command, serve: Any) -> None:
+    def test_the_no_llm_flag_turns_off_the_llm(self, command: Command, serve: Any) -> None:
         server = serve(last_first)
         without = search(command, "--no-llm")
         same = search(command, "--hybrid-no-llm", *endpoint(server))
         assert server.requests == []
         assert places(same) == places(without) != places(search(command, *endpoint(server)))
 
-    def test_without_an_endpoint_no_llm_is_asked(self, command: Command) -> None:
+    def test_no_llm_is_called_without_an_endpoint(self, command: Command) -> None:
         assert places(search(command)) == places(search(command, "--no-llm"))
 
-    def test_an_endpoint_that_cannot_be_reached_is_refused_with_both_remedies(self, command: Command) -> None:
+    def test_the_error_for_an_unreachable_endpoint_shows_both_fixes(self, command: Command) -> None:
         nowhere = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m")
         result = command("hybrid", TEMPERATURE, *nowhere)
         assert result.exit_code != 0
@@ -178,7 +178,7 @@ class TestFlags:
 
 
 class TestDecisionCache:
-    def test_a_decision_is_kept_below_hybrid_cache(self, command: Command, serve: Any) -> None:
+    def test_llm_decisions_are_cached_in_the_hybrid_cache_folder(self, command: Command, serve: Any) -> None:
         server = serve(last_first)
         first = search(command, *endpoint(server))
         again = search(command, *endpoint(server))
@@ -188,7 +188,7 @@ class TestDecisionCache:
 
 
 class TestEvaluation:
-    def test_the_three_run_on_the_same_questions_and_report_calls_and_tokens(
+    def test_all_predictors_use_the_same_questions_and_report_llm_calls_and_tokens(
         self, command: Command, serve: Any
     ) -> None:
         server = serve(scripted.first_shown)

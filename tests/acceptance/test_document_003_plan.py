@@ -63,7 +63,9 @@ def mentioning(project: Path, word: str) -> set[str]:
 
 
 class TestUpdatedRollout:
-    def test_1_bm25_by_bm25s_in_both_pipelines(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_1_both_pipelines_use_bm25_from_bm25s(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """bm25s weighs the chunks and the sections; one command searches the first, one the second."""
         weighed = []
         index = bm25s.BM25.index
@@ -80,7 +82,7 @@ class TestUpdatedRollout:
         for hits, branch in zip(found, ("bm25(chunks)", "bm25(nodes)"), strict=True):
             assert any(branch in hit["branches"] for hit in hits)
 
-    def test_2_hybrid_has_a_global_bm25_branch_in_place_of_lexical_overlap(
+    def test_2_hybrid_uses_global_bm25_instead_of_lexical_overlap(
         self, library: Library, project: Path
     ) -> None:
         """It ranks every section that holds a word of the query, not only those near the shortlist."""
@@ -94,7 +96,7 @@ class TestUpdatedRollout:
         assert outside <= set(found["fusion"].keys)
 
     @pytest.mark.parametrize("name", ["local", "hybrid"])
-    def test_3_dense_and_bm25_are_fused_by_rrf_with_k_60(
+    def test_3_dense_and_bm25_results_are_fused_by_rrf_with_k_60(
         self, library: Library, command: Command, name: str
     ) -> None:
         found = library.stages(QUERY, name)
@@ -167,7 +169,7 @@ class TestNotes:
 
 
 class TestWhyHybrid:
-    def test_candidates_are_narrowed_before_the_llm_reasons(self, library: Library) -> None:
+    def test_the_candidate_cap_is_applied_before_the_llm_reranks(self, library: Library) -> None:
         found = library.stages("tea", "hybrid", hybrid__candidate_cap=20)
         assert len(found["fusion"].keys) > 20
         assert found["cap"].keys == found["fusion"].keys[:20]
@@ -201,7 +203,7 @@ class TestStageAVectorShortlist:
         assert found == exact["dense(chunks)"].keys
 
     @pytest.mark.parametrize("verb", [("retrieve", "--predictor", "dense"), ("hybrid", "--no-llm")])
-    def test_2_what_chroma_does_not_answer_is_not_found(
+    def test_2_a_chunk_that_chroma_omits_is_not_a_dense_hit(
         self, numbered: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
     ) -> None:
         command = Command(numbered)
@@ -218,7 +220,7 @@ class TestStageAVectorShortlist:
         assert before[0] not in after
         assert nearest("--vector-store", "exact") == exact
 
-    def test_3_chunk_hits_become_nodes_by_source_and_line_overlap(self, tmp_path: Path) -> None:
+    def test_3_chunk_hits_map_to_nodes_by_source_and_line_overlap(self, tmp_path: Path) -> None:
         """Chunks of another origin, whose bounds are not those of sections."""
         own = [
             {"id": "x1", "source": "guide/brewing.md", "line_start": 6, "line_end": 12, "text": "green tea"},
@@ -240,7 +242,7 @@ class TestStageAVectorShortlist:
             ("guide/cleaning.md",),
         ]
 
-    def test_4_evidence_of_a_node_from_best_distance_hit_count_and_rank(
+    def test_4_the_evidence_of_a_node_uses_distance_hit_count_and_rank(
         self, library: Library, project: Path
     ) -> None:
         found = library.stages("leaf of the tea", "hybrid")
@@ -258,7 +260,7 @@ class TestStageAVectorShortlist:
         mapped = dict(zip(found["mapping"].keys, found["mapping"].scores, strict=True))
         assert mapped == pytest.approx(expected)
 
-    def test_output_candidate_nodes_and_candidate_files(self, library: Library, project: Path) -> None:
+    def test_the_output_is_candidate_nodes_and_candidate_files(self, library: Library, project: Path) -> None:
         """The candidate files are those of the best candidate nodes, each as its top section."""
         settings = {"hybrid__neighbor_depth": 0, "hybrid__vector_top_n": 30}
         known = nodes(project)
@@ -299,27 +301,29 @@ class TestStageBTreeExpansion:
         assert set(found["expansion"].keys) <= set(found["fusion"].keys)
         return found["expansion"]
 
-    def test_parent(self, tree: Library) -> None:
+    def test_the_expansion_adds_the_parent(self, tree: Library) -> None:
         assert "a.md" in self.reached(tree).keys
 
-    def test_children(self, tree: Library) -> None:
+    def test_the_expansion_adds_the_children(self, tree: Library) -> None:
         assert "a.md#b/c" in self.reached(tree).keys
 
     @pytest.mark.parametrize(("cap", "expected"), [(0, set()), (1, {"a.md#d"}), (2, {"a.md#d", "a.md#e"})])
-    def test_optional_siblings_capped_per_node(self, tree: Library, cap: int, expected: set[str]) -> None:
+    def test_the_expansion_adds_a_limited_number_of_siblings_per_node(
+        self, tree: Library, cap: int, expected: set[str]
+    ) -> None:
         found = set(self.reached(tree, siblings=cap).keys)
         assert found & {"a.md#d", "a.md#e", "a.md#f"} == expected
 
-    def test_a_small_number_of_file_roots_inferred_from_stage_a(self, tree: Library) -> None:
+    def test_the_expansion_adds_a_few_file_roots_inferred_from_stage_a(self, tree: Library) -> None:
         assert self.reached(tree, neighbor_depth=0).keys == ("a.md#b",)
         found = self.reached(tree, neighbor_depth=0, file_roots=1)
         assert found.keys == ("a.md#b", "a.md")
         assert found.scores[1] == pytest.approx(found.scores[0] / 2)
 
-    def test_the_seed_stays_before_its_neighbors(self, tree: Library) -> None:
+    def test_a_seed_node_ranks_before_its_neighbors(self, tree: Library) -> None:
         assert self.reached(tree).keys[0] == "a.md#b"
 
-    def test_output_a_compact_pool_of_20_to_50_nodes(self, command: Command) -> None:
+    def test_the_output_is_a_compact_pool_of_20_to_50_nodes(self, command: Command) -> None:
         text = " ".join(command("hybrid", "--help").stdout.split())
         assert "(recommended: 20 to 50)" in text
         for cap in (20, 50):
@@ -327,7 +331,7 @@ class TestStageBTreeExpansion:
 
 
 class TestIntegrationPlan:
-    def test_1_hybrid_does_shortlist_mapping_expansion_and_ranking(self, library: Library) -> None:
+    def test_1_hybrid_runs_its_stages_in_the_planned_order(self, library: Library) -> None:
         assert list(library.stages(QUERY, "hybrid")) == [
             "dense(chunks)",
             "mapping",
@@ -339,14 +343,14 @@ class TestIntegrationPlan:
             "passages",
         ]
 
-    def test_1_current_retrievers_are_unchanged_by_it(self, library: Library) -> None:
+    def test_1_hybrid_settings_do_not_change_local_and_pageindex(self, library: Library) -> None:
         tuned = library(hybrid__rrf_k=1, hybrid__vector_top_n=3)
         for name in ("local", "pageindex"):
             hits = library().search(QUERY, name)
             assert hits
             assert tuned.search(QUERY, name) == hits
 
-    def test_2_the_benchmark_has_a_predictor_hybrid(
+    def test_2_the_benchmark_has_a_hybrid_predictor(
         self, project: Path, tmp_path: Path, command: Command
     ) -> None:
         """It finds what the command ``hybrid`` finds."""
@@ -358,7 +362,7 @@ class TestIntegrationPlan:
             hits = command.hits("hybrid", "--no-llm", "--top-k", 5, asked[row["question_id"]])
             assert ids(row["hits"][:5]) == ids(hits)
 
-    def test_2_flags(self, command: Command) -> None:
+    def test_2_the_benchmark_has_the_hybrid_flags(self, command: Command) -> None:
         help_text = command("benchmark", "--help-all").stdout
         for flag in (
             "--predictor",
@@ -371,7 +375,7 @@ class TestIntegrationPlan:
         ):
             assert re.search(rf"{flag}\b", help_text), flag
 
-    def test_3_post_retrieve_answers_in_one_format_for_every_predictor(
+    def test_3_post_retrieve_returns_the_same_format_for_every_predictor(
         self, http: Http, command: Command
     ) -> None:
         shapes = set()
@@ -385,10 +389,10 @@ class TestIntegrationPlan:
 
 class TestDataAndArtifactRequirements:
     @pytest.mark.parametrize("name", ["chunks.jsonl", "chroma", "pageindex/nodes.jsonl"])
-    def test_files_have_their_names(self, tmp_path: Path, name: str) -> None:
+    def test_files_have_the_required_names(self, tmp_path: Path, name: str) -> None:
         assert (make_indexed(tmp_path, vector_store=None) / "data" / name).exists()
 
-    def test_chunks_and_nodes_are_read_back_as_they_were_used(self, command: Command, project: Path) -> None:
+    def test_stored_chunks_and_nodes_match_the_search_results(self, command: Command, project: Path) -> None:
         stored, known = chunks(project), nodes(project)
         for hit in command.hits("retrieve", QUERY):
             assert hit["text"] == stored[hit["id"]]["text"]
@@ -423,14 +427,14 @@ class TestDataAndArtifactRequirements:
         assert hit["id"] in {chunk["id"] for chunk in kept}
         assert hit["source"] == "guide/cleaning.md"
 
-    def test_optional_cache_below_hybrid_cache(self, command: Command) -> None:
+    def test_embeddings_are_cached_in_the_hybrid_cache_folder(self, command: Command) -> None:
         """Embeddings without an LLM; decisions of a reranker beside them in ``test_document_003_llm.py``."""
         command.hits("retrieve", QUERY)
         assert list((command.data / "hybrid" / "cache").iterdir())
 
 
 class TestEvaluationPlan:
-    def test_a_b_c_on_the_same_question_sample_and_seed(
+    def test_a_b_c_use_the_same_question_sample_and_seed(
         self, made: Path, project: Path, tmp_path: Path
     ) -> None:
         """The seed decides the sample, by question id: the order of the file does not."""
@@ -460,7 +464,7 @@ class TestEvaluationPlan:
         assert len({tuple(sample) for sample in samples.values()}) > 1
 
     @pytest.mark.parametrize("column", ["strict_hit@1", "strict_hit@5", "relaxed_hit@1", "relaxed_hit@5"])
-    def test_report_strict_and_relaxed_hits(self, made: Path, column: str) -> None:
+    def test_the_report_has_strict_and_relaxed_hit_rates(self, made: Path, column: str) -> None:
         """Counted again from the hits and the gold of the questions."""
         mode, _, cutoff = column.partition("_hit@")
         gold = {question["id"]: question for question in QUESTIONS}
@@ -477,7 +481,9 @@ class TestEvaluationPlan:
             assert float(summary[column]) == pytest.approx(sum(found) / len(found))
 
     @pytest.mark.parametrize(("column", "share"), [("latency_p50_ms", 0.5), ("latency_p95_ms", 0.95)])
-    def test_report_latency_per_query_p50_and_p95(self, made: Path, column: str, share: float) -> None:
+    def test_the_report_has_p50_and_p95_latency_per_query(
+        self, made: Path, column: str, share: float
+    ) -> None:
         """The share-th of the queries' own times."""
         timings = [row for row in table(made / "timings.csv") if row["stage"] == "total"]
         for summary in table(made / "summary.csv"):
@@ -490,12 +496,12 @@ class TestEvaluationPlan:
             assert float(summary[column]) == pytest.approx(times[math.ceil(share * len(times)) - 1], rel=1e-3)
 
     @pytest.mark.parametrize("column", ["llm_calls_per_query", "llm_tokens_per_query"])
-    def test_report_llm_calls_and_tokens_per_query(self, made: Path, column: str) -> None:
+    def test_the_report_has_llm_calls_and_tokens_per_query(self, made: Path, column: str) -> None:
         """Zero since the ledger is empty; with an LLM: ``test_document_003_llm.py``."""
         assert {row[column] for row in table(made / "summary.csv")} == {"0"}
         assert table(made / "llm_calls.csv") == []
 
-    def test_the_report_is_csv_and_markdown(self, made: Path) -> None:
+    def test_the_report_is_written_as_csv_and_markdown(self, made: Path) -> None:
         report = (made / "report.md").read_text(encoding="utf-8")
         for name in ("local", "pageindex", "hybrid"):
             assert name in report
@@ -535,7 +541,9 @@ class TestSuggestedDefaults:
             ("retrieve", "--local-rrf-k", 60),
         ],
     )
-    def test_the_default_is_as_suggested(self, command: Command, verb: str, flag: str, value: int) -> None:
+    def test_the_default_is_the_suggested_value(
+        self, command: Command, verb: str, flag: str, value: int
+    ) -> None:
         text = " ".join(command(verb, "--help-all").stdout.split())
         [described] = re.findall(rf"{flag} INTEGER (.*?)(?= --|$)", text)
         assert f"Default: {value}." in described
@@ -549,7 +557,7 @@ class TestSuggestedDefaults:
 
 
 class TestRisksAndMitigations:
-    def test_a_chunk_that_meets_no_node_speaks_for_its_file(
+    def test_a_chunk_that_overlaps_no_node_maps_to_the_file_root(
         self, library: Library, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """No index that is accepted has such a chunk today, so one is put into an open index."""
@@ -574,13 +582,13 @@ class TestRisksAndMitigations:
         assert found["dense(chunks)"].keys == ("stray",)
         assert found["mapping"].keys == ("guide/brewing.md",)
 
-    def test_the_cap_is_hard(self, library: Library) -> None:
+    def test_the_candidate_cap_is_never_exceeded(self, library: Library) -> None:
         found = library.stages("tea", "hybrid", 100, hybrid__candidate_cap=7)
         assert len(found["fusion"].keys) > 7
         assert len(found["cap"].keys) == 7
         assert {key.rpartition("@")[0] for key in found["passages"].keys} <= set(found["cap"].keys)
 
-    def test_the_fallback_score_is_there_for_every_candidate(self, library: Library) -> None:
+    def test_every_candidate_has_a_fallback_score(self, library: Library) -> None:
         """Of every candidate the evidence or the lexical score is known."""
         found = library.stages(QUERY, "hybrid")
         scored = {*found["expansion"].keys, *found["bm25(nodes)"].keys}
@@ -589,7 +597,7 @@ class TestRisksAndMitigations:
 
 
 class TestRolloutPhases:
-    def test_3_a_benchmark_of_100_questions(self, project: Path, tmp_path: Path) -> None:
+    def test_3_a_benchmark_can_use_100_questions(self, project: Path, tmp_path: Path) -> None:
         pages = [{"source_file": source, "gold_level": "file"} for source in PAGES]
         lines = [{"id": f"q{n:03d}", "question": f"tea {n}", **pages[n % len(pages)]} for n in range(130)]
         path = write_lines(tmp_path / "questions.jsonl", lines)
@@ -598,7 +606,7 @@ class TestRolloutPhases:
         rows = table(made / "summary.csv")
         assert [row["questions"] for row in rows] == ["100"] * 3
 
-    def test_4_candidate_limits_and_neighbor_policy_are_tuned_by_a_sweep(
+    def test_4_a_sweep_tunes_candidate_limits_and_neighbor_policy(
         self, project: Path, tmp_path: Path, command: Command
     ) -> None:
         experiment = tmp_path / "tune.toml"
@@ -616,7 +624,7 @@ class TestRolloutPhases:
         ]
 
 
-def test_rrf_is_the_published_formula(library: Library) -> None:
+def test_rrf_uses_the_published_formula(library: Library) -> None:
     """Cormack, Clarke and Büttcher, 2009: the sum of 1 / (k + rank)."""
     fused = dict(rrf({"a": [Scored("x", 9.0), Scored("y", 1.0)], "b": [Scored("y", 0.3)]}))
     assert fused == {"x": pytest.approx(1 / 61), "y": pytest.approx(1 / 62 + 1 / 61)}

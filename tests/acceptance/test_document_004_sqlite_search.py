@@ -79,7 +79,7 @@ def chunk_with(chunks: list[dict[str, Any]], words: str) -> str:
 
 
 @pytest.mark.parametrize("mode", ["keyword", "semantic", "hybrid"])
-def test_all_modes_return_results_normalized_to_a_0_1_score(command: Command, mode: str) -> None:
+def test_all_modes_return_scores_between_0_and_1(command: Command, mode: str) -> None:
     for query in QUERIES:
         for flags in ((), CHUNKS):
             results = command.hits("search", query, "--mode", mode, *flags)
@@ -87,7 +87,7 @@ def test_all_modes_return_results_normalized_to_a_0_1_score(command: Command, mo
             assert all(0.0 <= part["score"] <= 1.0 for part in [*results, *members(results)])
 
 
-def test_a_score_means_the_same_from_query_to_query(command: Command) -> None:
+def test_scores_are_comparable_between_queries(command: Command) -> None:
     """No score is scaled by the other results of its query."""
     [alone] = command.hits("search", "runbook")
     [both] = [hit for hit in command.hits("search", "runbook queue") if hit["source"] == "shipping.md"]
@@ -97,14 +97,14 @@ def test_a_score_means_the_same_from_query_to_query(command: Command) -> None:
 
 
 class TestModes:
-    def test_the_mode_decides_what_is_searched(self, command: Command) -> None:
+    def test_the_mode_selects_the_branches_that_are_searched(self, command: Command) -> None:
         searched = {}
         for mode in ("keyword", "semantic", "hybrid"):
             hits = command.hits("search", "HttpClient retry", *CHUNKS, "--mode", mode)
             searched[mode] = {name for hit in hits for name in hit["branches"]}
         assert searched == {"keyword": {FTS5}, "semantic": {DENSE}, "hybrid": {FTS5, DENSE}}
 
-    def test_the_predictor_sqlite_is_the_hybrid_mode(self, command: Command, library: Library) -> None:
+    def test_the_sqlite_predictor_uses_the_hybrid_mode(self, command: Command, library: Library) -> None:
         for query in QUERIES:
             expected = command.hits("search", query, *HYBRID)
             found = command.hits("retrieve", "--predictor", "sqlite", "--top-k", 12, query)
@@ -113,7 +113,7 @@ class TestModes:
             ]
             assert ids(library().search_documents(query)) == ids(expected)
 
-    def test_every_part_of_a_score_is_explained(self, command: Command) -> None:
+    def test_explain_shows_every_part_of_a_score(self, command: Command) -> None:
         (best, *_) = command.hits("search", "HttpClient retry", *HYBRID)
         result = command("search", "HttpClient retry", *HYBRID, "--explain")
         assert result.exit_code == 0, result.output
@@ -126,7 +126,7 @@ class TestModes:
 
 
 class TestKeywordSearch:
-    def test_bm25_ranking_of_fts5(self, command: Command, chunks: list[dict[str, Any]]) -> None:
+    def test_fts5_ranks_by_bm25(self, command: Command, chunks: list[dict[str, Any]]) -> None:
         assert sources(command.hits("search", "HttpClient interceptor"))[0] == "http.md"
         [found] = command.hits("search", "queue", *CHUNKS)
         texts = [f"{chunk['breadcrumb']} {chunk['text']}".lower() for chunk in chunks]
@@ -138,7 +138,9 @@ class TestKeywordSearch:
         bm25 = idf * 2.2 / (1 + norm)
         assert found["score"] == pytest.approx((1 + bm25 / (1 + bm25)) / 2, rel=1e-6)
 
-    def test_no_embeddings_required(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_keyword_search_requires_no_embeddings(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Nor any section about them; the mode is the default."""
         command = Command(make_indexed(tmp_path, PAGES))
 
@@ -148,7 +150,9 @@ class TestKeywordSearch:
         monkeypatch.setattr(FakeEmbedder, "embed_query", embed)
         assert sources(command.hits("search", "HttpClient interceptor"))[0] == "http.md"
 
-    def test_matches_exact_and_partial_terms(self, command: Command, chunks: list[dict[str, Any]]) -> None:
+    def test_keyword_search_matches_exact_and_partial_terms(
+        self, command: Command, chunks: list[dict[str, Any]]
+    ) -> None:
         for term in ("runbook", "runb"):
             assert sources(command.hits("search", term)) == ["shipping.md"]
         found = command.hits("search", "deploy", *CHUNKS)
@@ -157,7 +161,7 @@ class TestKeywordSearch:
         ]
         assert found[0]["score"] >= 0.5 >= found[1]["score"]
 
-    def test_best_for_error_messages_and_exact_phrases(
+    def test_keyword_search_finds_error_messages_and_exact_phrases(
         self, command: Command, chunks: list[dict[str, Any]]
     ) -> None:
         found = command.hits("search", '"connection refused"', *CHUNKS)
@@ -166,7 +170,9 @@ class TestKeywordSearch:
 
 
 class TestSemanticSearch:
-    def test_cosine_similarity_over_embeddings(self, command: Command, chunks: list[dict[str, Any]]) -> None:
+    def test_semantic_search_ranks_by_cosine_similarity(
+        self, command: Command, chunks: list[dict[str, Any]]
+    ) -> None:
         query = "how to handle authentication"
         found = command.hits("search", query, *SEMANTIC, *CHUNKS, "--retrieval-final-limit", 50)
         assert len(found) == len(chunks)
@@ -177,14 +183,14 @@ class TestSemanticSearch:
         assert sources(found)[0] == "auth.md"
 
     @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
-    def test_requires_embedding_configured(self, tmp_path: Path, mode: str) -> None:
+    def test_semantic_search_requires_an_embedding_section(self, tmp_path: Path, mode: str) -> None:
         command = Command(make_indexed(tmp_path, PAGES))
         result = command("search", "how to handle authentication", "--mode", mode)
         assert result.exit_code == 2
         assert "[embedding]" in result.stderr
         assert 'model = "fake:64"' in result.stderr
 
-    def test_finds_content_when_terms_do_not_match(
+    def test_semantic_search_finds_text_without_matching_terms(
         self, command: Command, chunks: list[dict[str, Any]]
     ) -> None:
         query = "authenticate logged"
@@ -195,7 +201,7 @@ class TestSemanticSearch:
 
 
 class TestHybridSearch:
-    def test_merges_keyword_and_semantic_results_by_rrf(self, command: Command) -> None:
+    def test_hybrid_search_merges_keyword_and_semantic_results_by_rrf(self, command: Command) -> None:
         best = command.hits("search", "HttpClient retry", *HYBRID, *CHUNKS)[0]
         assert set(best["branches"]) == {FTS5, DENSE}
 
@@ -221,7 +227,7 @@ class TestHybridSearch:
 
 class TestHowScoringWorks:
     @pytest.mark.parametrize("alpha", [0.2, 0.6])
-    def test_the_final_score_is_the_stated_rrf(self, command: Command, alpha: float) -> None:
+    def test_the_final_score_follows_the_documented_rrf_formula(self, command: Command, alpha: float) -> None:
         """Scaled so that 1 is first in both."""
         flags = (*HYBRID, *CHUNKS, "--hybrid-alpha", alpha, "--retrieval-final-limit", 100)
         results = command.hits("search", "HttpClient retry", *flags)
@@ -233,7 +239,7 @@ class TestHowScoringWorks:
             assert hit["score"] == pytest.approx(rrf * 61)
 
     @pytest.mark.parametrize("flags", [(), HYBRID], ids=["keyword", "hybrid"])
-    def test_documents_are_grouped_and_the_best_chunk_represents_each(
+    def test_chunks_are_grouped_by_document_and_the_best_chunk_sets_the_score(
         self, command: Command, flags: tuple[str, ...]
     ) -> None:
         results = command.hits("search", "HttpClient interceptor server", *flags)
@@ -255,37 +261,39 @@ class TestHowScoringWorks:
 
 
 class TestTuning:
-    def test_the_sample_configuration_is_the_default(self, tmp_path: Path, command: Command) -> None:
+    def test_the_sample_configuration_matches_the_defaults(self, tmp_path: Path, command: Command) -> None:
         configured = Command(make_indexed(tmp_path, PAGES, CONFIGURATION))
         query = "HttpClient retry"
         assert configured.hits("search", query, *HYBRID) == command.hits("search", query, *HYBRID)
 
-    def test_final_limit(self, command: Command) -> None:
+    def test_final_limit_limits_the_results(self, command: Command) -> None:
         assert len(command.hits("search", "HttpClient", *SEMANTIC)) == len(TEXTS)
         two = command.hits("search", "HttpClient", *SEMANTIC, "--retrieval-final-limit", 2)
         assert len(two) == 2
 
-    def test_candidate_k_keyword(self, command: Command) -> None:
+    def test_candidate_k_keyword_limits_the_keyword_candidates(self, command: Command) -> None:
         few = (*CHUNKS, "--retrieval-candidate-k-keyword", 2)
         assert len(command.hits("search", "HttpClient", *few)) == 2
 
-    def test_candidate_k_vector(self, command: Command) -> None:
+    def test_candidate_k_vector_limits_the_vector_candidates(self, command: Command) -> None:
         few = (*CHUNKS, *SEMANTIC, "--retrieval-candidate-k-vector", 3)
         assert len(command.hits("search", "HttpClient", *few)) == 3
 
-    def test_group_by(self, command: Command, chunks: list[dict[str, Any]]) -> None:
+    def test_group_by_groups_results_by_document(
+        self, command: Command, chunks: list[dict[str, Any]]
+    ) -> None:
         holding = {chunk["id"] for chunk in chunks if "HttpClient" in chunk["text"]}
         assert set(ids(command.hits("search", "HttpClient", *CHUNKS))) == holding
         assert sources(command.hits("search", "HttpClient")) == ["http.md"]
 
-    def test_doc_agg(self, command: Command) -> None:
+    def test_doc_agg_sets_how_chunk_scores_are_combined(self, command: Command) -> None:
         [average] = command.hits("search", "HttpClient", "--retrieval-doc-agg", "avg")
         [largest] = command.hits("search", "HttpClient")
         scores = [part["score"] for part in average["members"]]
         assert average["score"] == pytest.approx(sum(scores) / len(scores))
         assert largest["score"] == max(scores) > average["score"]
 
-    def test_max_chunks_per_doc(self, command: Command) -> None:
+    def test_max_chunks_per_doc_limits_the_chunks_of_a_result(self, command: Command) -> None:
         assert len(command.hits("search", "HttpClient")[0]["members"]) == 3
         [one] = command.hits("search", "HttpClient", "--retrieval-max-chunks-per-doc", 1)
         assert len(one["members"]) == 1

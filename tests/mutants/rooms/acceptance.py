@@ -29,34 +29,36 @@ _CARD = (
         "pyproject.toml",
         '    "bm25s>=0.3,<0.4",\n',
         "",
-        (f"{CARD}::TestPackages::test_it_is_a_dependency",),
+        (f"{CARD}::TestPackages::test_the_package_is_a_dependency",),
     ),
     Mutant(
         "hybrid-script-is-missing",
         "hybrid_retrieve.py",
         "",
         None,
-        (f"{CARD}::TestTopLevel::test_it_is_there",),
+        (f"{CARD}::TestTopLevel::test_the_file_or_folder_exists",),
     ),
     Mutant(
         "expansion-not-traced",
         ENGINE,
         '        trace.add("expansion", "node", reached)\n',
         "",
-        (f"{CARD}::TestShape::test_a_vector_shortlist_is_mapped_expanded_and_fused_with_global_bm25",),
+        (
+            f"{CARD}::TestShape::test_hybrid_maps_and_expands_a_vector_shortlist_and_fuses_it_with_global_bm25",
+        ),
     ),
     Mutant(
         "hits-printed-without-their-file",
         "branchrank/cli/querying.py",
         'click.style(f"{safe_line(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)',
         'click.style(f"{hit.line_start}-{hit.line_end}", bold=True)',
-        (f"{CARD}::TestUsedBy::test_smoke_check_cli_queries",),
+        (f"{CARD}::TestUsedBy::test_smoke_test_of_cli_queries",),
     ),
 )
 
 _HYBRID = (
     Mutant(
-        "context-of-nine-lines-by-default",
+        "context-is-nine-lines-by-default",
         SETTINGS,
         'description="lines shown before and after a match")] = 10',
         'description="lines shown before and after a match")] = 9',
@@ -123,14 +125,14 @@ _BM25 = (
         'lookup.branch.options.get("ranking", "none")',
         (
             f"{BM25}::TestHybridSearchCombiningBm25AndVectorRetrieval"
-            "::test_hybrid_search_takes_the_passages_that_the_filter_keeps",
+            "::test_hybrid_search_drops_grep_results_below_the_25th_percentile",
         ),
     ),
 )
 
 _QDRANT = (
     Mutant(
-        "collections-by-dot-product",
+        "collections-use-the-dot-product",
         "branchrank/stores/qdrant_server.py",
         "size=dimension, distance=models.Distance.COSINE",
         "size=dimension, distance=models.Distance.DOT",
@@ -167,7 +169,7 @@ _QDRANT = (
         (f"{QDRANT}::TestSearchResultFusion::test_result_count",),
     ),
     Mutant(
-        "sparse-then-dense",
+        "sparse-and-dense-search-run-in-sequence",
         ENGINE,
         "with ThreadPoolExecutor(len(branches)) as pool:",
         "with ThreadPoolExecutor(1) as pool:",
@@ -190,14 +192,16 @@ _LLM = (
         ENGINE,
         "            candidates = candidates[: system.fuse.cap]\n",
         "            candidates = candidates[:]\n",
-        (f"{LLM}::TestStageCLLMFinalRerank::test_no_more_candidates_than_the_cap_reach_the_llm",),
+        (f"{LLM}::TestStageCLLMFinalRerank::test_the_llm_gets_no_more_candidates_than_the_cap",),
     ),
     Mutant(
         "fallback-ordered-by-fused-score",
         "branchrank/systems/llm_stages.py",
         "            if not gathering:\n",
         "            if candidates:\n",
-        (f"{LLM}::TestFallbackOrderIfTheLLMFails::test_first_the_evidence_then_the_lexical_score",),
+        (
+            f"{LLM}::TestFallbackOrderIfTheLLMFails::test_the_fallback_sorts_by_evidence_then_by_lexical_score",
+        ),
     ),
     Mutant(
         "fallback-reversed",
@@ -205,21 +209,23 @@ _LLM = (
         "        return rescore(candidates, result.order), result.fallback is None\n",
         "        order = result.order[::-1] if result.fallback else result.order\n"
         "        return rescore(candidates, order), result.fallback is None\n",
-        (f"{LLM}::TestFallbackOrderIfTheLLMFails::test_first_the_evidence_then_the_lexical_score",),
+        (
+            f"{LLM}::TestFallbackOrderIfTheLLMFails::test_the_fallback_sorts_by_evidence_then_by_lexical_score",
+        ),
     ),
     Mutant(
         "lexical-score-removed-from-the-tree-search",
         "branchrank/systems/tree_search_llm.py",
         "else [self.tree.node(key) for key in self.lexical(page, step).picked]",
         "else []",
-        (f"{LLM}::TestFallbackOrderIfTheLLMFails::test_the_tree_search_goes_on_with_the_lexical_score",),
+        (f"{LLM}::TestFallbackOrderIfTheLLMFails::test_the_tree_search_falls_back_to_the_lexical_score",),
     ),
     Mutant(
-        "no-llm-ignored",
+        "no-llm-flag-ignored",
         BUILTIN,
         "    if part.base_url and not part.no_llm:\n",
         "    if part.base_url:\n",
-        (f"{LLM}::TestFlags::test_no_llm_is_the_ablation",),
+        (f"{LLM}::TestFlags::test_the_no_llm_flag_turns_off_the_llm",),
     ),
     Mutant(
         "decisions-not-cached",
@@ -243,7 +249,7 @@ _PLAN = (
         SETTINGS,
         'Branch(kind="bm25", unit="node", top_n=80)',
         'Branch(kind="bm25", unit="node", top_n=1)',
-        (f"{PLAN}::TestUpdatedRollout::test_2_hybrid_has_a_global_bm25_branch_in_place_of_lexical_overlap",),
+        (f"{PLAN}::TestUpdatedRollout::test_2_hybrid_uses_global_bm25_instead_of_lexical_overlap",),
     ),
     Mutant(
         "hybrid-weights-swapped",
@@ -253,42 +259,42 @@ _PLAN = (
         (f"{PLAN}::TestNotes::test_bm25_and_rrf_tuning_flags",),
     ),
     Mutant(
-        "cap-keeps-the-last",
+        "cap-keeps-the-worst-candidates",
         ENGINE,
         "            candidates = candidates[: system.fuse.cap]\n",
         "            candidates = candidates[-system.fuse.cap :]\n",
         (f"{PLAN}::TestWhyHybrid",),
     ),
     Mutant(
-        "shortlist-not-from-chroma",
+        "shortlist-does-not-use-chroma",
         "branchrank/stores/vectors_chroma.py",
         "        if n <= 0 or n >= len(self.ids):\n",
         "        if n:\n",
-        (f"{PLAN}::TestStageAVectorShortlist::test_2_what_chroma_does_not_answer_is_not_found",),
+        (f"{PLAN}::TestStageAVectorShortlist::test_2_a_chunk_that_chroma_omits_is_not_a_dense_hit",),
     ),
     Mutant(
         "candidate-files-not-produced",
         "branchrank/ranking/expansion.py",
         "in best[:file_roots]:",
         "in best[:0]:",
-        (f"{PLAN}::TestStageAVectorShortlist::test_output_candidate_nodes_and_candidate_files",),
+        (f"{PLAN}::TestStageAVectorShortlist::test_the_output_is_candidate_nodes_and_candidate_files",),
     ),
     Mutant(
-        "file-roots-get-less",
+        "file-roots-score-too-low",
         "branchrank/ranking/expansion.py",
         "FILE_ROOT_SHARE = 0.5",
         "FILE_ROOT_SHARE = 0.4",
-        (f"{PLAN}::TestStageBTreeExpansion::test_a_small_number_of_file_roots_inferred_from_stage_a",),
+        (f"{PLAN}::TestStageBTreeExpansion::test_the_expansion_adds_a_few_file_roots_inferred_from_stage_a",),
     ),
     Mutant(
         "responses-without-the-predictor",
         "branchrank/serve/http.py",
         "RetrieveAnswer(predictor=name,",
         'RetrieveAnswer(predictor="",',
-        (f"{PLAN}::TestIntegrationPlan::test_3_post_retrieve_answers_in_one_format_for_every_predictor",),
+        (f"{PLAN}::TestIntegrationPlan::test_3_post_retrieve_returns_the_same_format_for_every_predictor",),
     ),
     Mutant(
-        "own-chunks-ignored",
+        "imported-chunks-ignored",
         "branchrank/index/contents.py",
         "    if workspace.chunks_file is None:\n",
         "    if True:\n",
@@ -299,14 +305,14 @@ _PLAN = (
         "branchrank/questions/question_files.py",
         'return hashlib.sha256(f"{seed}\\x00{question.id}".encode()).hexdigest()',
         'return hashlib.sha256(f"\\x00{question.id}".encode()).hexdigest()',
-        (f"{PLAN}::TestEvaluationPlan::test_a_b_c_on_the_same_question_sample_and_seed",),
+        (f"{PLAN}::TestEvaluationPlan::test_a_b_c_use_the_same_question_sample_and_seed",),
     ),
     Mutant(
-        "p95-in-the-summary-is-p50",
+        "summary-reports-p50-as-p95",
         SUMMARY,
         "latency_p95_ms=warm.percentile(TOTAL, 0.95),",
         "latency_p95_ms=warm.percentile(TOTAL, 0.5),",
-        (f"{PLAN}::TestEvaluationPlan::test_report_latency_per_query_p50_and_p95",),
+        (f"{PLAN}::TestEvaluationPlan::test_the_report_has_p50_and_p95_latency_per_query",),
     ),
     Mutant(
         "ten-hits-by-default",
@@ -320,14 +326,14 @@ _PLAN = (
         "branchrank/systems/sources.py",
         "return (file.id,) if file is not None else ()",
         "return ()",
-        (f"{PLAN}::TestRisksAndMitigations::test_a_chunk_that_meets_no_node_speaks_for_its_file",),
+        (f"{PLAN}::TestRisksAndMitigations::test_a_chunk_that_overlaps_no_node_maps_to_the_file_root",),
     ),
     Mutant(
         "sweep-without-all-combinations",
         "branchrank/bench/experiment.py",
         "for values in itertools.product(*lists.values()):",
         "for values in zip(*lists.values(), strict=False):",
-        (f"{PLAN}::TestRolloutPhases::test_4_candidate_limits_and_neighbor_policy_are_tuned_by_a_sweep",),
+        (f"{PLAN}::TestRolloutPhases::test_4_a_sweep_tunes_candidate_limits_and_neighbor_policy",),
     ),
 )
 
@@ -337,14 +343,14 @@ _SQLITE = (
         "branchrank/cli/search.py",
         "workspace.search_documents(query, mode=mode, filters=filters)",
         'workspace.search_documents(query, mode="keyword", filters=filters)',
-        (f"{SQLITE}::TestModes::test_the_mode_decides_what_is_searched",),
+        (f"{SQLITE}::TestModes::test_the_mode_selects_the_branches_that_are_searched",),
     ),
     Mutant(
         "explain-crashes",
         "branchrank/cli/search.py",
         'f"{word} rank {placement.rank}, {measured}',
         'f"{word} rank {placement.place}, {measured}',
-        (f"{SQLITE}::TestModes::test_every_part_of_a_score_is_explained",),
+        (f"{SQLITE}::TestModes::test_explain_shows_every_part_of_a_score",),
     ),
     Mutant(
         "no-partial-terms",
@@ -358,7 +364,7 @@ _SQLITE = (
         "branchrank/systems/document_search.py",
         "        _check_section(settings, mode)\n",
         "        pass\n",
-        (f"{SQLITE}::TestSemanticSearch::test_requires_embedding_configured",),
+        (f"{SQLITE}::TestSemanticSearch::test_semantic_search_requires_an_embedding_section",),
     ),
     Mutant(
         "alpha-is-the-keyword-weight",
@@ -379,7 +385,7 @@ _SQLITE = (
         "branchrank/systems/searcher.py",
         "k = self.settings.part(RetrievalSettings).final_limit",
         "k = 12",
-        (f"{SQLITE}::TestTuning::test_final_limit",),
+        (f"{SQLITE}::TestTuning::test_final_limit_limits_the_results",),
     ),
 )
 
