@@ -6,19 +6,18 @@
    file.
 2. The gold's rank after a stage is the best rank of any of its keys. If a stage's list contains none of the
    keys, the gold has no rank after this stage.
-3. The stage that lost the gold is the first stage in this list whose condition is true:
+3. The gold was lost at the first stage in this list whose condition is true:
 
-   - ``retrieval`` if no branch found the gold
-   - ``mapping`` if a chunk of the gold was found, but no node of the tree covers its lines
-   - ``cap`` if the gold was in the fused list, but too far down to be among the candidates
-   - ``group`` if only one chunk of each document was kept, and the chunk kept from the gold's document was
-     not gold
-   - ``rerank`` if the gold was in the first k before the reranker, but not after it
-   - ``fusion`` if the gold was found, but ranked below the first k
-   - ``passage`` if the gold's section is in the first k, but the passage returned from it does not contain
-     the gold
-   - ``passage order`` if the passages of all candidates were sorted together, and passages from other
-     sections came first
+   - ``retrieval``: No branch found the gold.
+   - ``mapping``: A chunk of the gold was found, but no node of the tree covers the chunk's lines.
+   - ``cap``: The gold's rank in the fused list was too low for the gold to become a candidate.
+   - ``group``: One chunk of each document was kept, and the gold's chunk was dropped.
+   - ``rerank``: The reranker moved the gold from the first k results to a lower rank.
+   - ``fusion``: The gold was found, but ranked below the first k results.
+   - ``passage``: The gold's section is in the first k results, but the passage returned from this section
+     does not contain the gold.
+   - ``passage order``: The passages of all candidates were sorted together, and passages from other sections
+     were ranked above the gold.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from branchrank.records import GoldItem, Question, Record, StageTrace
 from branchrank.runs.rows import Row
 from branchrank.systems.hits import chunk_hit
 
-#: The k of hit@k. The gold counts as found if one of the first k hits covers it.
+#: The k of hit@k. The gold counts as found if one of the first k hits covers the gold.
 DEPTH = 5
 LOSSES = ("retrieval", "mapping", "fusion", "cap", "group", "rerank", "passage", "passage order")
 
@@ -65,7 +64,7 @@ def _nodes(question: Question, item: GoldItem, sources: set[str], index: Index) 
 
 
 def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, int]:
-    """Return the gold's best rank (from 1) in each stage's list. Stages without any gold key are left out."""
+    """Return the gold's best rank (from 1) in the list of each stage that contains the gold."""
     ranks: dict[str, int] = {}
     for stage in trace:
         rank = next((rank for rank, key in enumerate(stage.keys, start=1) if key in keys), None)
@@ -75,7 +74,8 @@ def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, i
 
 
 def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: int = DEPTH) -> str:
-    """Return the stage that lost the gold, or "" if one of the first ``depth`` hits covers it."""
+    """Return the stage at which the gold was lost, or "" if one of the first ``depth`` hits covers the gold.
+    """
     if found:
         return ""
     last = max((stage for stage in ("fusion", "cap", "group", "rerank") if stage in stages), key=stages.index)
@@ -95,14 +95,18 @@ def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: in
 
 
 def lost_in(row: Row) -> str:
-    """Return the stage that lost a row's gold (in an old run, ``passage`` can mean ``passage order``)."""
+    """Return the stage at which a row's gold was lost.
+
+    Older versions of BranchRank stored ``passage order`` as ``passage``.
+    """
     return lost_at(row.stages, row.gold_ranks, found=False) if row.lost == "passage" else row.lost
 
 
 class Reach(Record, frozen=True, kw_only=True):
     """The share of a predictor's rows whose gold is in the ranked list of one stage.
 
-    ``present`` counts gold anywhere in the list, and ``in_first`` only gold among the first k entries.
+    ``present`` is the share of rows with gold anywhere in the list. ``in_first`` is the share of rows with
+    gold among the first k entries.
     """
 
     stage: str

@@ -1,10 +1,10 @@
 """The comparisons that a run declares before it starts.
 
-1. Each question counts once in a test. If an LLM predictor answered a question several times, the mean of its
-   scores is used. Questions with the same gold source form a cluster.
-2. On the declared primary measure, every predictor is compared with each declared baseline or, if the run
-   declares ``all-pairs``, with every other predictor. No pair of predictors is compared twice. Holm's
-   correction adjusts the p-values of all comparisons together.
+1. Each question counts once in a test. If an LLM predictor answered a question several times, the test uses
+   the mean of these answers' scores. Questions whose gold is in the same source file form a cluster.
+2. Every predictor is compared with each declared baseline on the declared primary measure. If the run
+   declares ``all-pairs``, every predictor is compared with every other predictor. No pair of predictors is
+   compared twice. Holm's correction adjusts the p-values of all comparisons together.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ ALL_PAIRS = "all-pairs"
 class Judgment(Record, frozen=True, kw_only=True):
     """A run's comparisons on one measure, and the winner if there is one.
 
-    ``baselines`` are the declared baselines; with ``all_pairs`` every predictor is a baseline. ``winner`` is
-    the candidate with the highest mean if its verdict against every baseline is ``better``. Otherwise,
-    ``winner`` is a baseline that is better than every other predictor. ``winner`` is ``None`` if neither a
-    candidate nor a baseline wins.
+    ``baselines`` contains the declared baselines, or every predictor if ``all_pairs`` is true. ``winner`` is
+    the candidate with the highest mean if this candidate is significantly better than every baseline. If no
+    candidate wins, ``winner`` is the baseline that is significantly better than every other predictor.
+    ``winner`` is ``None`` if no predictor wins.
     """
 
     measure: str
@@ -45,7 +45,9 @@ class Judgment(Record, frozen=True, kw_only=True):
 
 
 def baselines_of(declared: str | Sequence[str], predictors: Sequence[str]) -> tuple[str, ...]:
-    """Return the declared baselines (by default the first predictor; all predictors for ``all-pairs``).
+    """Return the declared baselines.
+
+    The default baseline is the first predictor. If ``all-pairs`` is declared, every predictor is a baseline.
 
     Raises :class:`UsageError` if a baseline is not among the predictors, or is given twice.
     """
@@ -79,7 +81,7 @@ def pairs_of(baselines: Sequence[str], predictors: Sequence[str]) -> list[tuple[
 
 
 def primary_measure(settings: BenchmarkSettings) -> NamedMeasure:
-    """Return the declared primary measure, or its strict or relaxed variant if ``--mode`` asks for it."""
+    """Return the declared primary measure in the variant (strict or relaxed) that ``--mode`` selects."""
     measure = named_measure(settings.primary)
     if settings.mode == "both" or measure.mode in (settings.mode, "graded"):
         return measure
@@ -118,7 +120,7 @@ def check_depth(measure: NamedMeasure, top_k: int) -> None:
 
 
 def check_kept(measure: NamedMeasure, kept: int) -> None:
-    """Raise :class:`UsageError` if a measure needs more hits than a run stored per question (``kept``)."""
+    """Raise :class:`UsageError` if a measure needs more than the ``kept`` hits that a run stored."""
     cutoff = measure.measure.cutoff or 0
     if cutoff > kept:
         raise UsageError(
@@ -161,7 +163,7 @@ def compare_scored(
     alpha: float,
     seed: int,
 ) -> tuple[Comparison, ...]:
-    """Compare ``pairs`` (baseline, candidate) of predictors, with Holm's correction over all pairs."""
+    """Compare pairs (baseline, candidate) of predictors, and apply Holm's correction over all pairs."""
     clusters = clusters_of(scores)
     if not clusters or not pairs:
         return ()

@@ -20,7 +20,7 @@ def table_csv(header: Iterable[str], lines: Iterable[Iterable[object]]) -> str:
 
 
 def cell(value: object) -> str:
-    """Format a CSV cell, with six significant digits for a float and ``'`` before text like ``=1+1``."""
+    """Format a CSV cell: a float has six significant digits, and text like ``=1+1`` gets a leading ``'``."""
     if value is None:
         return ""
     if isinstance(value, float):

@@ -24,12 +24,12 @@ R = TypeVar("R", bound="RunData")
 
 
 def cut_run(run: R, conditions: Sequence[str]) -> R:
-    """Restrict the run to the questions that meet every condition ``SLICE=VALUE`` (slices are in ``LABELS``).
+    """Restrict the run to the questions that meet the conditions (``SLICE=VALUE``).
 
-    If several conditions name the same slice, a question needs to meet only one of them. In a condition on
-    depth, the word ``depth`` can be omitted from the value: ``depth=1`` selects the questions with the value
-    ``depth 1``. Raises :class:`UsageError` if a condition names an unknown slice, or a value that no question
-    of the run has.
+    ``LABELS`` lists the slices. Conditions on different slices must all be met. Of several conditions on the
+    same slice, at least one must be met. A depth can be written without the word ``depth``: ``depth=1``
+    selects the questions with the value ``depth 1``. Raises :class:`UsageError` for an unknown slice, and for
+    a value that no question of the run has.
     """
     if not conditions:
         return run
@@ -84,7 +84,7 @@ def _only(run: R, questions: tuple[Question, ...], conditions: Sequence[str]) ->
     rows = tuple(row for row in run.rows if row.question_id in ids)
     cut = (
         f"The run is restricted to {' and '.join(conditions)}: {len(questions)} of its {len(run.asked)} "
-        "questions. The slice was not declared before the run, so its verdicts are exploratory."
+        "questions. The slice was not declared before the run, so the verdicts are exploratory."
     )
     record = msgspec.structs.replace(
         run.record,

@@ -2,7 +2,7 @@
 
 1. The table has a row for each system that is in every run, and columns for the datasets and the macro
    average (the mean of the datasets' means).
-2. Every cell shows the mean of the same measure and its confidence interval. Every system is compared with
+2. Every cell shows the mean of the same measure, with a confidence interval. Every system is compared with
    the baseline over all datasets together (:mod:`branchrank.measures.stratified`).
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SystemOverDatasets(Record, frozen=True, kw_only=True):
-    """A system's mean on each dataset (in the order of the datasets), and the average of these means."""
+    """A system's mean on each dataset, in the order of the datasets, and the average of these means."""
 
     system: str
     estimates: tuple[Estimate, ...]
@@ -38,8 +38,8 @@ class DatasetComparison(Record, frozen=True, kw_only=True):
     """The comparison of systems over several datasets on one measure.
 
     For each dataset, ``questions`` is the number of answerable questions, and ``pages`` is the number of
-    pages that contain their gold. ``notes`` contains sentences about systems that were left out, datasets
-    with the same corpus, and systems whose settings differ between runs.
+    pages that contain the gold of these questions. ``notes`` contains sentences about systems that were left
+    out, datasets with the same corpus, and systems whose settings differ between runs.
     """
 
     measure: str
@@ -55,12 +55,14 @@ class DatasetComparison(Record, frozen=True, kw_only=True):
 def compare_datasets(
     runs: Mapping[str, RunData], *, measure: str = "", baseline: str = "", delta: float | None = None
 ) -> DatasetComparison:
-    """Compare the systems of ``runs`` (dataset name -> run) over all datasets.
+    """Compare the systems that are in every run, over all datasets.
 
-    The defaults of ``measure``, ``baseline`` and ``delta`` are the values that the first run declared. Raises
-    :class:`UsageError` if there are fewer than two runs, no system is in all of them, the baseline is
-    unknown, or the runs declare different measures and ``measure`` is not given. Raises :class:`RunError` if
-    a run has no answerable questions, or if two runs have the same questions.
+    ``runs`` maps dataset names to runs. The defaults of ``measure``, ``baseline`` and ``delta`` are the
+    values that the first run declared. If the runs declare different measures, ``measure`` is required.
+
+    Raises :class:`UsageError` if there are fewer than two runs, if no system is in every run, or if the
+    baseline is unknown. Raises :class:`RunError` if a run has no answerable questions, or if two runs have
+    the same questions.
     """
     if len(runs) < 2:
         raise UsageError(
@@ -118,12 +120,12 @@ def _check_apart(runs: Mapping[str, RunData]) -> None:
     seen: dict[str, str] = {}
     for name, run in runs.items():
         if not run.clusters:
-            raise RunError(f"{name}: {run.directory} does not have an answerable question")
+            raise RunError(f"{name}: {run.directory} has no answerable questions")
         before = seen.setdefault(run.record.questions_digest, name)
         if before != name:
             raise RunError(
                 f"{before} and {name} have the same questions, which would count twice",
-                remedy=f"give only one of them, or compare {before} with {name} by `branchrank compare`",
+                remedy=f"give only one of them, or use `branchrank compare` to compare {before} with {name}",
             )
 
 

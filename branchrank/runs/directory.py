@@ -39,20 +39,20 @@ QUESTIONS = "questions.jsonl"
 GOLD = "gold.jsonl"
 PLOTS = "plots"
 
-#: Sections of the settings that can change a row, but are recorded neither with a predictor nor with an
-#: index.
+#: Settings sections that can change a row and are not recorded with a predictor or an index.
 ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
 
-#: All other files in a run's directory are computed from these files and the file with the rows.
+#: The measurement files other than the rows. All other files of a run are computed from the rows and these
+#: files.
 MEASURED = (TIMINGS_CSV, QUESTIONS, GOLD)
 
 
 class PredictorRecord(Record, frozen=True, kw_only=True):
     """The definition of a predictor, recorded in ``run.json`` so that the run can be repeated.
 
-    ``system`` contains all settings of a system. If the predictor is a class or an endpoint, ``system`` is
-    ``None`` and ``origin`` is the name of the class or endpoint. ``origin`` is ``tuned`` for a
-    system whose settings ``branchrank tune`` chose.
+    ``system`` contains all settings of the predictor's system. If the predictor is a class or an endpoint,
+    ``system`` is ``None`` and ``origin`` is the name of the class or endpoint. For a system whose settings
+    ``branchrank tune`` chose, ``origin`` is ``tuned``.
     """
 
     name: str
@@ -67,10 +67,10 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     """The index properties that a report shows.
 
     ``recall`` is the share (0 to 1) of the ``recall_depth`` nearest chunks that an approximate vector store
-    found, averaged over the run's questions. If the vector search was exact, or if there was no vector
-    search, ``recall`` is ``None`` and ``recall_depth`` is 0. If an error prevented the measurement, only
-    ``recall`` is ``None``. ``own_files`` is true if the user provided a file with the chunks or the nodes.
-    ``distance`` is the distance threshold that a branch with ``threshold = "calibrated"`` uses.
+    found, averaged over the run's questions. Without an approximate vector search, ``recall`` is ``None`` and
+    ``recall_depth`` is 0. If an error prevented the measurement of the recall, ``recall`` is ``None`` but
+    ``recall_depth`` is set. ``own_files`` is true if the user provided the chunks or the nodes of the index
+    as a file. ``distance`` contains the distance threshold for branches with ``threshold = "calibrated"``.
     """
 
     name: str
@@ -91,14 +91,14 @@ class IndexFacts(Record, frozen=True, kw_only=True):
 
 
 class SealRecord(Record, frozen=True, kw_only=True):
-    """The file that contains a run's sealed plan (:mod:`branchrank.bench.seal`), and the file's digest."""
+    """The path and the digest of the file with a run's sealed plan (:mod:`branchrank.bench.seal`)."""
 
     file: str
     digest: str
 
 
 class _Schema(Record, frozen=True, kw_only=True):
-    """The only field that every version of ``run.json`` has."""
+    """The version of ``run.json``, which is the only field that files of all versions contain."""
 
     schema_version: int = 1
 
@@ -106,8 +106,8 @@ class _Schema(Record, frozen=True, kw_only=True):
 class RunRecord(Record, frozen=True, kw_only=True):
     """The content of ``run.json``: everything needed to repeat and describe a run.
 
-    ``digests`` maps file names to digests, for the measurement files (see :attr:`truth`) and ``run.json``.
-    The digest for ``run.json`` covers all values in the file except for that digest itself.
+    ``digests`` maps the names of the measurement files (:attr:`truth`) and ``run.json`` to digests. The
+    digest of ``run.json`` covers all values in the file except for the digest itself.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -148,7 +148,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
     @property
     def rows_file(self) -> str:
-        """The name of the file with the rows, plain or compressed."""
+        """The name of the file that contains the rows, plain or compressed."""
         benchmark = self.settings.get("benchmark")
         compact = isinstance(benchmark, dict) and benchmark.get("rows") == "compact"
         return COMPACT_ROWS if compact else ROWS
@@ -162,9 +162,9 @@ class RunRecord(Record, frozen=True, kw_only=True):
     def plan(self) -> dict[str, object]:
         """The values that must not change when a run is resumed.
 
-        A change to one of these values could change a row, a timing or the run's description. The cassette is
-        also included, because resuming a run with another cassette would split its LLM calls across two
-        cassettes.
+        A change to a value in the plan could change a row, a timing or the run's description. The plan
+        includes the cassette, because resuming a run with another cassette would split the run's LLM calls
+        across two cassettes.
         """
         llm = self.settings.get("llm", {})
         benchmark = self.settings.get("benchmark", {})
@@ -192,13 +192,16 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
 
 def clear_temporary(directory: Path) -> None:
-    """Remove temporary files that a killed command left in a run; no other process may be writing to it."""
+    """Remove temporary files that a killed command left in a run.
+
+    Call this function only while no process is writing to the run.
+    """
     for folder in (directory.name, f"{directory.name}/{PLOTS}"):
         remove_temporary(directory.parent, folder)
 
 
 def new_directory(reports: Path, experiment: str, seed: int) -> Path:
-    """Create the directory of a new run; a second run in the same second gets the suffix ``-2``."""
+    """Create the directory of a new run, with a suffix such as ``-2`` if the name is already taken."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", experiment).strip("-.") or "run"
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     with storage_errors(reports):
@@ -237,7 +240,7 @@ def write_run(directory: Path, run: RunRecord) -> None:
 
 
 def read_run(directory: Path) -> RunRecord:
-    """Read ``run.json``; raises :class:`RunError` if the directory does not contain a readable run."""
+    """Read ``run.json``. Raises :class:`RunError` if the directory does not contain a readable run."""
     path = directory / RUN_JSON
     try:
         content = read_beneath(directory, RUN_JSON)
@@ -280,8 +283,8 @@ def check_files(directory: Path) -> None:
 def read_unfinished(directory: Path) -> RunRecord:
     """Read the record of an interrupted run.
 
-    Raises :class:`RunError` if the run can't be read or is finished. Links and special files in its directory
-    are also errors, since a resumed run could follow a link and write outside the directory.
+    Raises :class:`RunError` if the run can't be read or is finished. A link or special file in the run's
+    directory is also an error, since a resumed run could follow a link and write outside the directory.
     """
     foreign = foreign_entry(directory)
     if foreign is not None:
@@ -318,7 +321,7 @@ def check_resumable(directory: Path, plan: dict[str, object]) -> Path:
 
 
 def latest_unfinished(reports: Path, plan: dict[str, object]) -> Path | None:
-    """Return the newest interrupted run in ``reports`` that has this plan, or ``None``.
+    """Return the newest interrupted run in ``reports`` with the given plan, or ``None``.
 
     Runs that another process is still writing are skipped.
     """

@@ -1,7 +1,7 @@
 """A run's means with confidence intervals, latency percentiles, LLM costs and Pareto frontier.
 
 1. The confidence interval for a mean allows for correlation between questions about the same page
-   (:mod:`branchrank.measures.intervals`). Every table, plot and file uses the interval computed here.
+   (:mod:`branchrank.measures.intervals`). Every table, plot and file uses the intervals from this module.
 2. A latency percentile has an upper confidence bound if there are enough queries.
 """
 
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """A mean over ``n`` questions, with its 95% confidence interval (``None`` if there are too few pages)."""
+    """A mean over ``n`` questions, with its 95% confidence interval.
+
+    ``low`` and ``high`` are ``None`` if the gold is on too few pages to compute an interval.
+    """
 
     value: float
     low: float | None
@@ -51,7 +54,8 @@ def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estima
 
 
 def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> Estimate:
-    """Return the mean score difference b - a; its interval is not adjusted for multiple comparisons."""
+    """Return the mean score difference b - a, with an interval that is not adjusted for multiple comparisons.
+    """
     differences = [b[key] - a[key] for key in run.clusters]
     found = difference_interval(differences, list(run.clusters.values()))
     return Estimate(
@@ -63,7 +67,7 @@ def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> 
 
 
 def flip_rate(run: RunData, predictor: str, measure: NamedMeasure) -> float:
-    """Return the share of questions on which the repeats of the same predictor have different scores."""
+    """Return the share of questions on which a predictor's repeats have different scores."""
     scores = run.scores
     return flipping(
         [scores.value(row, measure) for row in scores.rows_of(predictor, key)] for key in scores.answerable

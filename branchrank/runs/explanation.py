@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Explanation(Record, frozen=True, kw_only=True):
-    """A question and its rows, one per predictor and repeat.
+    """A question of a run, with one row per predictor and repeat.
 
     ``str()`` returns the text that ``branchrank explain`` prints, with the first ``top`` entries of each
     stage.
@@ -33,7 +33,10 @@ class Explanation(Record, frozen=True, kw_only=True):
 
 
 def explain(run: RunData, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
-    """Explain one question from a run; raises :class:`UsageError` for an unknown question or predictor."""
+    """Explain one question from a run.
+
+    Raises :class:`UsageError` for an unknown question or predictor.
+    """
     scores = run.scores
     question = scores.questions.get(question_id)
     if question is None:

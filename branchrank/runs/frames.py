@@ -1,4 +1,4 @@
-"""A run as pandas data frames, with the content of its CSV files.
+"""A run as pandas data frames, with the content of the run's CSV files.
 
 Empty numeric cells are NaN, and empty text cells are empty strings. In the CSV files, text that looks like a
 formula starts with an apostrophe (:mod:`branchrank.runs.csv_text`); in the data frames, the apostrophe is
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from branchrank.measures.verdicts import Comparison
     from branchrank.runs.run import RunData
 
-#: Text columns; without this list, a column of empty cells would be numeric.
+#: The columns that contain text. Without this list, pandas would read a column of empty cells as numbers.
 TEXT = frozenset(
     [
         "predictor",
@@ -78,7 +78,7 @@ def questions_frame(run: RunData) -> pd.DataFrame:
 
 
 def calls_frame(run: RunData) -> pd.DataFrame:
-    """Return the table in ``llm_calls.csv``. A row describes one LLM call together with its retries."""
+    """Return the table in ``llm_calls.csv``, with one row per LLM call (including its retries)."""
     return _frame(calls_csv(run))
 
 
@@ -93,6 +93,6 @@ def _frame(text: str) -> pd.DataFrame:
     frame = pd.read_csv(StringIO(text), dtype=dict.fromkeys(TEXT, str), keep_default_na=False, na_values=[""])
     texts = [name for name in frame.columns if name in TEXT]
     frame[texts] = frame[texts].fillna("").map(text_of)
-    # Without this, pandas would use integers for a column in which every score is 0 or 1.
+    # Without this conversion, pandas would use integers for a column in which every score is 0 or 1.
     numbers = [name for name in frame.columns if name not in TEXT | COUNTS]
     return frame.astype(dict.fromkeys(numbers, float))

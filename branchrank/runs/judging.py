@@ -52,7 +52,7 @@ def _tokens(text: str) -> int:
 def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
     """Return a row's judgments.
 
-    If ``depths`` is true, each hit is also judged under the half and full criteria.
+    If ``depths`` is true, each hit is also judged under the criteria ``half`` and ``full``.
     """
     pages, weak_pages = gold_pages(question)
     hits = [JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits]

@@ -4,8 +4,8 @@
    Rijsbergen 1975). The pool contains each passage once, without leading or trailing blank lines and without
    the names of the systems that found the passage.
 2. Passages that overlap the original gold, or are inside an excluded span, are not labeled.
-3. The questions, and the passages of each question, are shuffled with the seed, so that annotators can't
-   infer the ranks from the order.
+3. The questions are shuffled with a seed, and so are the passages of each question. Annotators therefore
+   can't infer the ranks from the order.
 4. Every label is written immediately, so that an interruption loses no labels. A labeled passage is not
    shown again.
 """
@@ -43,9 +43,9 @@ class Passage(Record, frozen=True, kw_only=True):
 class Labeling:
     """One annotator's labels for a run's pool, stored in the question file ``output``.
 
-    A new file starts with the run's questions. Labels and missing questions are added to an existing file.
-    Raises :class:`RunError` if the corpus differs from the run's corpus, and :class:`QuestionError` if a
-    question in the file differs from the run's question.
+    A new file starts with the run's questions. If the file already exists, the run's missing questions are
+    added. Raises :class:`RunError` if the corpus differs from the run's corpus. Raises :class:`QuestionError`
+    if a question's text in the file differs from the text in the run.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class Labeling:
         self._questions = _continued(asked, output)
         self._pool = _pooled(run, depth, self.lines)
         for question in self._questions.values():
-            labels_of(question)  # fails early if the file uses the key for something else
+            labels_of(question)  # fails early if the file uses the key of the labels for other data
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """The questions in the file, including the labels that have been given so far."""
+        """The questions in the file, with all labels so far."""
         return tuple(self._questions.values())
 
     def waiting(self) -> list[Passage]:
@@ -149,7 +149,7 @@ class Labeling:
 
     def _passage(self, key: str, span: Span) -> Passage:
         text = "\n".join(self.lines[span.source][span.line_start - 1 : span.line_end])
-        # A node's id is its file, "#" and the path of its headings.
+        # A node's id consists of the file's path, "#" and the path of the node's headings.
         heading = (
             (self._pool[key][span] or span.source).partition("#")[2].replace("/", " > ").replace("-", " ")
         )
@@ -160,10 +160,7 @@ class Labeling:
 
 
 def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:
-    """Map each question id to its pool, a dict from the passages found to the ids of their nodes.
-
-    Leading and trailing blank lines are removed from the passages.
-    """
+    """Map each question id to the passages found, and each passage to the id of its node."""
     pool: dict[str, dict[Span, str | None]] = {}
     for row in run.rows:
         for hit in row.hits[:depth]:
@@ -179,7 +176,7 @@ def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str 
 
 
 def _named(run: RunData, path: Path) -> tuple[Question, ...]:
-    """Return the run's questions as they appear in the question file ``path``, which contains their text."""
+    """Return the run's questions, with the questions' text from the question file ``path``."""
     there = {question.id: question for question in load_questions(path, remedy=GIVE_QUESTIONS)}
     missing = [each.id for each in run.asked if each.id not in there]
     if missing:

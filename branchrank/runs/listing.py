@@ -13,8 +13,8 @@ from branchrank.runs.directory import RUN_JSON, read_run
 class ListedRun(Record, frozen=True, kw_only=True):
     """A run's directory, status, predictors and number of questions.
 
-    If the run can't be read, ``problem`` is the reason and the other fields are empty. ``str()`` returns one
-    line of text.
+    If the run can't be read, ``problem`` is the reason and all fields except ``directory`` are empty.
+    ``str()`` returns one line of text.
     """
 
     directory: Path

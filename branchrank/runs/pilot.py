@@ -17,9 +17,9 @@ class Pilot(Record, frozen=True, kw_only=True):
 
     ``rate`` is the baseline's hit rate. ``disagreement`` is the share of questions on which a candidate and
     the baseline have different scores. ``icc`` is the intraclass correlation (0 to 1) of the score
-    differences within a page. ``disagreement`` and ``icc`` are means over the ``candidates``. ``page_sizes``
-    lists the number of questions about each page that contains gold. ``pairs`` lists the name of each
-    candidate, and the share of questions on which the candidate disagrees with the ``baseline``.
+    differences within a page. ``disagreement`` and ``icc`` are means over all ``candidates``. ``page_sizes``
+    lists the number of questions about each page that contains gold. ``pairs`` contains each candidate's
+    name, and the share of questions on which this candidate disagrees with ``baseline``.
     """
 
     rate: float
@@ -35,14 +35,14 @@ def pilot(run: RunData, measure: str = "") -> Pilot:
     """Estimate the inputs of a power analysis from ``run``.
 
     ``measure`` defaults to the run's primary measure. Raises :class:`UsageError` if the run has nothing to
-    compare, or the measure is not a hit rate.
+    compare, or if the measure is not a hit rate.
     """
     chosen = run.measure(measure)
     baseline = run.judgment.baseline
     others = [name for name in run.predictors if name != baseline]
     if not others or not run.clusters:
         raise UsageError(
-            f"{run.directory} has nothing to compare: it has one predictor, or no answerable question",
+            f"{run.directory} has nothing to compare: it has only one predictor, or no answerable questions",
             remedy="use --run to choose a run that has two predictors and answerable questions",
         )
     scores = {name: run.scores.per_question(name, chosen) for name in run.predictors}

@@ -47,11 +47,12 @@ def compare_all(
     measure: str = "",
     delta: float | None = None,
 ) -> PredictorComparisons:
-    """Compare every predictor in a run with one or several baselines, or all with each other (``all-pairs``).
+    """Compare every predictor in a run with one or more baselines.
 
-    The defaults of ``baseline``, ``measure`` and ``delta`` are the values that the run declared. Holm's
-    correction adjusts the p-values of all comparisons together. Raises :class:`UsageError` if a predictor or
-    the measure is unknown, or if there is nothing to compare.
+    If ``baseline`` is ``all-pairs``, every pair of predictors is compared. The defaults of ``baseline``,
+    ``measure`` and ``delta`` are the values that the run declared. Holm's correction adjusts the p-values of
+    all comparisons together. Raises :class:`UsageError` if a predictor or the measure is unknown, or if there
+    is nothing to compare.
     """
     chosen = run.measure(measure)
     baselines = baselines_of(baseline or run.settings.baseline, run.predictors)
@@ -65,7 +66,7 @@ def compare_all(
     )
     if not found:
         raise UsageError(
-            f"{run.directory} has nothing to compare: it has one predictor, or no answerable question",
+            f"{run.directory} has nothing to compare: it has only one predictor, or no answerable questions",
             remedy="choose a run with two predictors",
         )
     return PredictorComparisons(comparisons=found)

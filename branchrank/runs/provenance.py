@@ -76,7 +76,7 @@ def _versions() -> dict[str, str]:
 
 
 def _git(*words: str) -> str:
-    """Run git read-only in this package's checkout. Return its output, or "" outside a checkout."""
+    """Return the output of a read-only Git command in this package's checkout, or "" outside a checkout."""
     try:
         answer = subprocess.run(
             ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), *words],  # noqa: S607 - the user's own git

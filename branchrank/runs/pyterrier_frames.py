@@ -1,4 +1,4 @@
-"""Runs and judgments as PyTerrier data frames, made with pandas and without PyTerrier.
+"""Runs and judgments as PyTerrier data frames, built with pandas alone.
 
 ========  =====================================================
 topics    ``qid``, ``query``
@@ -36,7 +36,7 @@ QRELS = ("qid", "docno", "label")
 
 
 def topics_frame(run: RunData) -> pd.DataFrame:
-    """Return a run's questions that have gold, one row each."""
+    """Return a frame with one row for each question of a run that has gold."""
     rows = [(each.id, each.question) for each in run.asked if each.gold]
     return _frame(TOPICS, rows)
 
@@ -78,7 +78,8 @@ def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
 def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
     """Return the scored documents for each query in a results frame.
 
-    Raises :class:`RunError` if a column is missing, a score is not a number, or a query has a document twice.
+    Raises :class:`RunError` if a column is missing, if a score is not a number, or if a document occurs twice
+    for a query.
     """
     found: dict[str, dict[str, float]] = {}
     for row, (qid, docno, score) in enumerate(_columns(frame, name, ("qid", "docno", "score"))):
@@ -93,8 +94,8 @@ def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
 def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
     """Return the judged documents for each query in a qrels frame.
 
-    Raises :class:`RunError` if a column is missing, a label is not a whole number, a document is judged
-    twice, or there are no rows.
+    Raises :class:`RunError` if a column or all rows are missing, if a label is not a whole number, or if a
+    document is judged twice for a query.
     """
     found: Qrels = {}
     for row, (qid, docno, label) in enumerate(_columns(frame, name, QRELS)):

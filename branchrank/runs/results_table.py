@@ -5,8 +5,9 @@
    Holm's correction) and intervals are adjusted for all comparisons on the same measure
    (:mod:`branchrank.measures.verdicts`).
 3. A mean that differs significantly from another system's mean is marked in the table. If there is one
-   baseline, significant differences are marked with a dagger. Otherwise every system has a letter, and each
-   mean is marked with the letters of the systems whose means differ significantly from that mean.
+   baseline, significant differences are marked with a dagger. If there are several baselines, every system
+   has a letter, and each mean is marked with the letters of the systems whose means differ significantly from
+   that mean.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ if TYPE_CHECKING:
 DAGGER = "†"
 #: The width of text lines, in columns.
 WIDTH = 79
-#: System -> measure -> question -> score in 0..1.
+#: Maps a system, a measure and a question id to a score in 0..1.
 SystemScores = Mapping[str, Mapping[str, Mapping[str, float]]]
 _GRADED = "graded_"
 
 
 class SystemResult(Record, frozen=True, kw_only=True):
-    """One row of the table, with a system's mean for each measure and its 95% interval."""
+    """One row of the table, with a system's mean and 95% interval for each measure."""
 
     name: str
     means: dict[str, Estimate]
@@ -70,14 +71,15 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     @property
     def baselines(self) -> tuple[str, ...]:
-        """The distinct baselines."""
+        """The distinct baselines of the comparisons."""
         return tuple(dict.fromkeys(each.baseline for each in self.comparisons))
 
     @property
     def letters(self) -> dict[str, str]:
-        """A dict from each system's name to the letter that marks significant differences from it.
+        """A dict from each system's name to the letter that marks significant differences from this system.
 
-        The dict is empty if there is at most one baseline, since a dagger then marks significant differences.
+        If there are fewer than two baselines, the dict is empty, because the table has a dagger and no
+        letters.
         """
         if len(self.baselines) < 2:
             return {}
@@ -103,7 +105,8 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     @property
     def test(self) -> str:
-        """What a dagger or letter means (test, correction and level), or "" if there are no comparisons."""
+        """The meaning of a dagger or letter (test, correction and level), or "" if there are no comparisons.
+        """
         if not self.comparisons:
             return ""
         first = self.comparisons[0]
@@ -190,10 +193,11 @@ def results_table(
 ) -> ResultsTable:
     """Return the table for systems that answered the same questions.
 
-    ``clusters`` maps question -> cluster; by default every question is its own cluster. Every system is
-    compared with ``baseline`` (by default the first system), or, with ``all_pairs``, with every other system.
-    With ``pairs`` (baseline, candidate), only these pairs are compared. Raises :class:`UsageError` if the
-    baseline is unknown, systems have scores for different questions, or a score is outside 0..1.
+    ``clusters`` maps each question id to the question's cluster. By default, every question is its own
+    cluster. Every system is compared with ``baseline``, which defaults to the first system. If ``all_pairs``
+    is true, every system is compared with every other system. If ``pairs`` is given, only these pairs
+    (baseline, candidate) are compared. Raises :class:`UsageError` if the baseline is unknown, if systems have
+    scores for different questions, or if a score is outside 0..1.
     """
     names = list(scores)
     chosen = _pairs(names, baseline, all_pairs) if pairs is None else pairs
@@ -254,13 +258,13 @@ def _compared(
 def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
     """Return a run's table, with the declared comparisons on each of ``measures``.
 
-    By default, ``measures`` are the measures that were requested by name if there are at least two of them,
-    and otherwise the measures that the report shows. Raises :class:`UsageError` if the run has no answerable
-    questions.
+    If ``measures`` is empty, the table contains the measures that were requested by name. If fewer than two
+    measures were requested by name, the table contains the measures that the report shows. Raises
+    :class:`UsageError` if the run has no answerable questions.
     """
     chosen = tuple(measures) or (run.extra if len(run.extra) > 1 else run.shown)
     if not run.clusters:
-        raise UsageError("the run has no answerable question", remedy="run the benchmark on other questions")
+        raise UsageError("the run has no answerable questions", remedy="run the benchmark on other questions")
     graded = all(each.mode == "graded" for each in chosen)
     labels = {each.name: each.name.removeprefix(_GRADED) if graded else each.name for each in chosen}
     made, unit = run.record, "queries" if graded else "questions"
@@ -288,10 +292,7 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
 
 
 def comparison_table(compared: RunComparison) -> ResultsTable:
-    """Return the table for two compared runs, with the predictors from both runs.
-
-    Significance tests use the first measure.
-    """
+    """Return the table for two compared runs, with significance tests on the first measure."""
     comparisons = tuple(pair.comparison for pair in compared.pairs)
     n, tested = comparisons[0].n, comparisons[0].measure
     means: dict[str, dict[str, float]] = {}

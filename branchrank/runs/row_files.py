@@ -2,10 +2,11 @@
 
 1. A compressed file is a sequence of Zstandard frames (RFC 8878) with checksums. The plain file is equal to
    the decompressed frames, joined in order.
-2. A run in progress adds one compressed frame per row. After the run, all rows are in a single frame.
-3. A truncated file ends with an incomplete line or frame.
-4. A file can come from another person, so the decompressed size and the memory used to decompress the
-   file are limited.
+2. While a run is in progress, each row is compressed as its own Zstandard frame. At the end of the run, all
+   rows are compressed again as a single Zstandard frame.
+3. A truncated file ends with an incomplete line or an incomplete Zstandard frame.
+4. The decompressed size and the memory used for decompression are limited, because a file can come from an
+   untrusted source.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from pathlib import Path
 from branchrank.artifacts import atomic_writer
 from branchrank.errors import RunError
 
-#: The limit for the decompressed size, in bytes.
+#: The limit for the decompressed size of a small file, in bytes.
 MOST_BYTES = 64 << 20
-#: A second limit, as a multiple of the file's size. The larger of the two limits applies.
+#: The limit for the decompressed size of a large file, as a multiple of the compressed size. The larger of
+#: the two limits applies to a file.
 MOST_TIMES = 200
 _COMPRESSED = ".zst"
 #: The base-2 logarithm of the size of the compression window (8 MiB, or several hundred rows).
@@ -26,8 +28,8 @@ _WINDOW = 23
 _LARGEST_WINDOW = 1 << 27
 _ROW_LEVEL = 3
 _FILE_LEVEL = 9
-#: The number of compressed bytes between two checks of the decompressed size. These bytes decompress to at
-#: most 32 MiB.
+#: The number of compressed bytes between two checks of the decompressed size. This many compressed bytes
+#: decompress to at most 32 MiB.
 _BLOCK = 1024
 _REMEDY = "restore the file or run the benchmark again"
 
@@ -38,7 +40,7 @@ def is_compressed(path: Path) -> bool:
 
 
 def packed(path: Path, line: bytes) -> bytes:
-    """Return the bytes to append to the file at ``path`` for a ``line`` (passed with its line break)."""
+    """Return the bytes to append to the file at ``path`` for ``line``, which includes its line break."""
     if not is_compressed(path):
         return line
     import zstandard
@@ -67,7 +69,7 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def read_lines(path: Path) -> list[bytes]:
-    """Return the lines of a finished file; raises :class:`RunError` if it is damaged or truncated."""
+    """Return the lines of a finished file. Raises :class:`RunError` if the file is damaged or truncated."""
     if not is_compressed(path):
         return path.read_bytes().splitlines()
     lines, whole = _unpacked(path)
@@ -77,7 +79,7 @@ def read_lines(path: Path) -> list[bytes]:
 
 
 def whole_lines(path: Path) -> tuple[list[bytes], int]:
-    """Return the complete lines of a possibly truncated file, and the number of bytes they occupy in it.
+    """Return the complete lines of a possibly truncated file, and the number of bytes that they occupy.
 
     An incomplete last line or frame is ignored. Raises :class:`RunError` if a compressed file is damaged in
     any other way.
