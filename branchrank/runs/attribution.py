@@ -74,8 +74,7 @@ def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, i
 
 
 def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: int = DEPTH) -> str:
-    """Return the stage at which the gold was lost, or "" if one of the first ``depth`` hits covers the gold.
-    """
+    """Return the stage at which the gold was lost, or "" if the first ``depth`` hits contain the gold."""
     if found:
         return ""
     last = max((stage for stage in ("fusion", "cap", "group", "rerank") if stage in stages), key=stages.index)

@@ -54,8 +54,7 @@ def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estima
 
 
 def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> Estimate:
-    """Return the mean score difference b - a, with an interval that is not adjusted for multiple comparisons.
-    """
+    """Return the mean score difference b - a, with an interval not adjusted for multiple comparisons."""
     differences = [b[key] - a[key] for key in run.clusters]
     found = difference_interval(differences, list(run.clusters.values()))
     return Estimate(

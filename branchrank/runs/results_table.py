@@ -105,8 +105,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     @property
     def test(self) -> str:
-        """The meaning of a dagger or letter (test, correction and level), or "" if there are no comparisons.
-        """
+        """The meaning of a dagger or letter (test, correction and level), or "" without comparisons."""
         if not self.comparisons:
             return ""
         first = self.comparisons[0]

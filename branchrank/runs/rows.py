@@ -32,9 +32,9 @@ Repeat = Annotated[int, msgspec.Meta(ge=0, lt=MAX_REPEATS)]
 class RowHit(Record, frozen=True, kw_only=True):
     """A hit as stored in a row, without its text.
 
-    ``characters`` and ``tokens`` give the size of the text. All token counts use the same tokenizer,
+    ``characters`` and ``tokens`` are the length of the hit's text. All token counts use the same tokenizer,
     whichever model embeds the text. In rows from older versions, ``tokens`` is ``None``. ``gain``, ``gold``
-    and ``page`` are the judgment of the hit (:class:`branchrank.measures.matching.JudgedHit`).
+    and ``page`` are copied from the judgment of the hit (:class:`branchrank.measures.matching.JudgedHit`).
     """
 
     id: str
@@ -54,11 +54,13 @@ class RowHit(Record, frozen=True, kw_only=True):
 
 
 class Row(Record, frozen=True, kw_only=True):
-    """One question answered by one predictor; a failed query has an ``error`` and no hits.
+    """One predictor's answer to one question.
 
-    ``trace`` has the first entries of each stage's list, and ``stages`` has the names of all stages in order.
-    ``gold_ranks`` are the gold's ranks in the complete lists (:mod:`branchrank.runs.attribution`), and
-    ``lost`` is the stage that lost the gold.
+    The row of a failed query has an ``error`` and no hits.
+
+    ``trace`` contains the first entries of each stage's list, and ``stages`` contains the names of all stages
+    in order. ``gold_ranks`` contains the gold's ranks in the complete lists
+    (:mod:`branchrank.runs.attribution`), and ``lost`` is the stage at which the gold was lost.
     """
 
     question_id: str
@@ -82,7 +84,7 @@ class Row(Record, frozen=True, kw_only=True):
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read a finished file; raises :class:`RunError` with the line number if a line is not a row."""
+    """Read a finished rows file. Raises :class:`RunError` with the line number if a line is not a row."""
     return list(_decoded(path, read_lines(path) if path.exists() else ()))
 
 

@@ -1,7 +1,7 @@
 """A finished run in memory, with its stored data and everything computed from the data.
 
-1. A run's stored data are the record (``run.json``), the rows, the questions, the timings and facts about the
-   gold.
+1. A run's stored data consists of the record (``run.json``), the rows, the questions, the timings and facts
+   about the gold (:class:`~branchrank.runs.slices.GoldFacts`).
 2. Scores, summary, settings, measures and verdicts are properties that are computed on first use.
 3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or made from
    another run by restricting its questions (:mod:`branchrank.runs.cutting`).
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 class RunData:
     """A finished run.
 
-    ``asked`` are the questions in order, and ``timed`` are the times measured in the latency pass.
-    ``conditions`` are the conditions ``SLICE=VALUE`` that selected the run's questions, empty for a complete
-    run. ``directory`` is absolute, so it stays valid if the process changes its working directory. For a run
-    restricted to some questions, ``directory`` is the directory of the complete run.
+    ``asked`` contains the questions in order, and ``timed`` contains the times measured in the latency pass.
+    ``conditions`` contains the conditions (``SLICE=VALUE``) that selected the run's questions, and is empty
+    for a complete run. ``directory`` is absolute, so it stays valid if the process changes its working
+    directory. For a run restricted to some questions, ``directory`` is the directory of the complete run.
     """
 
     directory: Path
@@ -84,7 +84,7 @@ class RunData:
 
     @cached_property
     def primary(self) -> NamedMeasure:
-        """The declared primary measure, or its strict or relaxed variant if ``--mode`` asks for it."""
+        """The declared primary measure, in the variant (strict or relaxed) that ``--mode`` selects."""
         return primary_measure(self.settings)
 
     @cached_property
@@ -108,12 +108,12 @@ class RunData:
 
     @cached_property
     def summary_rows(self) -> tuple[SummaryRow, ...]:
-        """One row per predictor, with rates, passage sizes, latency and LLM cost."""
+        """One row per predictor, with scores, passage sizes, latency and LLM usage."""
         return tuple(summarize(self.scores, self.timed, (*self.standard, *self.extra)))
 
     @cached_property
     def clusters(self) -> dict[str, str]:
-        """The id of each answerable question -> its cluster, which is the source file of its gold."""
+        """A dict from each answerable question's id to its cluster, which is the source file of its gold."""
         return clusters_of(self.scores)
 
     @cached_property
@@ -123,15 +123,15 @@ class RunData:
 
     @cached_property
     def facts(self) -> Mapping[str, GoldFacts]:
-        """Question id -> facts about the document and section of the question's gold."""
+        """A mapping from question ids to facts about the document and section of each question's gold."""
         return {each.question_id: each for each in self.gold_facts}
 
     @cached_property
     def by_gold(self) -> Mapping[str, RunData]:
-        """Gold level -> the run restricted to the questions of that level; ``both`` -> the whole run.
+        """A mapping from gold levels to the run restricted to each level, and from ``both`` to the whole run.
 
         If all gold has the same level, this level is the only key. A whole file is easier to find than some
-        of its lines, so a rate over all questions depends on how many of them have file-level gold.
+        of its lines, so a score over all questions depends on the share of questions with file-level gold.
         """
         levels = {gold_level(question) for question in self.asked if question.gold}
         if len(levels) < 2:
@@ -140,7 +140,7 @@ class RunData:
 
     @property
     def ledger(self) -> list[LLMCall]:
-        """Every LLM call, in the order of the rows; a call and its retries are one entry."""
+        """Every LLM call, in the order of the rows. An entry includes the call's retries."""
         return [call for row in self.rows for call in row.calls]
 
     @cached_property
@@ -163,7 +163,7 @@ class RunData:
 
     @cached_property
     def failed(self) -> tuple[str, ...]:
-        """The predictors whose queries or LLM calls all failed, with the reason."""
+        """A message for each predictor whose queries or LLM calls all failed, with the most common reason."""
         from branchrank.runs.warnings import total_failures
 
         return tuple(total_failures(self.rows, self.record.predictors))
@@ -191,10 +191,7 @@ class RunData:
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        """A table with the columns of ``llm_calls.csv``, and one row per LLM call.
-
-        A call and its retries share one row.
-        """
+        """A table with the columns of ``llm_calls.csv``, and one row per LLM call (including its retries)."""
         from branchrank.runs.frames import calls_frame
 
         return calls_frame(self)
@@ -215,8 +212,9 @@ class RunData:
         {'coffee'}
 
         A condition has the form ``SLICE=VALUE``. The slices are gold, kind, difficulty, overlap, content,
-        size and depth. A question must match at least one of the conditions for each slice that is named.
-        Scores on a slice are exploratory, since the slice was not declared before the run.
+        size and depth. Conditions on different slices must all be met. Of several conditions on the same
+        slice, at least one must be met. Scores on a slice are exploratory, since the slice was not declared
+        before the run.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
         """
@@ -225,7 +223,7 @@ class RunData:
         return cut_run(self, conditions)
 
     def explain(self, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
-        """Explain the results for one question: the gold's rank after each stage and the stage that lost it.
+        """Return the gold's rank after each stage for one question, and the stage at which the gold was lost.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown question or predictor.
         """
@@ -247,7 +245,7 @@ class RunData:
 def with_others(
     measures: tuple[NamedMeasure, ...], others: Sequence[NamedMeasure]
 ) -> tuple[NamedMeasure, ...]:
-    """Add each of the ``others`` that is not yet in ``measures`` under any name."""
+    """Add the measures in ``others`` that ``measures`` does not contain under any name."""
     for other in others:
         measures = measures if any(map(other.same, measures)) else (*measures, other)
     return measures

@@ -1,7 +1,7 @@
 """Compare two runs over the same questions, list the questions that differ, and check for regressions.
 
-Runs with different questions or gold can't be paired and are rejected. Holm's correction adjusts the p-values
-of all pairs of predictors together. A positive difference means that the candidate is better.
+Runs with different questions or gold can't be compared. Holm's correction adjusts the p-values of all pairs
+of predictors together. A positive difference means that the candidate is better.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class Pair(Record, frozen=True, kw_only=True):
     """The comparison of a predictor in the candidate run with a predictor in the baseline run.
 
     ``baseline`` and ``candidate`` are the summary rows of the two predictors. ``comparison`` contains the
-    test of the primary measure, and ``others`` the differences in the other chosen measures. ``by_gold``
+    test of the primary measure. ``others`` contains the differences in the other chosen measures. ``by_gold``
     contains the difference in the primary measure for each gold level, if the run has questions of both gold
-    levels. ``flips`` are in the order of the questions. ``str()`` returns the text that ``branchrank
-    compare`` prints for the pair.
+    levels. ``flips`` contains the questions with different scores, in the order of the run. ``str()`` returns
+    the text that ``branchrank compare`` prints for the pair.
     """
 
     baseline: SummaryRow
@@ -107,9 +107,10 @@ class Pair(Record, frozen=True, kw_only=True):
 
 
 class RunComparison(Record, frozen=True, kw_only=True):
-    """A candidate run compared with a baseline run; ``changes`` are the settings that differ.
+    """A candidate run compared with a baseline run.
 
-    ``str()`` returns the text that ``branchrank compare`` prints.
+    ``changes`` contains the settings that differ between the runs. ``str()`` returns the text that
+    ``branchrank compare`` prints.
     """
 
     baseline: Path
@@ -130,9 +131,9 @@ class RunComparison(Record, frozen=True, kw_only=True):
 class RunGate(Record, frozen=True, kw_only=True):
     """The outcome of a regression check, for each predictor and for the run.
 
-    The run fails if any predictor fails the check. If none fails but any is undecided, the run is undecided.
-    The outcome depends only on the primary measure. ``compared`` is the comparison of the runs, with the
-    differences in all chosen measures.
+    The run's outcome is the worst outcome of a predictor, where ``fail`` is worse than ``undecided``, and
+    ``undecided`` is worse than ``pass``. Only the primary measure affects the outcome. ``compared`` is the
+    comparison of the runs, with the differences in all chosen measures.
     """
 
     outcome: Decision
@@ -165,12 +166,14 @@ def compare_runs(
 ) -> RunComparison:
     """Compare each predictor of ``candidate`` with the predictor of the same name in ``baseline``.
 
-    If ``predictor`` or ``baseline_predictor`` is given, only ``predictor`` of the candidate run is compared
-    with ``baseline_predictor`` of the baseline run. If only one of the two names is given, it is used for
-    both runs. ``primary`` is the tested measure, by default the candidate run's primary measure. ``measures``
-    and the candidate run's other measures are reported with an interval, but not tested. Raises
-    :class:`RunError` if the two runs have different questions. Raises :class:`UsageError` if a predictor is
-    not in its run, or if a measure is unknown or needs more hits than the runs stored.
+    ``predictor`` selects one predictor of the candidate run, and ``baseline_predictor`` selects one predictor
+    of the baseline run. If only one of these two arguments is given, its value is used for both runs.
+    ``primary`` is the tested measure, by default the candidate run's primary measure. ``measures`` and the
+    candidate run's other measures are reported with an interval, but not tested.
+
+    Raises :class:`RunError` if the two runs have different questions. Raises :class:`UsageError` if a
+    predictor is not in its run, if a measure is unknown, or if a measure needs more hits than the runs
+    stored.
     """
     check_same_questions(candidate, baseline)
     chosen = candidate.measure(primary)
@@ -234,7 +237,7 @@ def _by_gold(
 
 
 def _others(run: RunData, primary: NamedMeasure, names: Iterable[str]) -> list[NamedMeasure]:
-    """Return the run's measures and those in ``names``, except the tested measure."""
+    """Return the run's measures and the measures in ``names``, except the tested measure."""
     found = named_once(*run.extra, *named_measures(name for text in names for name in measure_names(text)))
     return [each for each in found if not each.same(primary)]
 

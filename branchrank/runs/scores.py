@@ -2,7 +2,7 @@
 
 The score of an LLM predictor on a question is the mean over the repeats, so that each question counts once. A
 question whose query failed scores 0. Questions without gold are not included in the means. Reports show a
-risk-coverage curve for these questions instead.
+risk-coverage curve for questions without gold.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Scores:
         return mean(list(self.per_question(predictor, measure).values()))
 
     def passage_sizes(self, predictor: str) -> list[PassageSize]:
-        """For every row of an answerable question, return the sizes of the first five hits."""
+        """Return the sizes of the first five hits in every row of an answerable question."""
         return [
             passage_size(hits_of(row)[:PASSAGE_DEPTH], self.questions[row.question_id])
             for row in self._answerable_rows(predictor)
@@ -113,7 +113,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def outcome_of(row: Row, values: Mapping[str, float]) -> str:
-    """Return the outcome of a question (failed, hit, in top 5, same page or miss)."""
+    """Return a row's outcome, which is failed, hit, in top 5, same page or miss."""
     if row.status == "failed":
         return "failed"
     if values.get("strict_hit@1"):

@@ -109,7 +109,7 @@ def _depth(facts: GoldFacts) -> str:
     return f"depth {facts.depth}" if facts.depth < 4 else "depth 4 and more"
 
 
-#: Name of a slice on the command line -> its name in tables.
+#: A dict from each slice's name on the command line to the slice's name in tables.
 LABELS = {
     "gold": "gold level",
     "kind": "kind",
@@ -122,7 +122,7 @@ LABELS = {
 
 
 def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
-    """Return a question's value for each slice in ``LABELS``, or "" where the value is unknown."""
+    """Return a question's value for each slice in ``LABELS``. An unknown value is ""."""
     found = facts or GoldFacts(question_id=question.id)
     return {
         "gold": gold_level(question) if question.gold else "",
@@ -136,9 +136,10 @@ def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
 
 
 def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dict[str, dict[str, list[str]]]:
-    """Map slice label -> value -> ids of the answerable questions with this value.
+    """Map each slice's label to its values, and each value to the ids of its answerable questions.
 
-    A label is omitted if fewer than two values occur. Questions whose value is unknown are left out.
+    A slice is omitted if its questions have fewer than two different values. Questions with an unknown value
+    are left out.
     """
     found: dict[str, dict[str, list[str]]] = {label: {} for label in LABELS.values()}
     for question in questions:

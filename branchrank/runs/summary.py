@@ -17,12 +17,12 @@ from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, WARM, Timing
 
 
 class SummaryRow(Record, frozen=True, kw_only=True):
-    """One predictor's row in ``summary.csv``, with rates in 0..1 and ``None`` for missing values.
+    """One predictor's row in ``summary.csv``, with scores in 0..1 and ``None`` for missing values.
 
     ``estimates`` contains every standard measure, followed by the measures that were requested by name, each
-    with its interval. ``questions`` counts all questions. The rates are means over the
-    ``answerable_questions``. Span precision and gold coverage are means over the ``span_questions``, which
-    are the questions whose gold has lines.
+    with its interval. ``questions`` is the number of all questions. The scores are means over the
+    ``answerable_questions`` questions that have gold. ``span_precision`` and ``gold_coverage`` are means over
+    the ``span_questions`` questions whose gold has lines.
     """
 
     predictor: str

@@ -21,7 +21,7 @@ FIRST, WARM = "first", "warm"
 
 
 class Timing(Record, frozen=True, kw_only=True):
-    """The time of one stage in one query; ``phase`` is ``first`` or ``warm``."""
+    """The time of one stage in one query, in the phase ``first`` or ``warm``."""
 
     predictor: str
     question_id: str
@@ -45,7 +45,7 @@ def timings_csv(timings: Sequence[Timing]) -> str:
 
 
 def read_timings(path: Path) -> list[Timing]:
-    """Read ``timings.csv``; return an empty list for a run without a latency pass."""
+    """Return the timings in ``timings.csv``, or an empty list for a run without a latency pass."""
     if not path.exists():
         return []
     try:

@@ -20,7 +20,7 @@ from branchrank.questions.qrels import Qrels
 from branchrank.runs.results_table import ResultsTable, results_table
 from branchrank.runs.trec_files import TrecRun, run_scores
 
-#: The default seed of the significance tests, the same as for a benchmark.
+#: The default seed for the significance tests, which is also the default seed of a benchmark.
 SEED = 42
 
 
@@ -37,10 +37,11 @@ def compare_rankings(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """Score runs with qrels, and compare each run with the baseline, or all runs with each other.
+    """Score runs with qrels, and compare each run with the baseline.
 
-    Raises :class:`RunError` if a run lacks a judged query. Raises :class:`UsageError` if there are fewer than
-    two runs, a measure or the baseline is unknown, or the values of a measure can be outside 0..1.
+    If ``all_pairs`` is true, all runs are compared with each other. Raises :class:`RunError` if a run lacks a
+    judged query. Raises :class:`UsageError` if there are fewer than two runs, if a measure or the baseline is
+    unknown, or if the values of a measure can be outside 0..1.
     """
     parsed = [parse_measure(name) for name in measures]
     if len(runs) < 2:
@@ -53,7 +54,7 @@ def compare_rankings(
             raise RunError(
                 f"{name} has no line for {len(missing)} of {len(qrels)} judged queries "
                 f"(the first: {missing[0]!r})",
-                remedy="--missing-is-zero, if the system found nothing for them; otherwise complete the run",
+                remedy="complete the run, or use --missing-is-zero if the system found no documents",
             )
     return results_table(
         {name: run_scores(run, qrels, parsed) for name, run in runs.items()},

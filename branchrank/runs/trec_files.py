@@ -4,8 +4,8 @@
    matches (:mod:`branchrank.measures.trec`). The qrels have grade 2 for the gold itself and grade 1 for a
    page with gold.
 2. If a run is exported with ``ids="document"``, the document id of a hit is its source, and only the first
-   hit of a document counts. In the qrels, a gold document has the grade given by ``relevance`` in the
-   question file, or else 1.
+   hit of a document counts. In the qrels, the grade of a gold document is its ``relevance`` in the question
+   file, which is 1 by default.
 3. The scores in an exported run are n, n-1, ..., 1.
 4. A failed query has no lines in the run. A failed query scores 0, since the qrels include every question
    with gold. Questions without gold are not in the qrels and not in the means.
@@ -138,8 +138,9 @@ def read_trec(path: Path) -> TrecRun:
 class TrecScores(Record, frozen=True, kw_only=True):
     """A TREC run file scored with qrels.
 
-    ``by_query`` maps measure -> query -> value. ``unmatched`` lists the judged queries for which the file has
-    no judged document, possibly because the run and the qrels spell ids differently.
+    ``by_query`` contains the value of each measure for each query. ``unmatched`` lists the judged queries for
+    which the file has no judged document. A frequent cause is that the run and the qrels spell ids
+    differently.
     """
 
     path: Path
@@ -148,12 +149,12 @@ class TrecScores(Record, frozen=True, kw_only=True):
 
     @property
     def means(self) -> dict[str, float]:
-        """Measure -> its mean over all judged queries."""
+        """A dict from each measure to its mean over all judged queries."""
         return {measure: mean(values) for measure, values in self.by_query.items()}
 
 
 def score_trec(paths: Iterable[Path], qrels: Path, measures: Iterable[str]) -> list[TrecScores]:
-    """Score TREC run files on every query of the qrels. Queries that are missing from a file score 0.
+    """Score TREC run files on every query of the qrels. A query that is missing from a file scores 0.
 
     Raises :class:`RunError` if a file can't be read, and :class:`~branchrank.errors.UsageError` for an
     unknown measure.
@@ -164,7 +165,7 @@ def score_trec(paths: Iterable[Path], qrels: Path, measures: Iterable[str]) -> l
 
 
 def run_scores(run: TrecRun, qrels: Qrels, measures: Iterable[Measure]) -> dict[str, dict[str, float]]:
-    """Map measure -> judged query -> value. A query that is missing from the run has the value 0."""
+    """Return each measure's value for each judged query. A query that the run lacks has the value 0."""
     rankings = {query: run_ranking(run[query], judged) for query, judged in qrels.items() if query in run}
     return {str(measure): score(measure, rankings, qrels) for measure in measures}
 

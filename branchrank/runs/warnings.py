@@ -1,4 +1,4 @@
-"""Warnings about a run's scores, found in its rows, its record and its questions."""
+"""Warnings about a run's scores, computed from the rows, the record and the questions."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
 
 
 def total_failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
-    """Find predictors whose queries or LLM calls all failed, and the most common reason.
-
-    If all of a predictor's queries or LLM calls failed, its scores are meaningless.
-    """
+    """Return a warning for each predictor whose queries or LLM calls all failed."""
     found = []
     for predictor in predictors:
         own = [row for row in rows if row.predictor == predictor.name]
@@ -54,7 +51,7 @@ def _commonest(reasons: Iterable[str]) -> str:
 
 
 def examples(questions: Sequence[Question]) -> list[str]:
-    """Find the example questions from ``branchrank init``, which say nothing about a system's quality."""
+    """Return a warning if any questions are the examples from ``branchrank init``."""
     count = sum(EXAMPLE in question.extra for question in questions)
     if not count:
         return []
@@ -65,7 +62,7 @@ def examples(questions: Sequence[Question]) -> list[str]:
 
 
 def labeled_by_llm(questions: Sequence[Question]) -> list[str]:
-    """Find gold that an LLM labeled and no person checked."""
+    """Return a warning if an LLM labeled gold that no person checked."""
     count, models = llm_gold(questions)
     if not count:
         return []
@@ -89,7 +86,7 @@ def shallow(top_k: int) -> list[str]:
 def lost_branches(
     rows: Sequence[Row], predictors: Sequence[PredictorRecord], indexes: Sequence[IndexFacts]
 ) -> list[str]:
-    """Find predictors with a distance threshold that left most questions without vector results."""
+    """Return a warning for each distance threshold that left most questions without vector results."""
     found = []
     measured = {index.name: index.distance.threshold for index in indexes}
     for predictor in predictors:
@@ -119,7 +116,7 @@ def lost_branches(
 
 
 def lost_llms(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
-    """Find predictors for which a fallback replaced the LLM in most answers, and the most common reason."""
+    """Return a warning for each predictor whose LLM was replaced by a fallback in most answers."""
     found = []
     for predictor in predictors:
         answered = [row for row in rows if row.predictor == predictor.name and row.status == "ok"]

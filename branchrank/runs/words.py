@@ -46,7 +46,7 @@ def interval(found: Estimate | None, measure: str) -> str:
 
 
 def gap(value: float, measure: str) -> str:
-    """Format a difference with its sign, in percentage points for hit rates and as a decimal otherwise."""
+    """Format a difference with its sign, in percentage points for hit rates and as a decimal for others."""
     # Adding 0 turns -0.0 into 0.0.
     shown = f"{round(100 * value, 1) + 0:+.1f}" if is_share(measure) else f"{round(value, 3) + 0:+.3f}"
     return shown.replace("-", MINUS)
@@ -94,12 +94,12 @@ def plural(count: int, noun: str) -> str:
 
 
 def record(comparison: Comparison | StratifiedComparison) -> str:
-    """Format the record of a comparison as wins/ties/losses."""
+    """Format the counts of a comparison as wins/ties/losses."""
     return f"{comparison.wins}/{comparison.ties}/{comparison.losses}"
 
 
 def verdict_words(comparison: Comparison | StratifiedComparison) -> str:
-    """Return the verdict as text; for ``equivalent``, the text includes delta."""
+    """Return the verdict as text, with delta if the verdict is ``equivalent within delta``."""
     if comparison.verdict == "equivalent within delta":
         return f"equivalent within {margin(comparison.delta, comparison.measure)}"
     return str(comparison.verdict)
@@ -141,7 +141,7 @@ def effect_size(comparison: Comparison) -> str:
 
 
 def effect(comparison: Comparison) -> str:
-    """Format the effect size with its name (for hits the odds ratio and its interval, otherwise d_z)."""
+    """Format the effect size with its name: the odds ratio for hits, and d_z for other measures."""
     if comparison.d_z is not None:
         return f"d_z {comparison.d_z:.2f}"
     if comparison.odds_ratio is None:

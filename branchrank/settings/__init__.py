@@ -3,9 +3,10 @@
 1. The record of a section defines the type, default, range and meaning of each setting in the section. An
    alias for a field of a built-in system has the type, default, range and meaning of that field.
 2. :func:`resolve` merges the four layers: flags override environment variables, environment variables
-   override TOML, and TOML overrides the defaults. The function checks every value, and reports all problems
-   together.
-3. The commands' flags, the settings page in the docs and ``run.json`` are all made from these records.
+   override TOML, and TOML overrides the defaults. :func:`resolve` checks every value, and reports all
+   problems together.
+3. The commands' flags, the settings page in the docs and the settings in ``run.json`` are generated from the
+   settings records.
 
 The setting ``vector_top_n`` in the section ``local`` is ``[local] vector_top_n`` in TOML,
 ``BRANCHRANK_LOCAL_VECTOR_TOP_N`` in the environment and ``--local-vector-top-n`` on the command line.

@@ -12,13 +12,14 @@ from branchrank.records import Record
 def reaches(role: str) -> Meta:
     """Mark a setting whose value refers to a host, a model or a file outside the workspace.
 
-    When a run is resumed, the value of a setting marked by this function is not read from the run. The value
-    must be given as a flag.
+    When a run is resumed, the value of a marked setting is not read from the run. The value must be given as
+    a flag.
     """
     return Meta(extra={"reaches": role})
 
 
-#: Marks a setting with comma-separated values. Its flag can be repeated, and its TOML value may be a list.
+#: Marks a setting with comma-separated values. The setting's flag can be repeated, and its TOML value can be
+#: a list.
 SEVERAL = Meta(extra={"several": True})
 
 

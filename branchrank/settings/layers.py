@@ -29,7 +29,7 @@ class Setting(Record, frozen=True, kw_only=True):
     """The description of one setting, for flags, docs and error messages.
 
     ``reaches`` is the kind of host, model or file outside the workspace that the value refers to, such as
-    ``Qdrant server``. It is empty if the value does not refer to anything outside the workspace.
+    ``Qdrant server``. For all other settings, ``reaches`` is empty.
     """
 
     section: str
@@ -43,7 +43,7 @@ class Setting(Record, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
     #: Whether the value is a comma-separated list, stored as one string.
     several: bool = False
-    #: The recommended range. Values outside the recommended range are allowed, with a warning.
+    #: The recommended range. Values outside the recommended range are allowed, but cause a warning.
     recommended: tuple[float, float] | None = None
     #: The path (such as ``fuse.k``) of the field that this setting changes in a built-in system, or "".
     address: str = ""
@@ -148,7 +148,7 @@ class Resolved(Record, frozen=True, kw_only=True):
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file; a missing file counts as empty.
+    """Return the content of a TOML file, or an empty dict if the file does not exist.
 
     Raises :class:`UsageError` with the file and line if the file cannot be read or is not TOML.
     """

@@ -1,4 +1,4 @@
-"""The settings records other than those for built-in systems, with types, defaults and descriptions."""
+"""The settings records that do not belong to a built-in system, with types, defaults and descriptions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def token_precision(self) -> Literal["int8", "fp16"] | None:
-        """The number format of the token vectors in the index; ``None`` if the index has none."""
+        """The number format of the index's token vectors, or ``None`` if the index has no token vectors."""
         return None if self.token_vectors == "none" else self.token_vectors  # noqa: S105 - no secret
 
 
@@ -98,7 +98,7 @@ class Bm25Settings(Settings, frozen=True, kw_only=True):
         Literal["questions", "english", "none"],
         Meta(
             description="stop words to ignore; english: Lucene's list; "
-            "questions: the same list and question words (how, what, should)"
+            "questions: Lucene's list and question words (how, what, should)"
         ),
     ] = "questions"
     split_identifiers: Annotated[
@@ -179,7 +179,7 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
     price_table: Annotated[
         str,
         reaches("price table"),
-        Meta(description="TOML file with the prices of models per million tokens, and their date"),
+        Meta(description="TOML file with each model's prices per million tokens and the date of the prices"),
     ] = ""
 
 
@@ -209,7 +209,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     mode: Annotated[Literal["strict", "relaxed", "both"], Meta(description="hit rates to report")] = "both"
     sample_size: Annotated[int, Meta(ge=0, description="number of questions to sample; 0: all")] = 0
     sample_seed: Annotated[
-        int, Meta(ge=0, description="random seed of the sample and of the statistical tests")
+        int, Meta(ge=0, description="random seed for the sample and the statistical tests")
     ] = 42
     top_k: Annotated[
         int,
@@ -249,7 +249,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     ] = "plain"
     primary: Annotated[
         str,
-        Meta(description="primary measure, used by the significance tests, such as strict_hit@1 or nDCG@10"),
+        Meta(description="primary measure for the significance tests, such as strict_hit@1 or nDCG@10"),
     ] = "strict_hit@1"
     measures: Annotated[
         str,
@@ -276,15 +276,15 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         ),
     ] = 0.05
     alpha: Annotated[
-        float, Meta(gt=0, lt=1, description="family-wise error rate of all significance tests of a run")
+        float, Meta(gt=0, lt=1, description="family-wise error rate of a run's significance tests")
     ] = 0.05
 
 
 class EmbeddingSettings(Settings, frozen=True, kw_only=True):
-    """Settings of the predictor sqlite, which needs an embedding model for semantic and hybrid search."""
+    """Settings of the predictor ``sqlite``, which needs an embedding model for semantic and hybrid search."""
 
     section: ClassVar[str] = "embedding"
-    title: ClassVar[str] = "Embeddings of document search"
+    title: ClassVar[str] = "Embeddings for document search"
     model: Annotated[
         str,
         reaches("embedding model"),
@@ -321,15 +321,15 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1024,
-            description="number of embedding threads per process; 0: the main process's default, also in "
-            "worker processes",
+            description="number of embedding threads per process; 0: every process uses the main "
+            "process's default",
         ),
     ] = 0
     ray_address: Annotated[
         str,
         Meta(
-            description="HOST:PORT of a Ray cluster, or auto (find a running one); empty: start a cluster on "
-            "this machine"
+            description="HOST:PORT of a Ray cluster, or auto (find a running cluster); empty: start a "
+            "cluster on this machine"
         ),
     ] = ""
     ray_ship: Annotated[

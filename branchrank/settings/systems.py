@@ -75,7 +75,7 @@ DENSE = System(name="dense", branches=(Branch(kind="dense", top_n=40),))
 class SystemSettings(Settings, frozen=True, kw_only=True):
     """Settings of one built-in system.
 
-    In addition to the fields declared in the class, each alias in ``aliases`` is a field.
+    The record has a field for each alias in ``aliases``, in addition to the fields that the class declares.
     """
 
     #: The built-in system, which contains the defaults.
@@ -86,14 +86,14 @@ class SystemSettings(Settings, frozen=True, kw_only=True):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Declare for type checkers that each alias is an attribute; the fields are added at run time."""
+            """Declare the fields that :func:`alias_fields` adds at run time, for type checkers."""
 
 
 S = TypeVar("S", bound=SystemSettings)
 
 
 def alias_fields(system: System, **aliases: str) -> Callable[[type[S]], type[S]]:
-    """Return a decorator that adds a field for each alias, with its type, range and default."""
+    """Return a decorator that adds a field for each alias, with the type, range and default of its target."""
 
     def complete(part: type[S]) -> type[S]:
         fields = [
@@ -133,10 +133,10 @@ def _hint(system: System, address: str) -> Any:
     vector_weight="branches.dense.weight",
 )
 class LocalSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor ``local``, which fuses the vector and BM25 rankings of chunks by RRF."""
+    """Settings of the predictor ``local``, which fuses the vector and BM25 rankings of chunks with RRF."""
 
     section: ClassVar[str] = "local"
-    title: ClassVar[str] = "Predictor local"
+    title: ClassVar[str] = "The local predictor"
 
 
 @alias_fields(
@@ -161,10 +161,10 @@ class LocalSettings(SystemSettings, frozen=True, kw_only=True):
     passage_order="passages.order",
 )
 class HybridSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor hybrid, which ranks sections by vectors, the tree, BM25 and an LLM."""
+    """Settings of the predictor ``hybrid``, which ranks sections with vectors, the tree, BM25 and an LLM."""
 
     section: ClassVar[str] = "hybrid"
-    title: ClassVar[str] = "Predictor hybrid"
+    title: ClassVar[str] = "The hybrid predictor"
     no_llm: Annotated[bool, Meta(description="do not rerank with the LLM")] = False
 
 
@@ -179,10 +179,10 @@ class HybridSettings(SystemSettings, frozen=True, kw_only=True):
     model="llm.model",
 )
 class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor pageindex, which searches the tree from the root downwards."""
+    """Settings of the predictor ``pageindex``, which searches the tree from the root downwards."""
 
     section: ClassVar[str] = "pageindex"
-    title: ClassVar[str] = "Predictor pageindex"
+    title: ClassVar[str] = "The pageindex predictor"
     no_llm: Annotated[bool, Meta(description="search the tree by keywords, without an LLM")] = False
     llm_final_only: Annotated[
         bool, Meta(description="search the tree by keywords; use the LLM only for the final ranking")
@@ -196,23 +196,23 @@ class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
     rrf_k="fuse.k",
 )
 class GrepSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor grep, which fuses a word search in the files with a vector search."""
+    """Settings of the predictor ``grep``, which fuses a word search in the files with a vector search."""
 
     section: ClassVar[str] = "grep"
-    title: ClassVar[str] = "Predictor grep"
+    title: ClassVar[str] = "The grep predictor"
     context_lines: Annotated[int, Meta(ge=0, le=100, description="lines shown before and after a match")] = 10
     ranking: Annotated[
         Literal["none", "bm25"],
-        Meta(description="filter for grep passages; bm25: drop the lowest quarter by BM25 score"),
+        Meta(description="filter for grep passages; bm25: drop the quarter with the lowest BM25 scores"),
     ] = "none"
 
 
 @alias_fields(QDRANT, fusion="fuse.method", rrf_k="fuse.k")
 class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor qdrant, which fuses dense and sparse vectors by weighted RRF."""
+    """Settings of the predictor ``qdrant``, which fuses dense and sparse rankings with weighted RRF."""
 
     section: ClassVar[str] = "qdrant"
-    title: ClassVar[str] = "Predictor qdrant"
+    title: ClassVar[str] = "The qdrant predictor"
     url: Annotated[
         str, reaches("Qdrant server"), Meta(description="URL of a Qdrant server; empty: embedded Qdrant")
     ] = ""
@@ -225,8 +225,8 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
         str,
         reaches("Qdrant collection"),
         Meta(
-            description="folder with a collection written by qdrant-client's local mode, or folder that "
-            "contains a Qdrant shard"
+            description="folder that contains a Qdrant shard, or a collection written by the local mode of "
+            "qdrant-client"
         ),
     ] = ""
     fusion_weight: Annotated[
@@ -274,11 +274,12 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
 class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
     """Settings of the predictor ``sqlite``.
 
-    This predictor fuses FTS5 and vector rankings by weighted RRF, and groups the results by document.
+    The predictor ``sqlite`` fuses FTS5 and vector rankings with weighted RRF, and groups the results by
+    document.
     """
 
     section: ClassVar[str] = "retrieval"
-    title: ClassVar[str] = "Predictor sqlite and document search"
+    title: ClassVar[str] = "The sqlite predictor and document search"
     flag_names: ClassVar[dict[str, str]] = {"hybrid_alpha": "--hybrid-alpha"}
     final_limit: Annotated[
         int, Meta(ge=1, le=1000, description="number of documents or chunks to return")
@@ -306,10 +307,10 @@ class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
     context_tokens="rerank.context_tokens",
 )
 class LateInteractionSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the late-interaction predictor, which reranks candidates by MaxSim."""
+    """Settings of the predictor ``late-interaction``, which reranks candidates by MaxSim."""
 
     section: ClassVar[str] = "late_interaction"
-    title: ClassVar[str] = "Predictor late-interaction"
+    title: ClassVar[str] = "The late-interaction predictor"
     no_llm: Annotated[bool, Meta(description="do not rerank with the LLM")] = False
 
 

@@ -7,8 +7,8 @@
 2. The children of a document are its sections, then the documents in its toctrees, in toctree order. The
    children of a folder are sorted by name.
 3. The depth of a node is one more than the depth of its parent. A breadcrumb starts with the document's
-   title. The nodes above the document are omitted, because these nodes can change when the toctrees of other
-   documents change.
+   title. Breadcrumbs omit the nodes above the document, because these nodes can change when the toctrees of
+   other documents change.
 4. The text of a node does not include the text of its subsections. The summary of a node consists of the
    first sentences of its prose and, if the node has children, the titles of the children.
 """
@@ -46,9 +46,8 @@ class Page(Record, frozen=True, kw_only=True):
     def placed(self, parent: str | None, depth: int, below: Sequence[tuple[str, str]]) -> Iterator[Node]:
         """Yield the nodes with their final parents, children, depths and summaries.
 
-        ``parent`` is the id of the file node's parent. ``depth`` is the depth of the file's node. The root
-        has depth 0. ``below`` contains the ids and titles of the documents that are children of this
-        document.
+        ``parent`` is the id of the file node's parent. ``depth`` is the depth of the file's node. ``below``
+        contains the ids and titles of the documents that are children of this document.
         """
         file, *sections = self.nodes
         titles = [node.title for node in sections if node.parent_id == file.id]
@@ -143,8 +142,8 @@ def summarize(prose: str, child_titles: Sequence[str]) -> str:
 def _cut(text: str, boundary: re.Pattern[str]) -> str:
     """Cut a text to at most :data:`SUMMARY_LENGTH` characters.
 
-    The text is cut after the last match of ``boundary`` in the second half of these characters or, if there
-    is no match, between words.
+    If the second half of the cut text has a match of ``boundary``, the text ends with the last match.
+    Otherwise, the text is cut between words.
     """
     if len(text) <= SUMMARY_LENGTH:
         return text
@@ -207,10 +206,7 @@ def draft_page(document: Document) -> Page:
 
 
 def _prose(blocks: Sequence[Block]) -> str:
-    """Return the first words of a section's prose and lists.
-
-    If a section has no prose and no lists, return the first words of its code and tables.
-    """
+    """Return the first words of a section's prose and lists, or else of its code and tables."""
     content = [block for block in blocks if block.kind != "heading"]
     chosen = [block for block in content if block.kind in ("prose", "list")] or content
     words: list[str] = []

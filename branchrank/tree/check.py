@@ -3,15 +3,14 @@
 A tree is valid if all of the following are true.
 
 1. Every node has a unique id. Exactly one node, the root, has no parent. Every parent and every child of a
-   node is a node in the tree. A node is listed as a child of another node if and only if the other node is
-   its parent.
-2. The depth of a node is one more than the depth of its parent. A tree with such depths can't contain a
-   cycle.
+   node is a node in the tree. A node's list of children contains exactly the nodes whose parent is this node.
+2. The depth of a node is one more than the depth of its parent. Because of this rule, a valid tree can't
+   contain a cycle.
 3. Files and sections have a source and line numbers. The root and folders have no source and no line numbers.
-4. A file starts at line 1. The lines of a file or section before its first subsection are called its own
-   span. The first subsection starts on the line after its parent's own span, and every other subsection
-   starts on the line after the previous subsection. The last subsection ends on the last line of the file or
-   section. Every line of a file is therefore in exactly one node's own span.
+4. A file's node starts at line 1 of the file. The lines of a file or section before its first subsection are
+   called its own span. The first subsection starts on the line after its parent's own span, and every other
+   subsection starts on the line after the previous subsection. The last subsection ends on the last line of
+   the file or section. Every line of a file is therefore in exactly one node's own span.
 5. A breadcrumb consists of the document's title and the titles of all headings down to the node.
 """
 
@@ -45,8 +44,7 @@ def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = N
 def find_problems(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> Iterator[Problem]:
     """Yield the problems of the nodes in a tree.
 
-    Parents, children and depths are checked first. If all of them are valid, lines, sources and breadcrumbs
-    are checked in node order.
+    Lines, sources and breadcrumbs are checked only if all parents, children and depths are valid.
     """
     broken = False
     for problem in _link_problems(nodes):
@@ -131,10 +129,7 @@ def _node_problems(node: Node, by_id: Mapping[str, Node]) -> Iterator[str]:
 
 
 def _span_problems(node: Node, own_end: int, by_id: Mapping[str, Node]) -> Iterator[str]:
-    """Yield a message for each gap or overlap between a node's own span and its subsections.
-
-    A message is also yielded if the last of these parts does not end on the node's last line.
-    """
+    """Yield a message for each gap or overlap of a node's own span, its subsections and its last line."""
     last = own_end
     for child_id in node.children:
         child = by_id[child_id]

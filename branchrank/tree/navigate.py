@@ -1,6 +1,6 @@
 """Find the parent, the children and the siblings of a node in the tree, and the sections at given lines.
 
-1. Nodes are in pre-order, so a subtree is a range of rows; see :mod:`branchrank.tree.rows`.
+1. Nodes are in pre-order, so a subtree is a range of rows (:mod:`branchrank.tree.rows`).
 2. A tree is built from a list of nodes in memory, or opened from a file whose nodes are decoded one by one.
 """
 

@@ -41,7 +41,7 @@ _REMEDY = "give the JSON file that PageIndex wrote for this Markdown file (not f
 
 
 class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One heading in a PageIndex tree. Fields are in PageIndex's order. ``nodes`` contains child headings."""
+    """One heading in a PageIndex tree, with the fields in PageIndex's order."""
 
     title: str
     node_id: str | UnsetType = UNSET
@@ -247,11 +247,7 @@ def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Headi
 
 
 def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
-    """Yield the document's blocks without the lines of ``headings``.
-
-    A block that contains lines of ``headings`` is split at these lines. A heading of the document that is not
-    in ``headings`` is yielded as a prose block.
-    """
+    """Yield the document's blocks without the lines of ``headings``, and with its other headings as prose."""
     taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
     for section in document.sections:
         for block in section.blocks:

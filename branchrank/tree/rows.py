@@ -68,9 +68,9 @@ class TreeRows(NamedTuple):
 class NodeTable(Protocol):
     """The nodes of a tree in pre-order, with the columns from which :class:`TreeRows` is computed.
 
-    ``source_rows`` contains an integer per node, which is the same for all nodes with the same source, and -1
-    for a node without a source. ``line_starts`` and ``line_ends`` contain the first and the last line of each
-    node's own span, or 0 for a node without lines. ``ties`` contains each node's position in the list of
+    ``source_rows`` contains an integer for each node. Nodes with the same source have the same integer, and
+    nodes without a source have -1. ``line_starts`` and ``line_ends`` contain the first and the last line of
+    each node's own span, or 0 for a node without lines. ``ties`` contains each node's position in the list of
     nodes sorted by id.
     """
 

@@ -4,15 +4,15 @@
    order in which they are listed.
 2. A toctree entry is the path of a document, with or without a suffix, or ``Title <path>``. An entry's path
    is relative to the folder of the document that contains the toctree, unless the path starts with ``/``. A
-   path that starts with ``/`` is relative to the corpus folder or, if the path does not exist there, to the
-   outermost of the document's parent folders in which the path exists. An entry with ``*``, ``?``, ``[...]``
-   or ``**`` is a pattern. A pattern selects the matching documents that have no parent yet, in the order of
-   their paths.
+   path that starts with ``/`` is first looked up in the corpus folder. If the path does not exist in the
+   corpus folder, it is looked up in the document's parent folders, from the outermost to the innermost. An
+   entry with ``*``, ``?``, ``[...]`` or ``**`` is a pattern. A pattern selects the matching documents that
+   have no parent yet, in the order of their paths.
 3. The parent of a document is the first document whose toctree lists it.
 4. Only the first ``MAX_PATTERNS`` patterns of a corpus are used, because each pattern is compared with every
-   document. All further patterns are ignored with a note.
-5. A toctree entry that matches no document, or that would make a document its own ancestor, is ignored with a
-   note.
+   document. A note reports each ignored pattern.
+5. A toctree entry is ignored if it matches no document or would make a document its own ancestor. A note
+   reports each ignored entry.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from branchrank.corpus.document import DocumentOutline
 from branchrank.corpus.reading import SUFFIXES
 
 _EXPLICIT_TITLE = re.compile(r"[^<]*<([^<>]+)>\s*")
-#: At most this many different patterns are used. Real documentation has at most a few dozen.
+#: The maximum number of different patterns. Real documentation has at most a few dozen patterns.
 MAX_PATTERNS = 1000
 _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 
@@ -94,10 +94,7 @@ def _is_pattern(path: str) -> bool:
 
 
 def _resolve(source: str, path: str, names: Mapping[str, str]) -> list[str]:
-    """Return the documents to which ``path``, an entry in a toctree of ``source``, refers.
-
-    Only a pattern can match several documents.
-    """
+    """Return the documents that match ``path``, a toctree entry of the document ``source``."""
     folder = posixpath.dirname(source)
     if path.startswith("/"):
         parts = folder.split("/") if folder else []
