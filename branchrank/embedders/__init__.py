@@ -5,7 +5,7 @@ The value of ``--embedder`` selects the model and the code that runs it.
 - ``all-MiniLM-L6-v2`` runs the original weights from an installed package, without a model hub or a server.
 - ``none`` uses no model, so the index supports only keyword search.
 - ``fake:N`` computes vectors with N dimensions from hashes of words, for tests and demonstrations. ``fake``
-  has 64 dimensions.
+  is the same as ``fake:64``.
 - ``openai:MODEL`` sends texts to an OpenAI-compatible endpoint ``/v1/embeddings`` at ``--embedding-url``.
 - ``ollama:MODEL`` sends texts to the endpoint ``/api/embed`` of an Ollama server at ``--embedding-url``.
 - ``NAME`` or ``NAME:MODEL`` uses the embedder ``NAME`` that an installed package provides
@@ -48,7 +48,7 @@ __all__ = [
     "unit_rows",
 ]
 
-#: The names of built-in embedders that accept a model name (or a number of dimensions) after a colon.
+#: The names of built-in embedders that accept a model name or a number of dimensions after a colon.
 ROUTES = ("fake", "openai", "ollama")
 #: The maximum lengths of a path and of one part of a path, in characters.
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255
@@ -59,10 +59,11 @@ def _routes() -> tuple[str, ...]:
 
 
 def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> Embedder:
-    """Open the embedder ``settings.embedder``. ``notify`` is called before a download.
+    """Open the embedder that ``settings.embedder`` selects. ``notify`` is called before a download.
 
-    Raises :class:`UsageError` if the name is malformed, and :class:`~branchrank.errors.ModelError` if the
-    model is not available. An unavailable model is never replaced by another model.
+    Raises :class:`UsageError` if the embedder's name is malformed, and
+    :class:`~branchrank.errors.ModelError` if the model is not available. An unavailable model is never
+    replaced by another model.
     """
     check_name(settings.embedder)
     route, _, model = settings.embedder.partition(":")
@@ -97,9 +98,9 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
 
 
 def check_name(embedder: str) -> None:
-    """Raise :class:`UsageError` if the name ``embedder`` is malformed or misspelled. No model is loaded."""
+    """Raise :class:`UsageError` if ``embedder`` is a malformed or misspelled name."""
     if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder):
-        return  # Skip the search for embedders in installed packages, which takes time.
+        return  # Known names don't need the slow search for embedders in installed packages.
     route, _, model = embedder.partition(":")
     if route == "fake" and model and not model.isdecimal():
         raise UsageError(
@@ -119,17 +120,12 @@ def check_name(embedder: str) -> None:
             remedy="correct --embedder, or install the package that provides this embedder",
         )
     meant = _meant(embedder)
-    if meant and "/" not in embedder and route not in _routes():  # Hub names contain an owner and a slash.
+    if meant and "/" not in embedder and route not in _routes():  # Hub names have the form owner/name.
         raise UsageError(f"there is no embedder {embedder!r}; {meant}", remedy="correct --embedder")
 
 
 def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
-    """Open a model from a local folder or from the Hugging Face Hub.
-
-    :class:`ColbertEmbedder` runs ColBERT checkpoints. :class:`NomicEmbedder` runs NomicBert models if
-    PyTorch can't use a GPU or the precision is not float32. :class:`SentenceTransformersEmbedder` runs all
-    other models.
-    """
+    """Open a model from a local folder or from the Hugging Face Hub."""
     from branchrank.embedders.colbert import ColbertEmbedder, is_colbert
     from branchrank.embedders.hub import model_folder
     from branchrank.embedders.nomic import NomicEmbedder, is_nomic
@@ -165,9 +161,10 @@ def _meant(embedder: str) -> str:
 
 
 def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
-    """Return ``embedder`` if it can compute token vectors.
+    """Return ``embedder`` as a :class:`TokenEmbedder`.
 
-    Otherwise, raise :class:`UsageError` with a message that contains ``name``.
+    Raises :class:`UsageError` if ``embedder`` can't compute token vectors. The error message contains
+    ``name``.
     """
     if all(hasattr(embedder, method) for method in ("embed_documents_and_tokens", "embed_query_tokens")):
         return cast("TokenEmbedder", embedder)
@@ -175,10 +172,7 @@ def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
 
 
 def check_gives_tokens(name: str) -> None:
-    """Raise :class:`UsageError` if ``name`` is ``none`` or the name of an embedder on a server.
-
-    The embedder ``none`` and embedders on a server can't compute token vectors.
-    """
+    """Raise :class:`UsageError` for ``none`` and for embedders on a server, which have no token vectors."""
     if name == NONE:
         raise no_vectors("the index")
     if name.partition(":")[0] in ("openai", "ollama"):
@@ -193,11 +187,10 @@ def _no_tokens(name: str) -> UsageError:
 
 
 def is_bundled(embedder: str) -> bool:
-    """Return whether ``embedder`` names a built-in embedder or the default model.
+    """Return whether ``embedder`` is ``none``, a fake embedder, all-MiniLM-L6-v2 or the default model.
 
-    The result is false for other models on the hub, for folders and for models on a server. The result is
-    also false for the default model's name if the current folder contains a file or folder with that name,
-    because the name then refers to the file or folder.
+    If the current folder contains a file or folder with the default model's name, the name refers to that
+    file or folder, and the result is false.
     """
     route, _, dimension = embedder.partition(":")
     if route == "fake":

@@ -1,8 +1,8 @@
 """Check whether the vectors in another program's database were computed with a given model.
 
-A random sample (with a fixed seed) of the texts is embedded again, and each new vector is compared with the
-stored vector of the text. Stored vectors need not have unit length. The other program may have added a
-breadcrumb or other text to each text before embedding it, so the check tries several forms of the texts.
+A seeded random sample of the texts is embedded again, and each new vector is compared with the stored vector
+of the same text. Stored vectors need not have unit length. The other program may have embedded each text
+together with a breadcrumb or other text, so the check tries several text formats.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LEAST_COSINE = 0.999
 class Agreement(NamedTuple):
     """The result of comparing stored vectors with newly computed vectors of the same texts.
 
-    ``form`` names the text format for which the new vectors agree with the stored vectors. ``sampled`` is the
-    number of texts that were embedded again. ``least`` is the smallest cosine similarity between the new
-    vector and the stored vector of a text.
+    ``form`` is the name of the text format for which the new vectors agree with the stored vectors.
+    ``sampled`` is the number of texts that were embedded again. ``least`` is the smallest cosine similarity
+    between a text's new vector and its stored vector.
     """
 
     form: str
@@ -42,14 +42,16 @@ def sampled(count: int) -> list[int]:
 def check_agreement(
     embedder: Embedder, vectors: Vectors, forms: Mapping[str, Sequence[str]], *, place: str, remedy: str
 ) -> Agreement:
-    """Find the text format for which ``embedder`` reproduces all sampled rows of ``vectors``.
+    """Return the first text format for which ``embedder`` reproduces the sampled rows of ``vectors``.
 
-    ``vectors`` has the shape ``(n, d)``. ``forms`` maps the name of each text format to a list of the n texts
-    in that format. If several formats reproduce the sampled rows, the first one is returned. Error messages
-    use ``place`` to say where ``vectors`` came from. Raises :class:`ArtifactError` if no text format
-    reproduces the sampled rows, if a sampled row is all zeros or has a value that is not finite, or if the
-    dimension of the embedder's vectors is not d. If no text format reproduces the rows, the error message
-    gives the results for the closest format, and quotes the text whose new and stored vectors differ most.
+    ``vectors`` has the shape ``(n, d)``. ``forms`` maps the name of each text format to the n texts in that
+    format. ``place`` describes the source of ``vectors`` in error messages.
+
+    Raises :class:`ArtifactError` in three cases:
+
+    - No text format reproduces the sampled vectors. The error message describes the closest text format.
+    - A sampled vector is all zeros or contains a value that is not finite.
+    - The embedder's vectors do not have d dimensions.
     """
     identity = embedder.identity
     model = f"{identity.name} {identity.model}".strip()

@@ -61,7 +61,7 @@ _TAIL = """
 
 
 class BertShape(Record, frozen=True, kw_only=True):
-    """The fields in a BERT checkpoint's ``config.json`` on which the graph depends."""
+    """The fields of a BERT checkpoint's ``config.json`` that the ONNX graph depends on."""
 
     hidden_size: int
     num_attention_heads: int

@@ -1,9 +1,9 @@
-"""An embedding cache, which stores the vectors of texts, so that unchanged texts are not embedded again.
+"""An embedding cache, so that unchanged texts are not embedded again.
 
 1. The key of a vector is a SHA-256 hash of the embedder's identity, the prefix and the exact text.
 2. Texts that are not in the cache are embedded in batches, and repeated texts are embedded only once. The
-   vectors of a batch are written to the cache as soon as the batch is complete, so an interrupted build loses
-   at most one batch.
+   vectors of a batch are written to the cache when the batch is complete, so an interrupted build loses
+   little work.
 3. A cached vector with the wrong dimension is treated as a cache miss and is overwritten.
 """
 
@@ -55,7 +55,7 @@ class EmbeddingCache(Protocol):
 
 
 def cache_keys(identity: EmbedderIdentity, prefix: str, texts: Sequence[str]) -> list[str]:
-    """Return the cache key of each text, a string of 64 hexadecimal digits."""
+    """Return the cache key of each text. A cache key is a string of 64 hexadecimal digits."""
     space = hashlib.sha256(digest_of(identity).encode("ascii"))
     keys = []
     for text in texts:
@@ -77,7 +77,7 @@ def cached_documents(
     Only texts that are not in the cache are embedded. ``embed_batches`` is a function that takes batches of
     texts and returns the vectors of each batch, in order. If ``embed_batches`` is ``None``, ``embedder``
     embeds one batch after another. ``progress("embed", done, total)`` is called with the number of texts that
-    have a vector so far (including texts that are in the cache) and the total number.
+    have a vector, including cached texts, and the total number of texts.
     """
     if cache is None:
         return embedder.embed_documents(texts, progress)
@@ -116,7 +116,7 @@ def cached_documents(
 
 
 class _Batches(Sequence[list[str]]):
-    """Batches of texts. For each batch, ``rows`` contains the positions of its texts in ``texts``."""
+    """Batches of texts. ``rows`` contains, for each batch, the positions of its texts in ``texts``."""
 
     def __init__(self, texts: Sequence[str], rows: Sequence[list[int]]) -> None:
         self._texts = texts
@@ -140,12 +140,12 @@ class _Batches(Sequence[list[str]]):
 def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) -> Vectors:
     """Return the unit vector of the query ``text`` as a float32 array of shape ``(dimension,)``.
 
-    If the query is not in the cache, or if ``cache`` is ``None``, the query is embedded.
+    The query is embedded unless its vector is in ``cache``.
     """
     if cache is None:
         return embedder.embed_query(text)
     identity = embedder.identity
-    # The NUL makes the key different from the key of a document with the same text and prefix.
+    # The NUL character makes a query's key differ from the key of a document with the same text and prefix.
     (key,) = cache_keys(identity, f"\0{identity.query_prefix}", [text])
     known = cache.get_many([key], identity.dimension)
     if key not in known:
@@ -157,7 +157,7 @@ def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) ->
 def open_cache(
     path: Path, *, root: Path | None = None, redis_url: str = "", notify: Notify | None = None
 ) -> EmbeddingCache:
-    """Open the cache in Redis at ``redis_url`` or, if the URL is empty, in the SQLite file ``path``.
+    """Open the cache in Redis at ``redis_url`` or, if ``redis_url`` is empty, in the SQLite file ``path``.
 
     ``root`` is the folder of the workspace. Symbolic links in ``path`` below ``root`` are not followed.
     """

@@ -1,7 +1,7 @@
 """An embedding cache in Redis, so that several machines can share the cache.
 
-Each value in Redis consists of a 16-byte checksum, followed by the vector's numbers as float32. Pickle is not
-used. A value with a wrong type, length or checksum is treated as a cache miss and is overwritten.
+Each value in Redis consists of a 16-byte checksum, followed by the vector's numbers as float32. A value with
+a wrong type, length or checksum is treated as a cache miss and is overwritten.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _CHECKSUM_BYTES = 16
 class RedisEmbeddingCache:
     """An embedding cache on the Redis server at ``url``. Keys start with ``branchrank:embedding:``.
 
-    The constructor raises the same errors as :class:`RedisConnection`. If Redis fails later, all vectors are
-    cache misses, and ``notify`` is called once.
+    The constructor raises the same errors as :class:`RedisConnection`. While Redis is not available, every
+    lookup is a cache miss. ``notify`` is called only for the first failure.
     """
 
     def __init__(self, url: str, *, expiry: int = EXPIRY, notify: Notify | None = None) -> None:
@@ -32,7 +32,7 @@ class RedisEmbeddingCache:
         self._expiry = expiry
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the cached vectors by key, without keys whose vector is missing or damaged."""
+        """Return the cached vectors by key, omitting keys whose vectors are missing or damaged."""
         found: dict[str, Vectors] = {}
         for start in range(0, len(keys), _KEYS_PER_CALL):
             part = keys[start : start + _KEYS_PER_CALL]

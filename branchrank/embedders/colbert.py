@@ -1,19 +1,21 @@
 """Run ColBERT checkpoints, which compute projected token vectors for late interaction.
 
-1. Checkpoints in three formats are supported. A checkpoint in Stanford's format has the architecture
-   ``HF_ColBERT``. The weights of its projection (``linear.weight``) are in the same file as the encoder's
-   weights, and its markers and maximum lengths are in ``artifact.metadata``. A checkpoint in PyLate's format
-   is a sentence-transformers folder with a module ``pylate.models.Dense.Dense``, which sentence-transformers
-   loads without importing PyLate. The third format is a folder in which sentence-transformers saved a ColBERT
-   model.
-2. The checkpoint defines the markers, the maximum lengths of queries and documents, the ``[MASK]`` tokens
-   that extend a query, and the punctuation that is removed from documents. The token vectors of a text are
-   all the vectors that ColBERT compares, including those of special tokens and markers.
-3. A ColBERT model is not trained to compute one vector per text. The vector of a text is therefore the mean
-   of its token vectors, scaled to unit length. The dot product of two mean vectors before scaling is the mean
-   cosine over all pairs of tokens, whereas MaxSim uses only the best match of each query token. The mean
-   vectors are therefore used only for the first stage of a search.
-4. Texts are encoded one at a time, as in :mod:`branchrank.embedders.sentence_transformers`.
+1. Three checkpoint formats are supported: Stanford's format, PyLate's format and the format in which
+   sentence-transformers saves a ColBERT model.
+2. A checkpoint in Stanford's format has the architecture ``HF_ColBERT``. The encoder's weights file also
+   contains the weights of the projection (``linear.weight``). The file ``artifact.metadata`` contains the
+   markers and the maximum lengths.
+3. A checkpoint in PyLate's format is a sentence-transformers folder with a module
+   ``pylate.models.Dense.Dense``, which sentence-transformers loads without importing PyLate.
+4. The checkpoint defines the markers, the maximum lengths of queries and documents, the ``[MASK]`` tokens
+   that extend a query, and the punctuation that is removed from documents.
+5. The token vectors of a text include those of special tokens and markers, because ColBERT compares them too.
+6. A ColBERT model is not trained to compute one vector per text, so the vector of a text is the mean of its
+   token vectors, scaled to unit length. The mean vectors are used only for the first stage of a search. The
+   dot product of two unscaled mean vectors is the mean cosine similarity of all pairs of tokens, whereas
+   MaxSim uses only the best match of each query token.
+7. Texts are encoded one at a time, because the last digits of a vector depend on the other texts in a padded
+   batch.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
-#: In Stanford's checkpoint format, this file contains the marker tokens and the maximum text lengths.
+#: The file that contains the marker tokens and the maximum text lengths in Stanford's checkpoint format.
 METADATA = "artifact.metadata"
 _MODEL_TYPES = ("ColBERT", "MultiVectorEncoder")
 
@@ -68,10 +70,10 @@ def is_colbert(folder: Path) -> bool:
 
 
 class ColbertEmbedder:
-    """The ColBERT checkpoint ``model`` at ``revision``, run by sentence-transformers 6.2 or later.
+    """An embedder that runs the ColBERT checkpoint ``model`` with sentence-transformers 6.2 or later.
 
-    Raises :class:`ModelError` if the model is not available, if its weights are pickled, or if loading it
-    would require running code from its repository.
+    Raises :class:`ModelError` if the model is not available, has only pickled weights or needs code from
+    its repository.
     """
 
     def __init__(self, model: str, revision: str = "", *, notify: Notify | None = None) -> None:
@@ -149,10 +151,8 @@ def _is_stanford(folder: Path) -> bool:
 
 
 def _check_format(folder: Path) -> None:
-    """Raise :class:`ModelError` if the file that describes the markers or the projection is missing.
-
-    For such a checkpoint, sentence-transformers would use default markers or a random projection.
-    """
+    """Raise :class:`ModelError` if the file that describes the markers or the projection is missing."""
+    # Without the file, sentence-transformers would use default markers or a random projection.
     if not _is_stanford(folder):
         if not modules_of(folder):
             raise ModelError(

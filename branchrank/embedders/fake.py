@@ -1,13 +1,14 @@
-"""A deterministic substitute for an embedding model. It needs no download.
+"""A deterministic substitute for an embedding model, which needs no download.
 
 Texts that share words get similar vectors.
 
-1. Text is split into lower-case words, and each word is reduced to its stem.
+1. Text is split into lowercase words, and each word is reduced to its stem.
 2. The weight of a stem is 1 plus the natural logarithm of the number of its occurrences in the text. Each
    character trigram of a stem has a quarter of the stem's weight.
-3. The weight of each stem or trigram is added to one coordinate of the text's vector. The hash of the stem or
-   trigram determines the coordinate and the sign of the weight. The vector is then scaled to unit length. The
-   method is called feature hashing (Weinberger et al., ICML 2009).
+3. The weight of each stem or trigram is added to one coordinate of the text's vector (feature hashing,
+   Weinberger et al., ICML 2009). The hash of the stem or trigram determines the coordinate and the sign of
+   the weight.
+4. The text's vector is scaled to unit length.
 """
 
 from __future__ import annotations
@@ -33,10 +34,9 @@ WORD = re.compile(r"[^\W_]+")
 
 
 class FakeEmbedder:
-    """An embedder for tests and demonstrations that hashes stems and trigrams.
+    """An embedder that hashes stems and trigrams, for tests and demonstrations.
 
-    Long texts are not truncated. Raises :class:`~branchrank.errors.UsageError` if ``dimension`` is less than
-    2.
+    Long texts are not truncated. Raises :class:`~branchrank.errors.UsageError` if ``dimension`` is below 2.
     """
 
     def __init__(self, dimension: int = DEFAULT_DIMENSION) -> None:
@@ -50,7 +50,7 @@ class FakeEmbedder:
         )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """Return one row of unit length per text."""
+        """Return the unit vectors of texts, one row per text."""
         rows = np.zeros((len(texts), self.identity.dimension), dtype=np.float32)
         for number, text in enumerate(texts):
             rows[number] = self._raw(text)
@@ -101,7 +101,7 @@ def _stems(text: str) -> list[str]:
 
 @lru_cache(maxsize=65536)
 def _hashed(feature: str) -> int:
-    """Return a 64-bit hash of a stem or trigram. The hash is the same in every process."""
+    """Return a 64-bit hash of a stem or trigram, which is the same in every process."""
     return int.from_bytes(
         hashlib.blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
     )

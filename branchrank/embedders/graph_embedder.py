@@ -1,7 +1,7 @@
 """An embedder that runs an ONNX graph.
 
-Each text is tokenized, truncated and encoded separately. Several threads encode texts at the same time, the
-longest texts first. The returned vectors are in the order of the texts.
+Each text is tokenized, truncated and encoded separately. Several threads encode texts at the same time,
+starting with the longest texts. The vectors are returned in the order of the texts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GraphEmbedder:
         self._threads = threads
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """Return one row of unit length per text."""
+        """Return the unit vectors of texts, one row per text."""
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         for number, row in self._each(self._pooled, self._documents(texts), progress):
             rows[number] = row
@@ -85,7 +85,7 @@ class GraphEmbedder:
     def _each(
         self, work: Callable[[str], Made], texts: Sequence[str], progress: Progress
     ) -> Iterator[tuple[int, Made]]:
-        """Yield the position of each text and the result of ``work`` for it, the longest texts first."""
+        """Yield each text's position and its result from ``work``, starting with the longest text."""
         longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
         with ThreadPoolExecutor(self._threads, thread_name_prefix="embed") as pool:
             results = pool.map(lambda number: work(texts[number]), longest_first)
@@ -109,14 +109,15 @@ class GraphEmbedder:
 def read_tokenizer(folder: Path, max_tokens: int, *, model: str, remedy: str) -> Tokenizer:
     """Load the tokenizer in ``folder``, and make it truncate texts to ``max_tokens`` tokens.
 
-    Error messages refer to the model as ``model``. Raises :class:`ModelError` if the tokenizer can't be read.
+    ``model`` is the model's name in error messages. Raises :class:`ModelError` if the tokenizer can't be
+    read.
     """
     from tokenizers import Tokenizer
 
     path = folder / "tokenizer.json"
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # The library raises plain ``Exception``.
+    except Exception as error:  # The tokenizers library raises plain ``Exception``.
         raise ModelError(f"the tokenizer {path} of {model} can't be read: {error}", remedy=remedy) from error
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens)

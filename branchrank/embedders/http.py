@@ -1,15 +1,16 @@
 """Request embeddings from a server, with one request per batch of texts.
 
 1. Requests go only to the configured host. Redirects are errors.
-2. A request is retried at most twice if the connection is lost or the server responds with the status 429,
-   502, 503 or 504.
+2. A request is retried at most twice after a lost connection or a response with the status 429, 502, 503 or
+   504.
 3. A response must contain one vector per text. All vectors must have the same dimension, and must be finite
-   and not zero. Any other response is an error, and the error message contains the URL of the server.
+   and not zero. Any other response is an error whose message contains the server's URL.
 
-The API key in ``BRANCHRANK_EMBEDDING_KEY`` is sent only to the host in ``BRANCHRANK_EMBEDDING_KEY_HOST`` or,
-if that variable is not set, to the host of the URL in ``BRANCHRANK_INDEX_EMBEDDING_URL``. The key in
-``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS. A URL in a workspace's configuration file
-therefore can't cause an API key to be sent to another host. No message contains an API key.
+The API key in ``BRANCHRANK_EMBEDDING_KEY`` is sent only to the host in ``BRANCHRANK_EMBEDDING_KEY_HOST``. If
+``BRANCHRANK_EMBEDDING_KEY_HOST`` is not set, the key is sent only to the host of the URL in
+``BRANCHRANK_INDEX_EMBEDDING_URL``. The key in ``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS. A
+URL in a workspace's configuration file therefore can't cause an API key to be sent to another host. No
+message contains an API key.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from branchrank.redactor import Redactor, split_url, url_to_show
 T = TypeVar("T")
 
 BATCH = 32
-#: The seconds to wait before the first and the second retry, if there is no ``Retry-After`` header.
+#: The seconds to wait before each retry, unless the server sends a ``Retry-After`` header.
 RETRY_WAITS = (0.5, 2.0)
 _LONGEST_WAIT = 10.0
 _RETRIED = (429, 502, 503, 504)
@@ -130,7 +131,7 @@ class Endpoint:
         )
 
     def _readable(self, error: StatusError) -> str:
-        """Return the server's message, cut to 300 characters, without secrets or control characters."""
+        """Return at most 300 characters of the server's message, without secrets or control characters."""
         text = error.body.decode("utf-8", "replace")
         text = Redactor((self._key, self._password))(text)
         for secret in (self._key, self._password):  # The redactor ignores very short keys.
@@ -140,7 +141,7 @@ class Endpoint:
 
 
 class HttpEmbedder(ABC):
-    """The base class of embedders that query a server. The first use of ``identity`` contacts the server."""
+    """The base class of embedders that query a server. The first read of ``identity`` contacts the server."""
 
     route = ""
 
@@ -172,7 +173,7 @@ class HttpEmbedder(ABC):
         )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """Return one row of unit length per text. Each request contains at most 32 texts."""
+        """Return the unit vectors of texts, one row per text. Each request contains at most 32 texts."""
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         for start in range(0, len(texts), BATCH):
             batch = texts[start : start + BATCH]
@@ -231,7 +232,7 @@ _REMEDIES = {
 
 
 def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
-    """Return the API key for the host ``host``, or an empty string if no key may be sent to it."""
+    """Return the API key for ``host``, or an empty string if no key may be sent to ``host``."""
     key = environment.get("BRANCHRANK_EMBEDDING_KEY", "")
     own_host = environment.get("BRANCHRANK_EMBEDDING_KEY_HOST", "").lower()
     named = split_url(environment.get("BRANCHRANK_INDEX_EMBEDDING_URL", "")).hostname
@@ -241,5 +242,5 @@ def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
 
 
 def _retry_after(header: str | None, otherwise: float) -> float:
-    """Return the seconds (at most ten) in a ``Retry-After`` header, or ``otherwise`` if it has no number."""
+    """Return the seconds in a ``Retry-After`` header (at most 10), or ``otherwise`` without a number."""
     return min(float(header), _LONGEST_WAIT) if header and header.isdecimal() else otherwise

@@ -3,9 +3,9 @@
 1. If the model's name is the path of an existing folder, that folder is used.
 2. If the model's name is not the path of a folder, the hub's local cache is searched for the model, without a
    network connection.
-3. If the model is not in the cache, it is downloaded. The hub is contacted once with a short timeout, so the
-   command fails within seconds if the model does not exist. Only configuration, vocabulary and safetensors
-   files are downloaded, never code or pickles.
+3. A model that is not in the local cache is downloaded. The first request to the hub has a short timeout, so
+   the command fails within seconds if the hub does not respond. Only configuration, vocabulary and
+   safetensors files are downloaded, never code or pickles.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _REMEDY = (
 
 
 def model_folder(model: str, revision: str, notify: Notify) -> Path:
-    """Return the folder with the files of ``model`` (a path or a hub name) at ``revision``.
+    """Return the folder that contains the files of ``model`` at ``revision``.
 
-    If ``revision`` is empty, the default revision on the hub is used. ``notify`` is called before a download.
-    Raises :class:`ModelError` if the model is not available.
+    ``model`` is a path or a hub name. If ``revision`` is empty, the default revision on the hub is used.
+    ``notify`` is called before a download. Raises :class:`ModelError` if the model is not available.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
@@ -55,7 +55,7 @@ def _cached(model: str, revision: str) -> Path | None:
         ) from None
     except OSError:
         return None
-    # After an interrupted download, the folder is incomplete.
+    # The folder is incomplete after an interrupted download.
     complete = (folder / "config.json").is_file() and any(folder.rglob("*.safetensors"))
     return folder if complete else None
 

@@ -1,9 +1,8 @@
 """Embedders provided by installed packages.
 
-A package registers its embedder as an entry point in the group ``branchrank.embedders``. To use an embedder
-whose entry point has the name ``NAME``, pass ``--embedder NAME`` or ``--embedder NAME:MODEL``. The value of
-the entry point must be a callable that takes the arguments ``model`` and ``notify`` and returns an
-:class:`Embedder`.
+A package registers its embedder as an entry point in the group ``branchrank.embedders``. ``--embedder NAME``
+or ``--embedder NAME:MODEL`` selects the embedder whose entry point is called ``NAME``. The entry point must
+refer to a callable that takes the arguments ``model`` and ``notify`` and returns an :class:`Embedder`.
 """
 
 from __future__ import annotations

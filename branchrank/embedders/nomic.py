@@ -1,12 +1,12 @@
 """Run CodeRankEmbed and other published NomicBert models in ONNX Runtime, without PyTorch.
 
-1. A model is supported if it is a NomicBert in the published format (:mod:`branchrank.embedders.nomic_bert`)
-   with float32 weights in one file. The model's sentence-transformers modules must be a transformer, a
-   pooling module (first token or mean) and, optionally, a normalization module. Other models are run by
+1. A supported model is a NomicBert model in the published format (:mod:`branchrank.embedders.nomic_bert`)
+   with float32 weights in one file. The sentence-transformers modules of a supported model are a transformer,
+   a pooling module (first token or mean) and, optionally, a normalization module. All other models are run by
    :mod:`branchrank.embedders.sentence_transformers`.
-2. The vectors are the same as those that sentence-transformers computes, except for rounding errors (1e-6 in
-   tests), and the two embedders have the same identity. An index that was built with this embedder can
-   therefore be searched with sentence-transformers, and vice versa.
+2. The vectors differ from those of sentence-transformers only by rounding errors (1e-6 in tests). With
+   float32 precision, :class:`NomicEmbedder` and ``SentenceTransformersEmbedder`` have the same identity, so
+   an index built with one embedder can be searched with the other embedder.
 """
 
 from __future__ import annotations
@@ -40,10 +40,7 @@ _MODULES = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 
 
 class _Pooling(Record, frozen=True, kw_only=True):
-    """The fields of ``1_Pooling/config.json``.
-
-    In supported models, exactly one of the fields ``pooling_mode_*`` is true.
-    """
+    """The fields of ``1_Pooling/config.json``."""
 
     pooling_mode_cls_token: bool = False
     pooling_mode_mean_tokens: bool = False
@@ -68,10 +65,9 @@ class _Reading(Record, frozen=True, kw_only=True):
 
 
 class NomicEmbedder(GraphEmbedder):
-    """The model ``model`` at ``revision`` with the files in ``folder``.
+    """An embedder that runs the NomicBert model ``model`` from the files in ``folder``.
 
-    :func:`is_nomic` must have returned true for ``folder``. Raises :class:`ModelError` if the files can't be
-    read.
+    :func:`is_nomic` must be true for ``folder``. Raises :class:`ModelError` if the files can't be read.
     """
 
     def __init__(
@@ -117,8 +113,8 @@ class NomicEmbedder(GraphEmbedder):
 def is_nomic(folder: Path) -> bool:
     """Return whether :class:`NomicEmbedder` can run the model in ``folder``.
 
-    Raises :class:`ModelError` if the model is a NomicBert in the published format with unsupported settings
-    or weights.
+    Raises :class:`ModelError` if the model is a NomicBert model in the published format with unsupported
+    settings or weights.
     """
     if not native_config(folder):
         return False
@@ -152,11 +148,7 @@ def _pooling(folder: Path) -> Pooling | None:
 
 
 def _max_tokens(folder: Path) -> int | None:
-    """Return the number of tokens to which the model truncates texts.
-
-    Returns ``None`` if :class:`NomicEmbedder` does not support the settings in ``sentence_bert_config.json``:
-    texts must not be lower-cased, and the maximum length must be at least 3 tokens.
-    """
+    """Return the maximum number of tokens in a text, or ``None`` if the settings are not supported."""
     reading = read_json(folder / "sentence_bert_config.json", _Reading, default=_Reading())
     if reading.do_lower_case or reading.max_seq_length is None or reading.max_seq_length < 3:
         return None

@@ -1,15 +1,14 @@
-"""Convert the configuration of published NomicBert checkpoints to the format of transformers.
+"""Convert the configuration of published NomicBert checkpoints to the transformers library's format.
 
-The published ``config.json`` (of ``nomic-ai/nomic-bert-2048``, CodeRankEmbed and nomic-embed-text) uses the
-field names of GPT-2, and has extra fields for variants of the NomicBert architecture. The NomicBert class in
-transformers uses the field names of BERT, and supports only the variant of the architecture that the
-published models use.
+The published ``config.json`` of nomic-ai/nomic-bert-2048, CodeRankEmbed and nomic-embed-text uses GPT-2's
+field names, and has extra fields for variants of the NomicBert architecture. The NomicBert class in
+transformers uses BERT's field names, and supports only the architecture of the published models.
 
 1. Every published field that affects the vectors is mapped to its name in transformers. A missing field gets
-   the default of the published configuration class, not the default of transformers.
+   its default value from the published configuration class, not from transformers.
 2. As in the published model code, the size of the vocabulary is rounded up to a multiple of
    ``pad_vocab_size_multiple``, and the width of the gated MLP is rounded up to a multiple of 256.
-3. If transformers does not support the value of a field, an error that names the field is raised.
+3. A value that transformers does not support is an error, and the message contains the name of the field.
 4. The checkpoint must contain exactly the weights of the NomicBert architecture, because transformers would
    fill a missing weight with random numbers.
 """
@@ -30,7 +29,7 @@ _REMEDY = (
     "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no download from a model hub"
 )
 _MLP_MULTIPLE = 256
-#: Maps the published name of an activation to the name of the gate function in transformers.
+#: Maps each published name of an activation function to the name of its gate function in transformers.
 _GATES = {"swiglu": "silu", "geglu": "gelu", "glu": "sigmoid"}
 _LAYER_WEIGHTS = (
     "attn.Wqkv.weight",
@@ -106,8 +105,8 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 def native_config(folder: Path) -> dict[str, Any]:
     """Return the transformers configuration of a published NomicBert model, or ``{}`` for any other model.
 
-    Raises :class:`ModelError` if a field has an unsupported value (the message names the field), or if the
-    checkpoint does not contain exactly the weights of the NomicBert architecture.
+    Raises :class:`ModelError` if a field has an unsupported value or if the checkpoint does not contain
+    exactly the weights of the NomicBert architecture.
     """
     path = folder / "config.json"
     try:
@@ -162,8 +161,8 @@ def _unusable(
 ) -> ModelError:
     value = _shown(getattr(published, name)) + ("" if name in given else ", its default")
     return ModelError(
-        f"{path}: {name} is {value}, but the NomicBert in transformers supports {allowed}, "
-        "and code from a model is never run",
+        f"{path}: {name} is {value}, but NomicBert in transformers supports {allowed}, "
+        "and code shipped with a model is never run",
         remedy=_REMEDY,
     )
 
@@ -189,6 +188,6 @@ def _check_weights(folder: Path, published: PublishedConfig) -> None:
         raise ModelError(f"the weights in {folder} do not contain {missing[0]!r}", remedy=_REMEDY)
     if foreign := sorted(found - expected):
         raise ModelError(
-            f"the weights in {folder} contain {foreign[0]!r}, which transformers' NomicBert does not have",
+            f"the weights in {folder} contain {foreign[0]!r}, which NomicBert in transformers does not have",
             remedy=_REMEDY,
         )

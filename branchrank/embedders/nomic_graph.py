@@ -5,9 +5,9 @@
    bias.
 2. The position embeddings are rotary (RoFormer, 2021), without interleaving. Coordinate ``i`` of the first
    half of an attention head and coordinate ``i`` of its second half are rotated by an angle that grows with
-   the position of the token. Queries and keys are rotated in one operation. The tables of cosines and sines
-   are scaled, so that the product of a query and a key includes the scaling factor of attention, which is 1
-   divided by the square root of the head's size.
+   the position of the token. Queries and keys are rotated in one operation.
+3. The tables of cosines and sines are multiplied by ``head ** -0.25``, where ``head`` is the size of an
+   attention head. The product of a query and a key is therefore already scaled by ``head ** -0.5``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _LAYER = """
   {next} = LayerNormalization<epsilon = {epsilon}>(ns{n}, {w}_norm2_weight, {w}_norm2_bias)
 """
 
-#: Maps the name of each gate function in transformers to the ONNX operations of the function.
+#: Maps transformers' name of each gate function to the ONNX operations that implement the function.
 _GATES = {
     "silu": """
   share{n} = Sigmoid(gate{n})
@@ -102,7 +102,7 @@ def nomic_graph(config: Mapping[str, Any], pooling: Pooling, max_tokens: int) ->
     )
     frequencies = config["rope_parameters"]["rope_theta"] ** -(np.arange(0, head, 2) / head)
     angles = np.outer(np.arange(max_tokens), frequencies)[:, np.newaxis]
-    scale = head**-0.25  # Scales both queries and keys, so their products are scaled by ``head ** -0.5``.
+    scale = head**-0.25  # Queries and keys are both scaled, so their products are scaled by ``head ** -0.5``.
     return Graph(
         _HEAD.format(epsilon=epsilon) + "".join(layers) + _POOLING[pooling] + "\n}",
         {

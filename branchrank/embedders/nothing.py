@@ -1,8 +1,7 @@
 """The embedder ``none``, for an index that supports only keyword search.
 
-Every chunk gets the same one-dimensional vector, so that all indexes have the same layout. Queries can't be
-embedded, and systems that search vectors are rejected before the first query
-(:func:`branchrank.systems.checks.check_embedder`).
+Every chunk gets the same one-dimensional vector, so that all indexes have the same layout. Systems that
+search vectors are rejected before the first query (:func:`branchrank.systems.checks.check_embedder`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The embedder for a model on an Ollama server.
 
-The endpoint ``/api/embed`` of the server returns vectors. The endpoints ``/api/show`` and ``/api/tags``
-return the length of the model's context and the digest of the model's files.
+The server's ``/api/embed`` endpoint returns the vectors. ``/api/show`` returns the model's context length,
+and ``/api/tags`` returns the digest of the model's files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Answer(Record, frozen=True, kw_only=True):
 
 
 class _Shown(Record, frozen=True, kw_only=True):
-    #: Each key starts with the model's architecture, as in ``nomic-bert.context_length``.
+    #: The key of the context length starts with the architecture, as in ``nomic-bert.context_length``.
     model_info: dict[str, Any]
 
 
@@ -35,7 +35,7 @@ class _Tags(Record, frozen=True, kw_only=True):
 
 
 class OllamaEmbedder(HttpEmbedder):
-    """The model ``model`` on the Ollama server at ``url``.
+    """The embedder for the model ``model`` on the Ollama server at ``url``.
 
     The server truncates texts that are longer than the model's context.
     """
@@ -47,7 +47,7 @@ class OllamaEmbedder(HttpEmbedder):
         self._remedies = {404: f"ollama pull {model}"}
 
     def describe(self) -> tuple[str, int]:
-        """Return the digest of the model's files, and the length of the model's context in tokens."""
+        """Return the digest of the model's files and the model's context length in tokens."""
         shown = self.endpoint.ask("/api/show", {"model": self.model}, _Shown, remedies=self._remedies)
         context = shown.model_info.get(f"{shown.model_info.get('general.architecture')}.context_length")
         tags = self.endpoint.ask("/api/tags", None, _Tags, remedies={})
@@ -56,6 +56,6 @@ class OllamaEmbedder(HttpEmbedder):
         return "".join(digests[:1]), context if isinstance(context, int) and context > 0 else _LEAST_TOKENS
 
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return the vectors in the order of the texts."""
+        """Request the vectors of ``texts`` from the server, and return them in the order of ``texts``."""
         body = {"model": self.model, "input": texts, "truncate": True}
         return self.endpoint.ask("/api/embed", body, _Answer, remedies=self._remedies).embeddings

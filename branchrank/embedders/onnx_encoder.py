@@ -3,12 +3,12 @@
 1. The graph is written in ONNX's textual syntax with standard operators, and is only a few kilobytes long.
    The graph refers to the memory-mapped weights of the checkpoint, so no converted model is written to disk.
 2. Each text is encoded in a separate forward pass, without padding or an attention mask. The vector of a text
-   therefore does not depend on the other texts, on the order of the texts or on the number of threads.
+   therefore does not depend on the other texts or on the number of threads.
 3. With the precisions ``float32`` and ``int8``, the encoder runs in ONNX Runtime. With ``bfloat16``, the
    encoder runs in OpenVINO, because ONNX Runtime can't multiply bfloat16 matrices on the CPU.
 
-Only the basic graph optimizations of ONNX Runtime are enabled, because the fused operators were not faster on
-the CPU, and the fused skip-layer-norm operator was about 10% slower.
+Only ONNX Runtime's basic graph optimizations are enabled. On the CPU, the fused operators were not faster,
+and the fused skip-layer-norm operator was about 10% slower.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ IDS, POOLED, ROWS = "ids", "pooled", "rows"
 class Graph(NamedTuple):
     """The graph of an encoder in ONNX's textual syntax, and the constants of the graph.
 
-    The graph's input ``ids`` is the int64 array of token ids, of shape ``(number of tokens,)``. The output
-    ``pooled`` is the vector of the text, a float32 array of shape ``(size,)`` that is not scaled to unit
-    length. The output ``rows`` is the last layer's output, a float32 array of shape ``(number of tokens,
-    size)``. The graph refers to the weights by their names in the checkpoint, with ``_`` instead of ``.``.
+    - The input ``ids`` is an int64 array of token ids, of shape ``(number of tokens,)``.
+    - The output ``pooled`` is the unscaled vector of the text, a float32 array of shape ``(size,)``.
+    - The output ``rows`` is the last layer's output, a float32 array of shape ``(number of tokens, size)``.
+
+    The graph refers to each weight by the weight's name in the checkpoint, with ``_`` instead of ``.``.
     """
 
     text: str
@@ -48,7 +49,7 @@ class Session(Protocol):
     """An encoder that ONNX Runtime or OpenVINO has loaded. Several threads can share one session."""
 
     def run(self, outputs: list[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
-        """Compute the outputs named ``outputs`` from ``inputs`` and return them in the same order."""
+        """Compute the named outputs from ``inputs``, and return them in the order of ``outputs``."""
 
 
 class _Tensor(Record, frozen=True, kw_only=True):
@@ -62,7 +63,7 @@ class _Tensor(Record, frozen=True, kw_only=True):
 def map_weights(content: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
     """Return the float32 tensors of a safetensors file as views of ``content``, the bytes of the file.
 
-    The function does not check the header of the safetensors file.
+    The header of the safetensors file is not checked.
     """
     header_end = 8 + int.from_bytes(content[:8].tobytes(), "little")
     header = msgspec.json.decode(content[8:header_end].tobytes(), type=dict[str, msgspec.Raw])
@@ -77,7 +78,9 @@ def map_weights(content: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
 
 
 class OnnxEncoder:
-    """Runs ``graph`` on the CPU with one thread per call. At most ``threads`` calls run at the same time.
+    """An encoder that runs ``graph`` on the CPU with one thread per call.
+
+    ``threads`` is the number of calls that the caller makes at the same time.
 
     Raises :class:`~branchrank.errors.MissingDependencyError` if ``precision`` needs a package that is not
     installed, and :class:`~branchrank.errors.ModelError` if the CPU does not support ``precision``.
@@ -107,17 +110,16 @@ class OnnxEncoder:
             self._session = _Onnxruntime(_model(graph, named, inline=False), named)
 
     def pooled(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the vector of the text with the token ids ``ids``, without scaling it to unit length.
+        """Return the unscaled vector of the text with the token ids ``ids``.
 
         The vector is a float32 array of shape ``(size,)``.
         """
         return self._session.run([POOLED], {IDS: ids})[0]
 
     def pooled_and_rows(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the vector of one text and the last layer's output for each token, from one forward pass.
+        """Return the same vector as :meth:`pooled`, and the last layer's output for each token.
 
-        The vector is the same as the one that :meth:`pooled` returns. The last layer's output is a float32
-        array of shape ``(len(ids), size)``.
+        The last layer's output is a float32 array of shape ``(len(ids), size)``.
         """
         pooled, rows = self._session.run([POOLED, ROWS], {IDS: ids})
         return pooled, rows
@@ -131,7 +133,7 @@ class _Onnxruntime:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        # The session uses the memory of the weights, so they must exist until the session is deleted.
+        # ONNX Runtime uses the weights without copying them, so this object keeps the arrays in memory.
         self._values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in external.values()]
         self._arrays = external
         if external:
@@ -146,12 +148,9 @@ class _Onnxruntime:
 
 
 def _onnxruntime() -> Any:
-    """Import ONNX Runtime with its telemetry turned off.
-
-    If the environment variable ``ORT_DISABLE_TELEMETRY`` is not set, ONNX Runtime 1.31 and later reports
-    usage data to the vendor, and stores a device id and a database in the user's cache. ONNX Runtime reads
-    the variable once, during the import. If the user has set ``ORT_DISABLE_TELEMETRY``, it is not changed.
-    """
+    """Import ONNX Runtime with telemetry turned off, unless the user has set ``ORT_DISABLE_TELEMETRY``."""
+    # If ORT_DISABLE_TELEMETRY is not set during the import, ONNX Runtime 1.31 and later reports usage data to
+    # the vendor, and stores a device id and a database in the user's cache.
     if "onnxruntime" not in sys.modules and "ORT_DISABLE_TELEMETRY" not in os.environ:
         with temporary_environment(ORT_DISABLE_TELEMETRY="1"):
             import onnxruntime
@@ -161,10 +160,7 @@ def _onnxruntime() -> Any:
 
 
 def _model(graph: Graph, weights: Mapping[str, NDArray[np.float32]], *, inline: bool) -> Any:
-    """Parse the graph, and return it as an ONNX model.
-
-    The model contains the weights if ``inline`` is true, and refers to the weights by name if it is false.
-    """
+    """Return the graph as an ONNX model, which contains the weights only if ``inline`` is true."""
     import onnx
 
     model = onnx.parser.parse_model(graph.text)

@@ -9,8 +9,9 @@ from branchrank.errors import ModelError
 from branchrank.records import Record
 
 DEFAULT_URL = "https://api.openai.com/v1"
-#: The maximum number of tokens per input for OpenAI's models. For other models, a smaller limit is assumed.
+#: The maximum number of tokens per input of OpenAI's models.
 _OPENAI_TOKENS = 8191
+#: The limit that is assumed for all other models.
 _LEAST_TOKENS = 512
 
 
@@ -42,7 +43,7 @@ class OpenAIEmbedder(HttpEmbedder):
         self._path = "/embeddings" if endpoint.has_path else "/v1/embeddings"
 
     def describe(self) -> tuple[str, int]:
-        """Return an empty revision, and the limit in tokens, which depends on the name of the model."""
+        """Return an empty revision and the model's token limit, which depends on the model's name."""
         return "", _OPENAI_TOKENS if self.model.startswith("text-embedding-") else _LEAST_TOKENS
 
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -52,7 +53,7 @@ class OpenAIEmbedder(HttpEmbedder):
         data.sort(key=lambda item: item.index)
         if [item.index for item in data] != list(range(len(texts))):
             raise ModelError(
-                f"{self.model} at {self.endpoint.url} returned vectors for the texts with the numbers "
+                f"{self.model} at {self.endpoint.url} returned vectors for texts numbered "
                 f"{[item.index for item in data][:40]} instead of 0 to {len(texts) - 1}",
                 remedy="check the log of the embedding server, and run the command again",
             )

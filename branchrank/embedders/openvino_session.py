@@ -42,7 +42,7 @@ class OpenVinoSession:
         self._own = local()
 
     def run(self, outputs: list[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
-        """Compute the outputs named ``outputs`` from ``inputs`` and return them in the same order.
+        """Compute the named outputs from ``inputs``, and return them in the order of ``outputs``.
 
         Each thread uses its own OpenVINO inference request.
         """

@@ -1,8 +1,8 @@
-"""The query prefixes and document prefixes with which embedding models were trained.
+"""The prefixes that embedding models expect before queries and documents.
 
 If a model's configuration contains prompts, the prompts are used as prefixes. For models without prompts,
 this module contains prefixes that the models' authors published. The published prefixes are also used for
-models on a server, because a server does not report the prompts that a model's configuration defines.
+models on a server, because a server does not report a model's prompts.
 """
 
 from __future__ import annotations

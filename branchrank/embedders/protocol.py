@@ -1,15 +1,16 @@
 """The interface of all embedders, and the identity of an embedder.
 
-Two vectors can be compared only if the identities of their embedders are equal.
+Vectors from two embedders can be compared only if the embedders have the same identity.
 
 1. A document is embedded as ``document_prefix + text``, and a query as ``query_prefix + text``.
-2. If the model's tokenizer splits a text into more than ``max_tokens`` tokens, the text's end is cut off.
+2. A text of more than ``max_tokens`` tokens is truncated.
 3. Every vector is float32 and has unit length, so the dot product of two vectors is their cosine similarity.
 4. A model that runs in this process can also compute a vector for each token of a text. Computing token
    vectors does not change the vector of a document.
 5. The token vectors are the output of the model's last layer before pooling. A document's token vectors
-   include those of special tokens and the prefix, but a query's token vectors do not. ColBERT checkpoints are
-   an exception, because each checkpoint defines its own token vectors (:mod:`branchrank.embedders.colbert`).
+   include those of special tokens and of the prefix. A query's token vectors exclude special tokens and the
+   prefix.
+6. A ColBERT checkpoint defines its own token vectors (:mod:`branchrank.embedders.colbert`).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Embedder(Protocol):
         """Return the unit vectors of texts as a float32 array of shape ``(len(texts), dimension)``.
 
         ``progress("embed", done, total)`` is called with the number of texts embedded so far and the total
-        number.
+        number of texts.
         """
 
     def embed_query(self, text: str) -> Vectors:
@@ -85,7 +86,7 @@ class TokenEmbedder(Embedder, Protocol):
         """Return the vector of each text, as ``embed_documents`` does, and the vectors of its tokens.
 
         ``progress("embed", done, total)`` is called with the number of texts embedded so far and the total
-        number.
+        number of texts.
         """
 
     def embed_query_tokens(self, text: str) -> Vectors:

@@ -1,11 +1,12 @@
-"""Run any sentence-transformers model, by hub name or local folder.
+"""Run sentence-transformers models from a local folder or from the Hugging Face Hub.
 
-1. The folder of the model is checked before loading. Models with pickled weights are rejected, and so are
-   models that need code from their folder or from the hub. Code from a model is never run.
-2. The model is loaded in float32 on the device that the library chooses. If loading fails on a GPU, the model
-   is loaded on the CPU.
-3. The configuration of a NomicBert in the published format is converted to the format of transformers
-   (:mod:`branchrank.embedders.nomic_bert`).
+1. The model's folder is checked before the model is loaded. Models that have only
+   pickled weights are rejected. Models that need code from their folder or from the hub are also rejected.
+   Python code shipped with a model is never run.
+2. The model is loaded in float32 on the device that sentence-transformers chooses. If loading fails on a GPU,
+   the model is loaded on the CPU.
+3. The configuration of a NomicBert model in the published format is converted to the transformers library's
+   format (:mod:`branchrank.embedders.nomic_bert`).
 4. On the CPU, texts are encoded one at a time by default, because the last digits of a vector depend on the
    other texts in a padded batch. On a GPU, texts are encoded in batches by default, because a single text
    would leave most of the GPU idle.
@@ -39,11 +40,11 @@ from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
-#: The number of texts between two calls to ``progress``.
+#: The minimum number of texts between two calls to ``progress``.
 _STEP = 16
 #: The default batch size on a GPU.
 _GPU_BATCH = 64
-#: The maximum number of tokens for a model without a limit in its configuration or its tokenizer.
+#: The maximum number of tokens per text for a model that does not define a maximum.
 LEAST_TOKENS = 512
 REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no download from a model hub"
 #: The class name of PyLate's projection layer. Loading this layer does not require PyLate.
@@ -54,7 +55,7 @@ _PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
 class _Config(Record, frozen=True, kw_only=True):
-    """The fields of ``config.json`` that show whether the model needs code that transformers lacks."""
+    """The fields of ``config.json`` that show whether the model needs code that is not in transformers."""
 
     model_type: str = ""
     auto_map: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -68,10 +69,10 @@ class Module(Record, frozen=True, kw_only=True):
 
 
 class SentenceTransformersEmbedder:
-    """The model ``model`` at ``revision``, run by the sentence-transformers package.
+    """An embedder that runs the model ``model`` with the sentence-transformers package.
 
-    Raises :class:`ModelError` if the model is not available, if its weights are pickled, or if loading it
-    would require running code from its repository.
+    Raises :class:`ModelError` if the model is not available, has only pickled weights or needs code from
+    its repository.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class SentenceTransformersEmbedder:
         )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """Return one row of unit length per text."""
+        """Return the unit vectors of texts, one row per text."""
         identity = self.identity
         rows = np.empty((len(texts), identity.dimension), dtype=np.float32)
         step = max(_STEP, self._batch_size)
@@ -174,8 +175,8 @@ class SentenceTransformersEmbedder:
 def check_folder(folder: Path) -> None:
     """Check that the model in ``folder`` can be loaded safely.
 
-    Raises :class:`ModelError` if loading the model would unpickle a file or run code from the model, or if
-    ``folder`` does not contain a supported model.
+    Raises :class:`ModelError` for a model with only pickled weights, for a model that needs its own code, and
+    for a folder without a supported model.
     """
     modules = modules_of(folder)
     foreign = [
@@ -185,7 +186,8 @@ def check_folder(folder: Path) -> None:
     ]
     if foreign:
         raise ModelError(
-            f"the model in {folder} needs the code of {foreign[0]}, and code from a model is never run",
+            f"the model in {folder} needs the code of {foreign[0]}, and code shipped with a model is "
+            "never run",
             remedy=REMEDY,
         )
     parts = {folder, *(folder / module.path for module in modules)}
@@ -209,8 +211,8 @@ def _check_architecture(path: Path) -> None:
     config = read_json(path, _Config, default=_Config())
     if config.auto_map and config.model_type not in CONFIG_MAPPING:
         raise ModelError(
-            f"{path}: the architecture {config.model_type!r} needs its own code, and code from a model is "
-            "never run",
+            f"{path}: the architecture {config.model_type!r} needs its own code, and code shipped with a "
+            "model is never run",
             remedy=REMEDY,
         )
 
@@ -225,7 +227,7 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
 
 
 def folder_revision(folder: Path, asked: str) -> str:
-    """Return the model's commit if ``folder`` is in the hub's cache, otherwise the requested revision."""
+    """Return the model's commit if ``folder`` is in the hub's cache, or else the revision ``asked``."""
     return folder.name if folder.parent.name == "snapshots" else asked
 
 
@@ -307,7 +309,7 @@ def _quiet_loading() -> Iterator[None]:
 
 
 def _matters(record: LogRecord) -> bool:
-    """Return whether to show a log record. A load report that lists only unused weights is hidden."""
+    """Return false for a load report that lists only unused weights, and true for any other log record."""
     text = record.getMessage()
     return "LOAD REPORT" not in text or any(word in text for word in ("MISSING", "MISMATCH", "CONVERSION"))
 

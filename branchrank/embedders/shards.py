@@ -19,8 +19,8 @@ class EmbeddingTask:
 
     The result for a batch is a float32 array of shape ``(len(texts), dimension)``, whose rows have unit
     length. The process that creates the task uses ``embedder``. A worker in another process opens its own
-    embedder from ``settings``, and raises :class:`WorkerError` if that embedder's identity differs from the
-    identity of ``embedder``.
+    embedder from ``settings``. The worker raises :class:`WorkerError` if its embedder's identity differs
+    from the identity of ``embedder``.
     """
 
     #: No files are sent to workers, because every machine has its own copy of the model.

@@ -1,8 +1,8 @@
-"""A key-value store in one SQLite file, in which caches store vectors as bytes.
+"""A key-value store in one SQLite file, for caches of vectors.
 
 1. Each row has a checksum of its key and its bytes. A row that does not match its checksum is treated as a
    cache miss and is overwritten.
-2. If the file is damaged or is not a BranchRank cache, it is renamed, and a new cache is created. If the file
+2. A file that is damaged or is not a BranchRank cache is renamed, and a new cache is created. If the file
    can't be written, the command continues without the cache. A problem with the file is reported once, and
    never stops a command.
 3. If the file has a size limit, the oldest rows are deleted to make room.
@@ -35,7 +35,7 @@ class BlobLayout(NamedTuple):
 
     ``what`` is a plural noun that describes the contents in messages. ``schema`` is the SQL statement that
     creates the table ``embeddings``. ``limit_bytes`` is the maximum size of the file, or 0 if the size is not
-    limited. If the size is limited, the table must have row ids.
+    limited. If ``limit_bytes`` is not 0, the table must have row ids.
     """
 
     what: str
@@ -47,8 +47,9 @@ class BlobLayout(NamedTuple):
 class SqliteBlobs:
     """An open key-value store. Several threads and processes can use the file at the same time.
 
-    Symbolic links in ``path`` below the folder ``root`` (by default the file's folder) are not followed.
-    ``notify`` is called with one line of text if the file was renamed or can't be used.
+    ``root`` is a folder above the file (by default the file's folder). Symbolic links in ``path`` below
+    ``root`` are not followed. ``notify`` is called with one line of text if the file was renamed or can't be
+    used.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class SqliteBlobs:
         self._guarded(lambda connection: None)
 
     def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """Return the stored bytes by key, without keys whose bytes are missing or damaged."""
+        """Return the stored bytes by key, omitting keys whose bytes are missing or damaged."""
 
         def select(connection: sqlite3.Connection) -> list[tuple[object, object, object]]:
             return connection.execute(
@@ -108,10 +109,7 @@ class SqliteBlobs:
             )
 
     def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Return the result of ``work``, or ``None`` if the cache can't be used.
-
-        If the file is damaged, it is replaced by a new file, and ``work`` is called once more.
-        """
+        """Return the result of ``work``, or ``None`` if the cache can't be used."""
         with self._lock:
             for may_replace in (True, False):
                 if self._off:
@@ -129,7 +127,7 @@ class SqliteBlobs:
         return None
 
     def _set_aside(self, error: Exception) -> bool:
-        """Rename the file, so that a new file can take its name. Return whether the rename succeeded."""
+        """Rename the damaged cache file, and return whether the rename succeeded."""
         number = 1
         while (aside := self._path.with_name(f"{self._path.name}.set-aside-{number}")).exists():
             number += 1
@@ -163,15 +161,12 @@ class _ForeignFileError(sqlite3.DatabaseError):
 
 
 def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
-    """Open the cache file, or create it.
-
-    Raises ``sqlite3.Error`` or ``OSError`` if the file can't be used.
-    """
+    """Open or create the cache file. Raises ``sqlite3.Error`` or ``OSError`` if the file can't be used."""
     root.mkdir(parents=True, exist_ok=True)
     relative = path.relative_to(root).as_posix()
     create_beneath(root, relative)
     connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
-    # Decoding a damaged key must not raise an error. The decoded key matches no requested key.
+    # A damaged key is decoded without an error, and does not match any requested key.
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
         check_opened(root, relative)

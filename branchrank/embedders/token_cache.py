@@ -1,9 +1,9 @@
 """A cache of token vectors, for candidates whose token vectors are not stored in the index.
 
-1. As in the embedding cache, each key is a hash of the embedder's identity, the prefix and the exact text.
+1. Each key is a hash of the embedder's identity, the prefix and the exact text, as in the embedding cache.
 2. The token vectors are quantized to int8 (:func:`branchrank.ranking.maxsim.quantize`). A text of 256 tokens
    takes about 100 kB if the vectors have 384 dimensions.
-3. The file does not grow beyond :data:`LIMIT_BYTES`, because the oldest vectors are deleted to make room.
+3. When the file reaches :data:`LIMIT_BYTES`, the oldest vectors are deleted to make room.
 """
 
 from __future__ import annotations
@@ -73,10 +73,7 @@ class TokenCache:
 
 
 def _packed(vectors: TokenVectors) -> bytes:
-    """Return the token vectors of one text as bytes in little-endian order.
-
-    The bytes contain the number of tokens and the dimension (4 bytes each), the scales and the vectors.
-    """
+    """Return the token count, dimension, scales and token vectors of one text as little-endian bytes."""
     shape = np.array(vectors.values.shape, dtype="<u4").tobytes()
     return shape + vectors.scales.astype("<f4").tobytes() + vectors.values.tobytes()
 

@@ -1,4 +1,4 @@
-"""Run a task on shards, either in this process, in several processes, or on a Ray cluster."""
+"""Run a task on shards in this process, in several processes or on a Ray cluster."""
 
 from branchrank.execution.in_process import InProcess
 from branchrank.execution.opening import check_engine, is_distributed, open_executor

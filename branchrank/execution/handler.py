@@ -1,4 +1,4 @@
-"""The code that runs in a worker: it opens a task once and then processes shards one after the other.
+"""The code that runs in a worker, which opens a task once and processes one shard after another.
 
 A worker is a process on this machine or an actor in a Ray cluster. Processes and actors receive the same
 :class:`Setup` and the same messages.
@@ -23,11 +23,14 @@ from branchrank.execution.threads import use_threads
 
 
 class Setup(NamedTuple):
-    """The data that every worker for a task receives when it starts.
+    """The data that every worker for a task receives at its start.
 
-    ``task`` is the pickled task, ``threads`` is the number of threads to use, ``folder`` is the command's
-    working directory, and ``path`` is the import path. ``environment`` contains BranchRank's environment
-    variables and the API keys. ``needs`` contains the paths that the task reads, relative to ``folder``.
+    - ``task`` is the pickled task.
+    - ``threads`` is the number of threads that the worker uses.
+    - ``folder`` is the command's working directory.
+    - ``path`` is the command's import path.
+    - ``environment`` contains BranchRank's environment variables and the API keys.
+    - ``needs`` contains the paths that the task reads, relative to ``folder``.
     """
 
     task: bytes
@@ -40,19 +43,19 @@ class Setup(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A message that contains the results for a shard."""
+    """A message with the results for a shard."""
 
     results: list[Any]
 
 
 class Raised(NamedTuple):
-    """A message that contains the exception raised while a shard was processed."""
+    """A message with the exception that was raised while a shard was processed."""
 
     error: Exception
 
 
 class Handler:
-    """Opens the task in ``setup`` when the first shard arrives, and keeps it open until :meth:`close`.
+    """Opens the task in ``setup`` when the first shard arrives, and keeps the task open until :meth:`close`.
 
     ``shipped`` is an archive of the files that the task needs. If ``shipped`` is ``None``, the worker reads
     these files at the same paths as the process that started the worker.
@@ -92,7 +95,7 @@ class Handler:
         return work
 
     def _enter_folder(self) -> None:
-        """Change to the command's working directory, or to its copy if files were shipped in an archive."""
+        """Change to the command's working directory, or to its copy if files were shipped."""
         place = Path(self._setup.folder)
         if self._shipped is not None:
             root = self._opened.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-"))

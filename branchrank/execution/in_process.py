@@ -1,4 +1,4 @@
-"""The executor that runs all shards one after the other in this process."""
+"""The executor that runs one shard after another in this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from branchrank.execution.threads import limited_threads
 
 
 class InProcess:
-    """Runs a task in this process with ``threads`` threads (0 keeps the current number of threads)."""
+    """An executor that runs tasks in this process.
+
+    ``threads`` is the number of threads to use, or 0 to keep the current number of threads.
+    """
 
     workers = 1
     in_process = True

@@ -41,17 +41,14 @@ def check_engine(settings: Resolved, *, asks_llm: bool = False) -> None:
 
 
 def _check_address(settings: Resolved, address: str) -> None:
-    """Raise UsageError for a Ray Client address, and for a remote cluster whose address comes from a file.
-
-    A cluster can run code in this process, so a settings file in a downloaded folder must not be able to
-    select one.
-    """
+    """Raise UsageError for a Ray Client address, and for a remote cluster in a settings file."""
     if address.startswith("ray://"):
         raise UsageError(
             f"{address} is an address for Ray Client, which is not supported",
             remedy="run the command on a node of the cluster, with --ray-address HOST:6379",
         )
     origin = settings.origins.get("engine.ray_address", "")
+    # A cluster can run code in this process, so a downloaded settings file must not select a remote cluster.
     if address and not origin.startswith(_REACHES_OUT) and not _is_loopback(address):
         raise UsageError(
             f"{origin} sets the Ray cluster {address}, but a file can only select a cluster on this machine",
@@ -68,7 +65,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _check_llm(llm: LLMSettings) -> None:
-    """Raise UsageError for flags that work only in a single process (limits and recordings of LLM calls)."""
+    """Raise UsageError for limits and recordings of LLM calls, which work only in a single process."""
     given = {"--max-calls": llm.max_calls, "--max-tokens": llm.max_tokens, "--llm-record": llm.record}
     for flag, value in given.items():
         if value:

@@ -2,13 +2,12 @@
 
 1. Each worker processes one shard at a time. Workers are started when there are shards to process, and are
    reused if ``map`` is called again with the same task.
-2. Results are returned in the order of the shards. At most :data:`AHEAD` shards per worker are started ahead
-   of the oldest unfinished shard, which limits both the memory used and the work lost if the command is
-   interrupted.
+2. Results are returned in the order of the shards. At most :data:`AHEAD` shards per worker are in progress or
+   waiting to be returned, to limit memory use and the work that an interruption can lose.
 3. If a worker dies before its shard is finished, a new worker is started, and the unfinished shard is
    processed next.
-4. The executor raises an error if :data:`MOST_DEATHS` workers die while processing the same shard, or if
-   :data:`MOST_DEATHS` workers in a row die before they are ready.
+4. The executor raises an error if :data:`MOST_DEATHS` workers die while processing the same shard.
+5. The executor also raises an error if :data:`MOST_DEATHS` workers in a row die before they are ready.
 """
 
 from __future__ import annotations
@@ -35,9 +34,10 @@ MOST_DEATHS = 3
 #: At least one worker must be ready within this number of seconds.
 STARTS_WITHIN_S = 300.0
 _WAIT_S = 1.0
-#: The module name in the pickle of a class or function that is defined in a script; workers can't import it.
+#: The module name that pickle records for a class or function defined in a script. Workers can't import this
+#: module.
 _IN_SCRIPT = b"\x8c\x08__main__"
-#: Workers get these environment variables in addition to those that start with ``BRANCHRANK_``.
+#: Workers get these environment variables and all variables that start with ``BRANCHRANK_``.
 _KEYS = ("OPENAI_API_KEY", "HF_HOME", "HF_HUB_OFFLINE", "HF_TOKEN")
 
 
@@ -75,17 +75,17 @@ class Backend(Protocol[W]):
         """Return the workers' events, or an empty list if nothing happens within ``timeout`` seconds."""
 
     def stop(self, workers: Collection[W], *, at_once: bool) -> None:
-        """Stop workers. If ``at_once`` is false, each worker first releases its task's resources."""
+        """Stop workers. Unless ``at_once`` is true, workers release their resources before they exit."""
 
     def close(self) -> None:
         """Close the backend's own connections."""
 
 
 class Pool(Generic[W]):
-    """An executor that uses a backend's workers. It must be closed after use.
+    """An executor that uses a backend's workers, and must be closed after use.
 
-    ``threads`` is the number of threads in each worker, or 0 for as many as this process uses. ``notify`` is
-    called when a worker dies and its shard goes to another worker.
+    ``threads`` is the number of threads in each worker, or 0 for the number of threads of this process.
+    ``notify`` is called when a worker dies and its shard goes to another worker.
     """
 
     in_process = False
@@ -157,11 +157,7 @@ class _Crew(Generic[W]):
         self.backend.submit(worker, shard)
 
     def events(self) -> list[tuple[int | None, Event]]:
-        """Wait for events.
-
-        Return each event together with the number of the worker's shard (``None`` if the worker has no
-        shard).
-        """
+        """Wait for events, and return each event with the number of the worker's shard or ``None``."""
         found: list[tuple[int | None, Event]] = []
         for worker, event in self.backend.wait([*self.starting, *self.busy, *self.idle], _WAIT_S):
             number = self.busy.pop(worker, None)
@@ -232,7 +228,7 @@ class _Round(Generic[W]):
                 self._lost(concerned, event.reason)
 
     def _lost(self, number: int | None, reason: str) -> None:
-        """Return a shard to the queue if its worker died."""
+        """Return a dead worker's shard to the queue. Raises :class:`WorkerError` after too many deaths."""
         if number is None:
             if self.crew.failed_starts >= MOST_DEATHS:
                 raise WorkerError(
@@ -255,7 +251,7 @@ def _setup(task: Task[Any, Any], threads: int) -> Setup:
     """Return the setup for a task's workers. Raises UsageError if the task can't be pickled."""
     try:
         content = pickle.dumps(task)
-    except Exception as error:  # a user's object can raise anything here
+    except Exception as error:  # A user's object can raise any exception.
         raise UsageError(
             f"the work can't be sent to other processes: {type(error).__name__}: {error}",
             remedy="give the predictor as module:Class, or remove --jobs and --engine",

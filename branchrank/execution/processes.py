@@ -1,7 +1,7 @@
 """Workers that are processes on this machine.
 
-1. A worker is a new Python interpreter that is connected to the command by a socket. The module
-   ``multiprocessing`` is not used, because it would import the caller's script again.
+1. A worker is a new Python interpreter that is connected to the command by a socket. Workers are not
+   started with ``multiprocessing``, which would import the caller's script again.
 2. Each worker has its own process group, so Ctrl-C reaches only the command, which then stops its workers.
 3. A worker exits when the command closes its end of the socket, or when the command itself exits.
 """
@@ -77,10 +77,10 @@ class Processes:
         return found
 
     def stop(self, workers: Collection[ProcessWorker], *, at_once: bool) -> None:
-        """Close the sockets, so that idle processes exit, and wait for all of the processes to exit.
+        """Stop the processes, and wait until all of the processes have exited.
 
-        If ``at_once`` is true, the processes are killed. Otherwise, a process is killed if it does not exit
-        within 10 seconds.
+        If ``at_once`` is true, the processes are killed. If ``at_once`` is false, only processes that do not
+        exit within 10 seconds are killed.
         """
         for worker in workers:
             worker.connection.close()
@@ -106,21 +106,18 @@ def serve(descriptor: int) -> None:
             connection.send_bytes(_READY)
             while True:
                 connection.send_bytes(handler.handle(connection.recv_bytes()))
-        except (EOFError, OSError):  # the command has closed its end, or has exited
+        except (EOFError, OSError):  # The command has closed its end of the socket, or has exited.
             handler.close()
 
 
 def _send(worker: ProcessWorker, message: Setup | bytes) -> None:
-    """Send a message.
-
-    If the process has exited, do nothing; :meth:`Processes.wait` notices the closed socket.
-    """
+    """Send a message to a worker, which may have exited."""
     try:
         if isinstance(message, bytes):
             worker.connection.send_bytes(message)
         else:
             worker.connection.send(message)
-    except OSError:
+    except OSError:  # The process has exited, and Processes.wait returns Lost for it.
         return
 
 

@@ -25,7 +25,7 @@ class Task(Protocol[S_contra, R_co]):
         """The files and folders that a worker reads, from a shared disk or from a shipped copy."""
 
     def open(self) -> AbstractContextManager[Callable[[S_contra], Iterable[R_co]]]:
-        """Return a context manager that yields a function; the function returns a shard's results."""
+        """Return a context manager for the function that computes the results for a shard."""
 
 
 class Executor(Protocol):

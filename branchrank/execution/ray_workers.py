@@ -1,13 +1,14 @@
 """Workers that are actors in a Ray cluster.
 
-1. Without an address, the command starts a cluster with one node, which listens only on 127.0.0.1 and has no
-   dashboard. When this cluster is shut down, its temporary files are removed. With an address, the command
-   joins the cluster at that address as a driver, so the command must run on one of the cluster's nodes.
-2. Ray sends no usage statistics, and writes its logs only to its own files.
-3. Each actor uses one of the cluster's CPUs. If an actor dies, Ray does not restart it. Instead, the pool
-   starts another actor, just as it would start another process.
-4. With ``ship``, the files that the task needs are put into Ray's object store, and each actor unpacks a copy
-   of them.
+1. If ``--ray-address`` is not set, the command starts a cluster with one node. The node listens only on
+   127.0.0.1, and has no dashboard. When this cluster is shut down, its temporary files are removed.
+2. If ``--ray-address`` is set, the command joins the cluster at that address as a driver, so the command must
+   run on one of the cluster's nodes.
+3. Ray is configured to send no usage statistics, and to write its logs only to its own files.
+4. Each actor uses one of the cluster's CPUs. Ray does not restart an actor that dies, because the pool starts
+   a new actor.
+5. With ``--ray-ship``, the files that the task needs are put into Ray's object store, and each actor unpacks
+   its own copy of the files.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
 }
-#: Restricts Ray to the loopback address on Linux (the default on macOS and Windows).
+#: Restricts Ray to the loopback address on Linux, which is the default on macOS and Windows.
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _STORE_BYTES = 256 * 1024 * 1024
 _ANSWERS_WITHIN_S = 5.0
 
 
 class RayActor:
-    """A Ray actor, and a reference to the result that it is computing."""
+    """A Ray actor, and a reference to the actor's pending result."""
 
     def __init__(self, handle: Any, pending: Any) -> None:
         self.handle = handle
@@ -113,18 +114,18 @@ class RayWorkers:
         return found
 
     def stop(self, workers: Collection[RayActor], *, at_once: bool) -> None:
-        """Stop the actors. Unless ``at_once`` is true, each actor first releases its task's resources."""
+        """Stop the actors. Unless ``at_once`` is true, actors have time to release their resources."""
         if not at_once and workers:
             closing = [worker.handle.close.remote() for worker in workers]
             self._ray.wait(closing, num_returns=len(closing), timeout=_ANSWERS_WITHIN_S)
         for worker in workers:
-            with contextlib.suppress(Exception):  # the actor or its node has already died
+            with contextlib.suppress(Exception):  # The actor or its node has already died.
                 self._ray.kill(worker.handle)
 
     def close(self) -> None:
         """Disconnect from the cluster, and shut it down if it was started for this command.
 
-        If the calling program was already connected to a cluster, it stays connected.
+        A program that was already connected to a cluster stays connected.
         """
         self._opened.close()
 
@@ -148,7 +149,7 @@ def connected(address: str, jobs: int) -> Iterator[Any]:
                 import ray
             except ImportError:
                 raise MissingDependencyError("ray", extra="ray", purpose="--engine ray") from None
-            if ray.is_initialized():  # the program that uses the library is connected already
+            if ray.is_initialized():  # The calling program is already connected.
                 yield ray
                 return
             quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -169,7 +170,7 @@ def connected(address: str, jobs: int) -> Iterator[Any]:
 def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
     try:
         ray.init(address=address, **options)
-    except Exception as error:  # Ray raises errors of many kinds here
+    except Exception as error:  # Ray raises many kinds of errors.
         raise WorkerError(
             f"can't connect to the Ray cluster {address}: {str(error).strip().splitlines()[0]}",
             remedy="run the command on a node of the cluster, with the cluster's versions of Python and Ray",
@@ -177,11 +178,11 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Raise :class:`WorkerError` if nothing is listening on ``address``. Ray would retry for a minute."""
+    """Raise :class:`WorkerError` if nothing is listening on ``address``."""
     host, _, port = address.rpartition(":")
     if address == "auto":
         return
-    try:
+    try:  # Without this check, Ray would try to connect for a minute.
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWERS_WITHIN_S).close()
     except (OSError, ValueError, OverflowError) as error:
         raise WorkerError(
@@ -193,7 +194,7 @@ def _check_answers(address: str) -> None:
 
 @contextlib.contextmanager
 def _kept_handlers() -> Iterator[None]:
-    """Restore the process's SIGTERM handler and exception hook afterwards, because Ray changes them."""
+    """Undo Ray's changes to the SIGTERM handler and the exception hook at the end of a ``with`` block."""
     hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -206,6 +207,6 @@ def _kept_handlers() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of Ray's message about why an actor died."""
+    """Return the line of Ray's error message that explains why an actor died."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if "node" in line.lower() or "exit" in line.lower()), lines[0])

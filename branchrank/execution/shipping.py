@@ -2,8 +2,9 @@
 
 1. Each file is stored under its absolute path below the root of the copy, so that relative paths from one
    file to another still work.
-2. Workspace caches are left out, and symbolic links are copied as links.
-3. Each worker unpacks the copy into its own temporary folder and works there.
+2. Workspace caches and symbolic links with absolute targets are left out. Other symbolic links are copied as
+   links.
+3. Each worker unpacks the copy into its own temporary folder, and runs the task there.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ def pack(paths: Iterable[Path]) -> bytes:
 
 
 def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out caches, special files and symbolic links with absolute targets (by returning ``None``)."""
+    """Return ``None`` for caches, special files and links with absolute targets, which are left out."""
     if member.name.endswith(_LEFT_OUT) or member.linkname.startswith("/"):
         return None
     return member if member.isfile() or member.isdir() or member.issym() else None
 
 
 def unpack(content: bytes, root: Path) -> None:
-    """Unpack an archive into ``root``. It is an error if the archive contains a path outside ``root``."""
+    """Unpack an archive into ``root``. Raises ``tarfile.FilterError`` for a path outside ``root``."""
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         archive.extractall(root, filter="data")

@@ -2,9 +2,8 @@
 
 1. If no number of threads is chosen, PyTorch, BLAS and the embedders use their own defaults.
 2. A worker uses the same number of threads as the process that started it, because the last digits of a
-   PyTorch model's vectors can depend on the number of threads. The default number of threads can differ
-   between a worker on a cluster and the process that started it. For example, Ray gives an actor only one
-   OpenMP thread.
+   PyTorch model's vectors can depend on the number of threads. A worker's own default can be different,
+   because Ray gives an actor only one OpenMP thread.
 3. :func:`limit_torch` sets PyTorch's number of threads, and must be called after PyTorch is loaded.
 """
 
@@ -28,10 +27,12 @@ def usable_cpus() -> int:
 
 
 def thread_count() -> int:
-    """Return the number of threads chosen for this process.
+    """Return the number of threads for this process, which is the first available number in this list.
 
-    If none was chosen, return the number of threads that PyTorch uses in this process, or would use if it
-    were loaded: ``OMP_NUM_THREADS`` or, if this variable is not set, the number of usable CPUs.
+    1. The number that was chosen for this process
+    2. PyTorch's number of threads, if PyTorch is loaded
+    3. The value of ``OMP_NUM_THREADS``
+    4. The number of usable CPUs
     """
     given = os.environ.get("OMP_NUM_THREADS", "")
     wanted = int(given) if given.isdecimal() else 0
@@ -48,7 +49,7 @@ def use_threads(count: int) -> None:
 
 @contextlib.contextmanager
 def limited_threads(count: int) -> Iterator[None]:
-    """Use ``count`` threads inside a ``with`` block. If ``count`` is 0, the number is not changed."""
+    """Use ``count`` threads inside a ``with`` block, or the current number of threads if ``count`` is 0."""
     global _chosen
     if not count:
         yield
