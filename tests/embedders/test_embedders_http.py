@@ -111,7 +111,7 @@ def test_openai_indexes_must_be_the_texts(server: EmbeddingServer, indexes: list
     embedder = client("openai", server.url)
     assert embedder.identity
     server.script.append(Reply({"data": [{"index": index, "embedding": ROW} for index in indexes]}))
-    with pytest.raises(ModelError, match="returned vectors for the texts"):
+    with pytest.raises(ModelError, match="returned vectors for texts numbered"):
         embedder.embed_documents(["one", "two"])
 
 
