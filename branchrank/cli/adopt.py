@@ -1,4 +1,4 @@
-"""``branchrank adopt``: make a workspace from chunks, vectors and nodes that another program made."""
+"""``branchrank adopt``: create a workspace from another program's chunks, vectors and nodes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 @data_dir_option
 @click.option(
     "--corpus",
-    help="The documents that the chunks come from: a folder or a corpus name. "
-    "Default: the corpus named in branchrank.toml in the workspace or in FOLDER.",
+    help="Folder or corpus name of the documents that the chunks come from. "
+    "Default: the corpus in the branchrank.toml of the workspace or of FOLDER.",
 )
 @click.option(
     "--collection", default="", help="Name of the Chroma collection to use, if chroma/ contains several."
@@ -36,8 +36,8 @@ def command(folder: Path, data_dir: Path, corpus: str | None, collection: str, q
     """Create a workspace from chunks.jsonl, chroma/ and pageindex/nodes.jsonl in FOLDER.
 
     FOLDER is not changed. For each chunk without line numbers, the command searches the documents for the
-    chunk's text. The command embeds 20 chunks again with --embedder to check the vectors in chroma/. If the
-    cosine between each new vector and the stored one is at least 0.999, the stored vectors are reused.
+    chunk's text. To check the vectors in chroma/, the command embeds 20 chunks again with --embedder. The
+    stored vectors are reused if each new vector has a cosine of at least 0.999 to its stored vector.
     """
     with branchrank.Workspace.adopt(
         folder,

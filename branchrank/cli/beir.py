@@ -61,7 +61,7 @@ def command() -> None:
     multiple=True,
     default=("nDCG@10", "R@100", "AP"),
     show_default=True,
-    help="Measure, by its name in ir-measures. The first one is the primary measure. Repeatable.",
+    help="Name of a measure in ir-measures. The first measure is the primary measure. Repeatable.",
 )
 @click.option(
     "--data-dir",
@@ -99,11 +99,11 @@ def run(
     with --baseline. All other predictors are compared with the baseline. With --all-pairs, all predictors are
     compared with each other. An existing index is reused, and an interrupted run is resumed.
 
-    This command overrides some of the defaults shown in the list of flags. A new workspace gets
-    --embedder none, --vector-store exact, --bm25-stop-words english and --no-bm25-split-identifiers. A run
-    uses --top-k 1000 and --delta 0.02, and skips the latency pass. A run with 100,000 hits or more is stored
-    as if --rows compact were given. For the predictors dense, local and late-interaction, you must choose an
-    embedding model, such as --embedder all-MiniLM-L6-v2.
+    `branchrank beir run` overrides some of the defaults in the list of flags. The defaults for a new
+    workspace are --embedder none, --vector-store exact, --bm25-stop-words english and
+    --no-bm25-split-identifiers. The defaults for a run are --top-k 1000, --delta 0.02 and no latency pass.
+    Runs with 100,000 hits or more are stored with --rows compact. The predictors dense, local and
+    late-interaction need an embedding model, such as --embedder all-MiniLM-L6-v2.
     """
     from branchrank import library
 

@@ -55,7 +55,7 @@ from branchrank.settings import (
 @click.option(
     "--api-endpoint",
     default="",
-    help="URL of the endpoint for --predictor api, which must answer POST /retrieve. The value of the "
+    help="URL of the endpoint for --predictor api. The endpoint must answer POST /retrieve. The value of the "
     "environment variable BRANCHRANK_API_TOKEN is sent to the endpoint as a bearer token.",
 )
 @click.option("--api-predictor", default="", help="Predictor that the API endpoint runs.")
@@ -93,7 +93,7 @@ def command(
 ) -> None:
     """Run predictors on the same questions, and report quality, latency and LLM cost.
 
-    If a run with the same plan was interrupted, it is resumed.
+    An interrupted run with the same plan is resumed.
     """
     from branchrank.cli.benchmarking import run_and_report
     from branchrank.library import plan_from_names

@@ -20,8 +20,8 @@ from branchrank.settings import IndexSettings
 def command(data_dir: Path, as_json: bool) -> None:
     """Check every file of the index against the digest that was recorded when the index was built.
 
-    Other commands read a file again only if its size or timestamps have changed since the last check. Damage
-    that leaves the size and timestamps unchanged, such as a bad sector, is found only by `branchrank check`.
+    Other commands read a file again only if its size or timestamps have changed since the last check. Only
+    `branchrank check` finds damage that leaves the size and timestamps unchanged, such as a bad sector.
     """
     with open_workspace(data_dir, given_flags(), quiet=True) as workspace:
         found = workspace.check()

@@ -25,7 +25,7 @@ MEASURES = click.option(
 BASELINE_PREDICTOR = click.option(
     "--baseline-predictor",
     default="",
-    help="Predictor of the baseline run. Default: the predictor with the same name as the candidate.",
+    help="Predictor in the baseline run to compare with. Default: the predictor with the candidate's name.",
 )
 FILE = click.Path(path_type=Path, dir_okay=False)
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
@@ -44,16 +44,17 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
     "--baseline",
     "baselines",
     multiple=True,
-    help="With one run: the predictor to compare the others with. Repeatable. Default: the run's baseline.",
+    help="Predictor with which the other predictors of a single run are compared. Repeatable. Default: the "
+    "run's baseline.",
 )
-@click.option("--all-pairs", is_flag=True, help="With one run: compare every pair of predictors.")
+@click.option("--all-pairs", is_flag=True, help="Compare every pair of predictors in a single run.")
 @PRIMARY
 @MEASURES
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Largest difference that counts as equivalent. Default: 0.02 if you compare two runs, and the run's "
-    "own delta if you compare predictors of one run.",
+    help="Largest difference that counts as equivalent. Default: 0.02 for two runs, and the run's delta for "
+    "a single run.",
 )
 @WHERE
 @latex_option
@@ -106,7 +107,7 @@ def compare(
 
 
 def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, ...], all_pairs: bool) -> None:
-    """Raise UsageError for flags that do not fit the number of runs, or that contradict each other."""
+    """Raise UsageError for flags that do not fit the number of runs or that contradict each other."""
     if candidate is None and named:
         raise UsageError(
             "--predictor and --baseline-predictor need two runs, but only one was given",
@@ -161,10 +162,9 @@ def gate(
 ) -> None:
     """Check RUN for a loss of delta or more compared with the baseline.
 
-    The exit code is 0 if the loss is smaller than delta, 1 if the loss is delta or more, and 10 if there are
-    too few questions to decide. With several predictors, exit code 1 means that at least one predictor has a
-    loss of delta or more. Exit code 10 means that no predictor has such a loss, but there are too few
-    questions to decide about at least one predictor.
+    The exit code is 0 if the loss of every predictor is smaller than delta. The exit code is 1 if the loss of
+    any predictor is delta or more. Exit code 10 means that no predictor failed the check, but for at least
+    one predictor there are too few questions to tell.
     """
     from branchrank import library
     from branchrank.run import Run

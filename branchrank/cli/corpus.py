@@ -32,7 +32,7 @@ def add(name: str, quiet: bool) -> None:
 
 @command.command("list")
 def show() -> None:
-    """List the available corpora, with the folder of each corpus that was fetched."""
+    """List the available corpora, and the folder of each corpus that was fetched."""
     from branchrank.library import list_corpora
 
     for corpus in list_corpora():

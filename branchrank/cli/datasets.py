@@ -23,7 +23,7 @@ Form = Literal["text", "markdown", "csv"]
 @click.option(
     "--baseline",
     default="",
-    help="System to compare the others with. Default: the first run's baseline.",
+    help="System with which the other systems are compared. Default: the first run's baseline.",
 )
 @click.option(
     "--delta",
@@ -88,9 +88,6 @@ def datasets(
 
 
 def _named(run: str) -> tuple[str, str]:
-    """Split ``NAME=RUN`` into name and directory.
-
-    If ``run`` itself is an existing path, the name is empty.
-    """
+    """Split ``NAME=RUN`` into name and directory. The name is empty if ``run`` is an existing path."""
     name, equals, directory = run.partition("=")
     return (name, directory) if equals and not Path(run).exists() else ("", run)

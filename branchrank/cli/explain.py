@@ -22,7 +22,7 @@ from branchrank.cli.terminal import Command
     help="Number of candidates to show per stage.",
 )
 def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) -> None:
-    """Show the rank of the gold after every stage, the stage that dropped it, and the first candidates."""
+    """Show the gold's rank after every stage, the stage that dropped the gold, and the first candidates."""
     from branchrank.run import Run
 
     click.echo(str(Run.load(run).explain(question_id, predictors, top=top)))

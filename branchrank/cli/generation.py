@@ -35,7 +35,7 @@ def llm_options(*, required: bool) -> Callable[[F], F]:
                 "--seed", type=click.IntRange(0), default=42, show_default=True, help="Random seed."
             ),
             click.option(
-                "--model", default="", help="Name of the model. Not needed if the endpoint has only one."
+                "--model", default="", help="Model name. Not needed if the endpoint has only one model."
             ),
             click.option(
                 "--base-url",
@@ -89,8 +89,8 @@ def generate(
 
     The gold of each question is an exact quotation from the corpus. If the command is interrupted, run it
     again to resume. Finished LLM calls are not repeated. The command stops after three failed calls in a row,
-    or after twenty calls in a row without a usable question. In both cases, OUTPUT keeps the questions that
-    were already written.
+    or after twenty calls in a row without a usable question. OUTPUT keeps the questions that were written
+    before the command stopped.
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,

@@ -1,9 +1,8 @@
 """Implement ``--help``, which shows a command's common flags, and ``--help-all``, which shows all its flags.
 
-1. For a command in :data:`COMMON`, ``--help`` shows only the flags that :data:`COMMON` lists for the command,
-   under the headings that :data:`COMMON` contains.
-2. ``--help-all`` also shows all other flags. A flag's heading is the title of the settings group to which the
-   flag belongs. Flags that do not belong to a settings group are listed under "Other".
+1. For a command in :data:`COMMON`, ``--help`` shows only the headings and flags that :data:`COMMON` lists.
+2. ``--help-all`` also shows the remaining flags, under the titles of their settings groups. Flags without a
+   settings group are listed under "Other".
 3. For a command that is not in :data:`COMMON`, ``--help`` shows all flags in one list.
 """
 
@@ -15,7 +14,7 @@ import click
 
 from branchrank.settings import PARTS, settings_of
 
-#: The headings in the ``--help`` of one command, each with the flags below it.
+#: Maps each heading in a command's ``--help`` to the flags below the heading.
 Headings = Mapping[str, Sequence[str]]
 
 _HYBRID_LLM = ("--hybrid-base-url", "--hybrid-model", "--hybrid-no-llm")
@@ -23,7 +22,7 @@ _PAGEINDEX_LLM = ("--pageindex-base-url", "--pageindex-model", "--pageindex-no-l
 _STATISTICS = ("--mode", "--primary", "--measure", "--baseline", "--all-pairs", "--delta")
 _SAMPLE = ("--sample-size", "--sample-seed")
 
-#: Command -> the headings and flags that its ``--help`` shows.
+#: Maps each command to the headings and flags in the command's ``--help``.
 COMMON: dict[str, Headings] = {
     "benchmark": {
         "Questions and sample": ("--questions", "--split", "--sample-size"),
@@ -39,14 +38,14 @@ COMMON: dict[str, Headings] = {
         "Output": ("--reports", "--fresh", "--dry-run", "--jobs", "--quiet"),
     },
     "resume": {
-        "Files and predictors of the run": (
+        "Files and predictors for the run": (
             "--data-dir",
             "--questions",
             "--predictor",
             "--api-endpoint",
             "--allow",
         ),
-        "Models and servers of the run": (
+        "Models and servers for the run": (
             "--embedder",
             "--embedding-url",
             "--hybrid-base-url",
@@ -124,7 +123,7 @@ def help_all_option() -> click.Option:
 
 
 def write_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write a command's flags below the headings that :data:`COMMON` lists for it."""
+    """Write a command's flags below the command's headings in :data:`COMMON`."""
     everything = bool(context.meta.get(_EVERYTHING))
     for heading, options in grouped(command, context, everything=everything):
         with formatter.section(heading):

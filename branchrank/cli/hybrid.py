@@ -27,7 +27,7 @@ def command(
 ) -> None:
     """Search with the hybrid predictor (vectors with tree neighbors, BM25 over nodes, RRF, LLM reranking).
 
-    If you give no QUERY, the command prompts for queries and keeps the index loaded between them.
+    Without QUERY, the command prompts for queries and keeps the index loaded between queries.
     """
     settings = dict(given_flags())
     if no_llm:

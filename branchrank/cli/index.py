@@ -1,4 +1,4 @@
-"""``branchrank index``: make a workspace for a documentation folder and build its index."""
+"""``branchrank index``: create a workspace for a documentation folder and build its index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.command("index", cls=Command, resumes=True)
 @click.argument("corpus", required=False)
 @data_dir_option
-@click.option("--exclude", multiple=True, help="Leave out the documents that match this glob. Repeatable.")
+@click.option("--exclude", multiple=True, help="Exclude documents that match this glob pattern. Repeatable.")
 @click.option(
     "--chunks",
     type=OWN_FILE,
@@ -34,7 +34,7 @@ def command(
     nodes: Path | None,
     quiet: bool,
 ) -> None:
-    """Build the index of CORPUS, which is a folder or a corpus name, in a workspace.
+    """Build the index of CORPUS (a folder or a corpus name) in a workspace.
 
     The corpus and the flags are stored in the workspace's branchrank.toml. If you omit CORPUS, the corpus of
     the workspace is indexed again, and only changed documents are embedded. If CORPUS is a BEIR folder, each

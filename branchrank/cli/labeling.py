@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Maps what an annotator types to the label that is stored.
 KEYS = {"y": "yes", "yes": "yes", "p": "partly", "partly": "partly", "n": "no", "no": "no"}
 HINT = "y(es), p(artly), n(o), s(kip), q(uit); y 12-14 if only lines 12 to 14 answer the question"
-#: At most this many lines of a passage are shown.
+#: The maximum number of lines shown of a passage.
 MOST_LINES = 60
 
 
@@ -50,7 +50,7 @@ MOST_LINES = 60
     "--questions",
     "questions_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The question file, needed if the run does not store the text of its questions.",
+    help="The question file. Needed only if the run does not store the text of its questions.",
 )
 @click.option(
     "--accept-proposals",
@@ -202,7 +202,7 @@ def _print_counts(labeling: Labeling) -> None:
     counts, left = labeling.counts(), len(labeling.waiting())
     done = ", ".join(f"{count} {name}" for name, count in counts.items())
     if not sum(counts.values()):
-        click.echo("no passage was labeled" if left else "all passages are labeled already")
+        click.echo("no passage was labeled" if left else "all passages are already labeled")
         return
     click.echo(safe(f"{labeling.output}: labels by {labeling.annotator}: {done}; {left} passages left"))
 
@@ -214,7 +214,8 @@ def _print_counts(labeling: Labeling) -> None:
     "--annotator",
     "annotators",
     multiple=True,
-    help="Annotator whose labels to compare, if a file has several. Give one for FIRST and one for SECOND.",
+    help="Annotator whose labels are compared, if a file has labels from several annotators. Give the flag "
+    "twice: once for FIRST and once for SECOND.",
 )
 def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
     """Print Cohen's kappa, which measures how much more often two annotators agree than they would by chance.

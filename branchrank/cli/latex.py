@@ -26,7 +26,7 @@ def latex_option(function: F) -> F:
 
 
 def write_latex(path: Path | None, table: ResultsTable) -> None:
-    """Write the table as LaTeX to ``path``, the value of ``--latex``. If ``path`` is ``None``, do nothing."""
+    """Write the table as LaTeX to ``path``. If ``path`` is ``None``, do nothing."""
     if path is not None:
         from branchrank import library
 

@@ -9,8 +9,7 @@ import click
 from branchrank import __version__
 from branchrank.cli.terminal import Group
 
-#: Maps each command to its module in ``branchrank.cli`` (``module`` or ``module:function``) and its help
-#: text.
+#: Maps each command to its module in ``branchrank.cli`` (``module`` or ``module:function``) and help text.
 VERBS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "Benchmark three systems on the bundled sample. Try this first."),
     "init": ("init", "Write starter files for a benchmark on your documents."),
@@ -34,7 +33,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "datasets": ("datasets:datasets", "Compare systems over several datasets."),
     "gate": ("compare:gate", "Check a run for regressions against a baseline run."),
     "explain": ("explain:explain", "Show the candidates of one question after every stage."),
-    "verify": ("verify:verify", "Recompute every number of a run and report contradictions."),
+    "verify": ("verify:verify", "Recompute every number in a run and report any mismatch."),
     "report": ("verify:report", "Regenerate the report of a run."),
     "power": ("power:power", "Power analysis: what can n questions detect?"),
     "serve": ("serve", "Serve retrieval over HTTP."),

@@ -17,7 +17,7 @@ from branchrank.cli.serve import address_options, predictor_option
 from branchrank.cli.terminal import Command
 from branchrank.settings import CacheSettings, GrepSettings, IndexSettings
 
-#: At most this many searches wait for a thread.
+#: The maximum number of searches that wait for a thread.
 QUEUE = 64
 
 
@@ -33,7 +33,7 @@ def _end(number: int, _frame: FrameType | None) -> None:
     type=click.Choice(["stdio", "http"]),
     default="stdio",
     show_default=True,
-    help="With stdio, an MCP client starts this command; with http, clients connect to the URL path /mcp.",
+    help="With stdio, an MCP client starts the command. With http, clients connect to the URL path /mcp.",
 )
 @predictor_option
 @address_options(port=8001)
@@ -67,13 +67,13 @@ def command(
     with ExitStack() as opened:
         workspace = opened.enter_context(open_workspace(data_dir, given_flags(), quiet=quiet))
         service = Service(workspace, predictors)
-        workspace.index  # noqa: B018 - built before a client waits for it
+        workspace.index  # noqa: B018 - builds the index before a client needs it
         workers = Workers(1, QUEUE)
         opened.callback(workers.close)
         server = mcp_server(service, workers)
         if transport == "stdio":
             for number in (signal.SIGINT, signal.SIGTERM):
-                with contextlib.suppress(ValueError):  # not the main thread
+                with contextlib.suppress(ValueError):  # raised outside the main thread
                     signal.signal(number, _end)
             server.run("stdio")
             return

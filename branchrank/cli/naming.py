@@ -1,4 +1,4 @@
-"""The flags of ``resume`` and ``verify`` that permit the use of files, hosts and classes named in a run."""
+"""Flags that allow ``resume`` and ``verify`` to use the files, hosts and classes of a run."""
 
 from __future__ import annotations
 
@@ -27,27 +27,26 @@ def naming_options(function: F) -> F:
             "--allow",
             "allowed",
             multiple=True,
-            help="Allow this host, model or file, which the run's experiment file names. Repeatable.",
+            help="Host, model or file in the run's experiment file that the command may use. Repeatable.",
         ),
-        click.option("--api-endpoint", default="", help="URL to which the predictor api sends requests."),
+        click.option("--api-endpoint", default="", help="URL to which the `api` predictor sends requests."),
         click.option(
             "--predictor",
             "predictors",
             multiple=True,
-            help="Allow BranchRank to import this predictor class (module:Class), which the run uses. "
-            "Repeatable.",
+            help="Predictor class of the run (module:Class) that the command may import. Repeatable.",
         ),
         click.option(
             "--questions",
             "questions_file",
             type=click.Path(path_type=Path, dir_okay=False),
-            help="The question file, needed if the run does not store the text of its questions. Default: "
-            "the copy in the run, or the question file of the workspace.",
+            help="The question file. Needed only if the run does not store the text of its questions. "
+            "Default: the copy in the run, or the question file of the workspace.",
         ),
         click.option(
             "--data-dir",
             type=click.Path(path_type=Path, file_okay=False),
-            help="The workspace of the run, needed if the run did not use the default workspace, data.",
+            help="The run's workspace. Needed only if the run did not use the default workspace (`data`).",
         ),
     ):
         function = option(function)

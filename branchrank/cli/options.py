@@ -24,7 +24,7 @@ DEMO_FOLDER = Path("branchrank-demo")
 def settings_options(*parts: type[Settings], only: frozenset[str] | None = None) -> Callable[[F], F]:
     """Return a decorator that adds a flag for each setting in ``parts``.
 
-    If ``only`` is set, it contains the names (``section.name``) of the settings that get a flag.
+    If ``only`` is given, only the settings with these names (``section.name``) get a flag.
     """
 
     def decorate(function: F) -> F:
@@ -85,7 +85,7 @@ def _collect(setting: Setting) -> Callable[[click.Context, click.Parameter, Any]
 
 
 def _give(context: click.Context, key: str, value: Any) -> None:
-    """Store the value of a flag. Raises an error if another flag has already set the same setting."""
+    """Store the value of a flag. Raise an error if another flag has already set the same setting."""
     given = context.meta.setdefault(_GIVEN, {})
     if key in given:
         raise click.UsageError(
@@ -134,8 +134,8 @@ def filter_option(function: F) -> F:
         "filters",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Search only documents whose KEY (file_path or source) matches VALUE, a path or a glob. "
-        "Repeatable; a document must match every filter.",
+        help="Search only documents whose KEY (file_path or source) matches VALUE (a path or glob pattern). "
+        "Repeatable. A document must match every filter.",
     )(function)
 
 
@@ -164,7 +164,7 @@ def running_options(function: F) -> F:
             "--seal",
             type=click.Path(path_type=Path, dir_okay=False),
             help="If FILE does not exist, write the plan to FILE and exit. If FILE exists, run only if the "
-            "plan is equal to the one in FILE, and state in the report that the plans are equal.",
+            "plan is equal to the plan in FILE. The report of such a run states that the plans are equal.",
         ),
         click.option(
             "--dry-run",

@@ -33,8 +33,8 @@ command.add_command(summarize)
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write the nodes to. Default: pageindex/nodes.jsonl in the workspace, the node file that is "
-    "built together with the index.",
+    help="File to write the nodes to. Default: pageindex/nodes.jsonl in the workspace, which is also written "
+    "when the index is built.",
 )
 def build(data_dir: Path, output: Path | None) -> None:
     """Build the tree of the workspace's corpus, and write its nodes to a nodes.jsonl file."""
@@ -50,10 +50,7 @@ def build(data_dir: Path, output: Path | None) -> None:
 
 
 def _opened(data_dir: Path) -> branchrank.Workspace:
-    """Open the workspace.
-
-    If the workspace's index is missing or stale, it is built when the tree is first used.
-    """
+    """Open the workspace. A missing or stale index is built when the tree is first used."""
     return open_workspace(data_dir, given_flags(), quiet=False)
 
 
@@ -64,7 +61,7 @@ def _opened(data_dir: Path) -> branchrank.Workspace:
     "--depth", type=click.IntRange(1), default=3, show_default=True, help="Number of levels to print."
 )
 def show(node: str | None, data_dir: Path, depth: int) -> None:
-    """Print the subtree of NODE, which is a node's id or a file's path. Default: the whole tree."""
+    """Print the subtree of NODE (a node's id or a file's path). Without NODE, print the whole tree."""
     with _opened(data_dir) as workspace:
         tree = workspace.tree
     start = _find(tree, node) if node else tree.root
@@ -92,7 +89,7 @@ def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
 @data_dir_option
 @click.argument("nodes", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def check(nodes: Path | None, data_dir: Path) -> None:
-    """Check that the lines and links in the workspace's tree, or in the file NODES, match the corpus."""
+    """Check the lines and links in the file NODES (by default the workspace's tree) against the corpus."""
     with _opened(data_dir) as workspace:
         tree = workspace.tree_tools.load(nodes) if nodes is not None else workspace.tree
         found = workspace.tree_tools.check(tree)
@@ -123,7 +120,7 @@ def export(source: str, output: Path, data_dir: Path, summaries: bool, text: boo
 @click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
 @data_dir_option
 def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
-    """Convert JSON_FILE, which PageIndex wrote for the document SOURCE, to the nodes.jsonl file OUTPUT.
+    """Convert JSON_FILE, PageIndex's output for the document SOURCE, to the nodes.jsonl file OUTPUT.
 
     Line numbers are recomputed from SOURCE. The command prints a note about each part of SOURCE that is not
     in JSON_FILE.

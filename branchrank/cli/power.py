@@ -78,9 +78,9 @@ def power(
 ) -> None:
     """Compute which differences in hit rate a benchmark with a given number of questions can detect.
 
-    The analysis computes the smallest differences that the tests in a report can detect with 80% power. The
-    analysis takes into account Holm's correction for the number of candidates. If several questions share a
-    page, the column "worth" shows how many independent questions would give the same information.
+    The command prints the smallest differences that the tests in a report can detect with 80% power, after
+    Holm's correction for the number of candidates. If several questions share a page, the column "worth"
+    shows how many independent questions would give the same information.
     """
     analysis = branchrank.library.power(
         questions,

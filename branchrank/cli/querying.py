@@ -22,7 +22,7 @@ from branchrank.settings import BenchmarkSettings, Resolved
 if TYPE_CHECKING:
     from branchrank import Workspace
 
-#: At most this many lines of a hit are shown.
+#: The maximum number of lines shown of a hit.
 SHOWN_LINES = 4
 
 
@@ -54,7 +54,7 @@ class Answer(Record, frozen=True, kw_only=True):
 def answer_queries(
     query: str | None, predictor: str, retrieve: Callable[[str], Retrieval], *, as_json: bool
 ) -> None:
-    """Answer ``query`` or, if ``query`` is ``None``, each line of standard input up to an empty line."""
+    """Answer ``query``. If ``query`` is ``None``, answer each line of standard input up to an empty line."""
     if query is not None:
         _answer(query, predictor, retrieve, as_json)
         return
@@ -130,7 +130,7 @@ def show_passage(text: str, indent: int = 4) -> None:
 
 
 def query_text(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
-    """Refuse an empty query, and make any other query encodable as UTF-8 (click callback)."""
+    """Reject an empty query, and make other queries encodable as UTF-8 (click callback)."""
     if text is not None and not text.strip():
         raise click.BadParameter("the query is empty; write the question in quotes")
     return None if text is None else encodable(text)

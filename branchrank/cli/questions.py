@@ -19,7 +19,7 @@ QUESTIONS = click.argument(
     "questions", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=False)
 )
 
-#: The largest difference between a split's share and the requested share for which no warning is printed.
+#: A warning is printed if a split's share differs from the requested share by more than this number.
 WARN_BEYOND = 0.05
 
 
@@ -38,8 +38,7 @@ for each in (add, label, agreement, generate):
 def check(questions: Path | None, data_dir: Path) -> None:
     """Check the gold of QUESTIONS (by default the question file of the workspace) against the corpus.
 
-    Changed or missing gold lines are an error (exit code 3). Leakage and duplicate questions are only
-    reported as warnings.
+    Changed or missing gold lines are errors (exit code 3). Leakage and duplicate questions are warnings.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         checked = workspace.questions.check(questions)
@@ -104,7 +103,7 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
 def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
     """Make questions from the cross-references in CORPUS (by default the corpus of the workspace).
 
-    The text of each link becomes a question, and the section that the link points to becomes its gold.
+    The text of each link becomes a question, and the section that the link points to becomes the gold.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         mined = workspace.questions.mine(output, corpus)
@@ -136,14 +135,14 @@ def _counts(counts: Mapping[str, int]) -> str:
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.3,
     show_default=True,
-    help="Share of the questions that are put into the tuning file.",
+    help="Share of the questions to put into the tuning file.",
 )
 @click.option("--seed", type=int, default=42, show_default=True, help="Random seed.")
 def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
     """Split QUESTIONS into the files NAME-tuning.jsonl and NAME-test.jsonl.
 
     By default, QUESTIONS is the question file of the workspace. NAME is the file name of QUESTIONS without
-    the extension. All questions about a document are put into the same file.
+    the extension. All questions about the same document are put into the same file.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         made = workspace.questions.split(questions, share=share, seed=seed)

@@ -1,14 +1,13 @@
 """Adapt the fix that an error message suggests to the flags of the running command.
 
-Errors are raised in the library, so the suggested fix may mention flags that the running command does not
-have.
+Errors are raised in the library, so a suggested fix may mention flags that the running command does not have.
 
 1. If a fix lists several flags (``--a or --b``), only the flags that the command has are kept.
-2. If the command has none of the listed flags, the fix names the setting's key in ``branchrank.toml``
-   instead.
-3. Commands with the flag ``--base-url`` do not run systems. For these commands, the parts of a fix that
-   suggest a setting in ``branchrank.toml`` are removed.
-4. A command that is quoted in the fix (``branchrank index ...``) is not changed.
+2. If the command has none of the listed flags, the flags are replaced with the setting's key in
+   ``branchrank.toml``.
+3. Commands with the flag ``--base-url`` do not run systems. Fixes for these commands suggest no settings in
+   ``branchrank.toml``.
+4. A command that is quoted in a fix (``branchrank index ...``) is not changed.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ def remedy_for(remedy: str, command: click.Command) -> str:
 
 
 def _fitted(text: str, has: set[str], settings: dict[str, Setting]) -> str:
-    """Replace a list of flags with the flags that are in ``has``, and return any other text unchanged.
-
-    If ``has`` contains none of the flags, the settings' keys in ``branchrank.toml`` are returned instead.
-    """
+    """Remove flags that are not in ``has``. If no flag is left, return the settings' TOML keys."""
     if not text.startswith("--"):
         return text
     flags = re.findall(_FLAG, text)

@@ -41,9 +41,9 @@ def command(
     quiet: bool,
     predictor: str,
 ) -> None:
-    """Search with the local predictor (vectors and BM25 over chunks, fused by RRF) or another predictor.
+    """Search with the local predictor (vectors and BM25 over chunks, fused with RRF) or another predictor.
 
-    If you omit QUERY, the command prompts for queries and keeps the index loaded between them.
+    Without QUERY, the command prompts for queries and keeps the index loaded between queries.
     """
     with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
         answer_queries(

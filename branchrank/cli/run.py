@@ -20,7 +20,7 @@ def command(
 ) -> None:
     """Run the systems of EXPERIMENT, a TOML file, and write a report.
 
-    The whole file is checked before the run, and all problems in it are reported together.
+    The whole file is checked before the run, and all problems are reported together.
     """
     from branchrank.cli.benchmarking import run_and_report
     from branchrank.library import plan_from_experiment

@@ -14,8 +14,8 @@ WHERE = click.option(
     "--where",
     metavar="SLICE=VALUE",
     multiple=True,
-    help="Use only questions with this property. SLICE is gold, kind, difficulty, overlap, content, size or "
-    "depth. Repeatable.",
+    help="Use only questions whose SLICE has this VALUE. SLICE is gold, kind, difficulty, overlap, content, "
+    "size or depth. Repeatable.",
 )
 
 
@@ -23,8 +23,7 @@ WHERE = click.option(
 @click.option(
     "--reports",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder that contains the runs. By default, both reports and branchrank-demo/reports are "
-    "searched.",
+    help="The folder that contains the runs. Default: both reports and branchrank-demo/reports.",
 )
 def list_runs(reports: Path | None) -> None:
     """List the runs, oldest first, with their directory, status, questions and predictors."""

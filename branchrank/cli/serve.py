@@ -47,7 +47,7 @@ def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., 
             click.option(
                 "--token-file",
                 type=click.Path(path_type=Path, dir_okay=False),
-                help="File with the token that requests must send. Default: the value of BRANCHRANK_TOKEN.",
+                help="File with the token that requests must send. Default: the token in BRANCHRANK_TOKEN.",
             ),
             click.option(
                 "--port",
@@ -75,7 +75,7 @@ predictor_option = click.option(
     multiple=True,
     default=("all",),
     show_default="all",
-    help="Predictor to serve. Requests that name no predictor use the first one. Repeatable.",
+    help="Predictor to serve. Requests without a predictor use the first predictor. Repeatable.",
 )
 
 
@@ -95,7 +95,7 @@ predictor_option = click.option(
     type=click.IntRange(0, 10_000),
     default=64,
     show_default=True,
-    help="Number of queries that may wait. Further queries are answered with status 503.",
+    help="Number of queries that may wait for a thread. More queries are rejected with status 503.",
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(

@@ -24,8 +24,8 @@ def command(data_dir: Path) -> None:
         workspace = Workspace.open(data_dir)
         resolved, calibrated = workspace.settings, workspace.calibrated_distance
     except UsageError as error:
-        # The error message tells the user to run `branchrank settings`, so the settings must be listed. The
-        # list then shows their defaults.
+        # The error message tells the user to run `branchrank settings`. If the settings in the workspace are
+        # invalid, the command must therefore list the default settings.
         wrong, resolved = error, resolve(environment={})
     for part in PARTS:
         click.secho(f"[{part.section}]", bold=True)

@@ -52,7 +52,7 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 def import_from_here() -> None:
-    """Add the working directory to the import path, so that ``module:Class`` can be imported from it."""
+    """Add the working directory to Python's import path."""
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -88,7 +88,7 @@ def _end_without_reader(ctx: click.Context) -> NoReturn:
 
 
 class Terminated(SystemExit):
-    """Exception that is raised when the process receives SIGTERM."""
+    """Raised when the process receives SIGTERM."""
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
@@ -104,7 +104,7 @@ def _open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
-    """If click raises an error for an unknown flag or choice, add the nearest known one as a suggestion."""
+    """Add the nearest known name to click's error for an unknown flag or choice."""
     try:
         yield
     except click.NoSuchOption as error:
@@ -138,26 +138,20 @@ class Command(click.Command):
             self.params.append(help_all_option())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the flags to the help text.
-
-        If the command has an entry in ``COMMON``, the flags are written below the headings in this entry.
-        """
+        """Write the flags to the help text, below the command's headings in ``COMMON`` if there are any."""
         if entry_name(self) in COMMON:
             write_options(self, ctx, formatter)
         else:
             super().format_options(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments. The error for an unknown flag or choice suggests the nearest known one."""
+        """Parse the arguments, and suggest the nearest known name for an unknown flag or choice."""
         with _suggestions(self, ctx):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command.
-
-        If the command raises a :class:`BranchRankError`, print the error and exit with the error's exit code.
-        """
-        with contextlib.suppress(ValueError):  # not the main thread
+        """Run the command. Turn a :class:`BranchRankError` into an error message and an exit code."""
+        with contextlib.suppress(ValueError):  # raised outside the main thread
             signal.signal(signal.SIGTERM, _terminate)
         _open_closed_streams()
         sys.excepthook = _print_fault
@@ -188,7 +182,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A click group that reports an unknown flag or subcommand with the nearest known name."""
+    """A click group that suggests the nearest known name for an unknown flag or subcommand."""
 
     command_class = Command
 
@@ -197,17 +191,14 @@ class Group(click.Group):
         self.context_settings.setdefault("help_option_names", HELP)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments. The error for an unknown flag suggests the nearest known flag."""
+        """Parse the arguments, and suggest the nearest known flag for an unknown flag."""
         with _suggestions(self, ctx):
             return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the subcommand in ``args``.
-
-        The error for an unknown command suggests the nearest known command.
-        """
+        """Return the subcommand in ``args``, and suggest the nearest known name for an unknown subcommand."""
         if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             near = _nearest(args[0], self.list_commands(ctx))
             raise click.UsageError(f"No such command {args[0]!r}.{near}", ctx)

@@ -26,8 +26,8 @@ from branchrank.cli.terminal import Command, safe
     type=click.Choice(["gold", "document"]),
     default="gold",
     show_default=True,
-    help="What a document id in the files stands for: the gold that a hit matches (gold), or the hit's file "
-    "(document).",
+    help="Document ids in the files: `gold` uses the id of the gold that a hit matches, and `document` uses "
+    "the hit's file.",
 )
 def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> None:
     """Export the finished run RUN as TREC files (qrels.txt, and one run file per predictor)."""
@@ -54,7 +54,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--by-query", is_flag=True, help="Also print the value of each measure for each query.")
 def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_query: bool) -> None:
-    """Score RUNS (TREC run files from any program) with QRELS, and average over all judged queries."""
+    """Score RUNS (TREC run files from any program) with QRELS, and print means over the judged queries."""
     for scored in branchrank.library.score_trec(runs, qrels, names):
         path = safe(str(scored.path))
         judged = len(next(iter(scored.by_query.values())))
@@ -85,7 +85,7 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
     help="Measure, by its name in ir-measures. Repeatable.",
 )
 @click.option(
-    "--baseline", default="", help="The run to compare the others with. Default: the first of RUNS."
+    "--baseline", default="", help="Run with which the other runs are compared. Default: the first of RUNS."
 )
 @click.option("--all-pairs", is_flag=True, help="Compare every pair of runs.")
 @click.option(

@@ -51,16 +51,16 @@ def search_on_terminal(
 @click.option(
     "--mode",
     type=click.Choice(["grep", "vector", "hybrid", *(f"predictor-{name}" for name in PREDICTORS)]),
-    help="First search mode; F2 switches to the next. Default: predictor-late-interaction if the index has "
-    "token vectors, else predictor-hybrid if an LLM is configured for it, else predictor-local.",
+    help="Search mode at the start. F2 switches to the next mode. Default: the first available mode of "
+    "predictor-late-interaction (needs token vectors), predictor-hybrid (needs an LLM) and predictor-local.",
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(GrepSettings, LocalSettings, HybridSettings, LLMSettings, IndexSettings, CacheSettings)
 def command(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
     """Search in a terminal UI that shows the results, the source of the selected result, and a log.
 
-    The search modes are grep, vector and hybrid, which fuses grep and vector results and has separate
-    keywords for grep. The predictors local, hybrid and late-interaction are also search modes.
+    The search modes are grep, vector and hybrid. The mode hybrid fuses the results of grep and vector, and
+    takes separate keywords for grep. The predictors local, hybrid and late-interaction are also search modes.
     """
     import branchrank.serve.tui.app  # noqa: F401 - report a missing extra before any other problem
 

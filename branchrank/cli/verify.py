@@ -20,8 +20,8 @@ from branchrank.cli.terminal import Command, safe, say, shown_path
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Retrieve the hits for N questions (drawn with the run's seed) again, and compare them with the "
-    "run's hits.",
+    help="Answer a random sample of N questions again, and compare the hits with the run's hits. The sample "
+    "is drawn with the run's seed.",
 )
 @click.option(
     "--corpus",
@@ -38,9 +38,9 @@ from branchrank.cli.terminal import Command, safe, say, shown_path
 def verify(
     ctx: click.Context, /, run: Path, rerun: int, corpus: Path | None, seal: Path | None, **named: Any
 ) -> None:
-    """Recompute every number in the reports of RUN, and check its files for contradictions.
+    """Recompute every number in the reports of RUN, and check that the files of RUN agree with each other.
 
-    The command prints each problem that it finds, and exits with code 1 if it finds any.
+    The command prints each problem, and exits with code 1 if there are any problems.
 
     With --rerun N, the run's systems answer N questions again. The rerun needs the index that the run used.
     Pass the classes, endpoints, models and LLM cassette (--llm-replay) of the run's systems as flags. A
@@ -67,7 +67,7 @@ def verify(
 
 @click.command("report", cls=Command)
 @click.argument("run", type=RUN)
-@click.option("--no-text", is_flag=True, help="Leave the text of the documents out of report.html.")
+@click.option("--no-text", is_flag=True, help="Omit the text of the documents from report.html.")
 @click.option(
     "--corpus",
     type=click.Path(path_type=Path, file_okay=False),

@@ -14,7 +14,7 @@ from branchrank.cli.tui import on_terminal, search_on_terminal
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Span
 
-#: If the terminal UI can't open because there is no terminal, the error suggests these flags.
+#: The flags that an error suggests if the command runs without a terminal.
 FLAGS = "--question TEXT --source FILE --lines 5-8"
 
 
@@ -31,7 +31,8 @@ FLAGS = "--question TEXT --source FILE --lines 5-8"
     "--source",
     "sources",
     multiple=True,
-    help="The file that answers the question, relative to the corpus folder. Repeatable; each needs --lines.",
+    help="File that answers the question, relative to the corpus folder. Repeatable. Each --source needs one "
+    "--lines.",
 )
 @click.option(
     "--lines",
@@ -40,16 +41,14 @@ FLAGS = "--question TEXT --source FILE --lines 5-8"
     metavar="A-B",
     help="The lines of the file that answer the question, such as 5-8. Repeatable.",
 )
-@click.option(
-    "--unanswerable", is_flag=True, help="Mark the question as one that the corpus does not answer."
-)
+@click.option("--unanswerable", is_flag=True, help="Add a question that the corpus does not answer.")
 @click.option(
     "--quote",
     default="",
     help="A few words from the gold lines, used to find the lines again after the file is edited.",
 )
 @click.option(
-    "--id", "id_", default="", help="The question's id. Default: an id made from its text and files."
+    "--id", "id_", default="", help="The question's id. Default: an id made from the text and the files."
 )
 @click.option("--kind", default="", help="The question's kind, such as how-to, concept, lookup or error.")
 @click.option("--difficulty", default="", help="The question's difficulty, such as easy, medium or hard.")
@@ -108,10 +107,7 @@ def add(
 
 
 def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | None:
-    """Ask for a question and its gold lines.
-
-    Return ``None`` if the user picks no passage in the terminal UI.
-    """
+    """Ask for a question and its gold lines. Return ``None`` if the user picks no passage."""
     choice = search_on_terminal(workspace, query=query, choosing=True)
     if choice is None:
         return None

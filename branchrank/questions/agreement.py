@@ -18,9 +18,10 @@ BINARY = ("yes", "not yes")
 def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[Agreement, Agreement]:
     """Return the agreement on the three labels, and the agreement on ``yes`` versus any other label.
 
-    Only passages that are labeled in both files are compared. ``names`` gives each file's annotator;
-    without names, each file must have labels by exactly one annotator. Raises :class:`UsageError` if a file
-    has no labels by its annotator, and :class:`QuestionError` if no passage is labeled in both files.
+    Only passages that are labeled in both files are compared. ``names`` contains the annotator of ``first``
+    and the annotator of ``second``. If ``names`` is empty, each file must have labels by exactly one
+    annotator. Raises :class:`UsageError` if a file has no labels by its annotator, and
+    :class:`QuestionError` if no passage is labeled in both files.
     """
     if len(names) not in (0, 2):
         raise UsageError(

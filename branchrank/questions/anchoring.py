@@ -1,16 +1,15 @@
 """Checks the anchors of gold spans, and moves them when documents change.
 
-1. Lines and quotes are normalized before they are compared, in the same way as hits and gold are. An anchored
-   gold item stores a digest of its lines.
-2. An anchor is valid if its file and its lines exist, the lines contain its quote, and the digest of the
-   lines matches the stored digest.
-3. An invalid anchor is moved to the nearest lines in its file that have the stored digest. If no lines in the
-   file have this digest, but exactly one place in the rest of the corpus has it, the anchor is moved to that
-   place. Rewrapping text does not change its digest.
-4. If the stored digest does not identify a new place, the anchor is moved to the lines that contain the
-   quote. The quote must occur exactly once in the file or, if the file does not contain it, exactly once in
-   the corpus. If the quote is missing or occurs several times, the anchor is not moved. The new span has as
-   many lines as the old span, and starts and ends at blank lines if possible.
+An anchor consists of a file, line numbers, a quote and a digest of the lines. Text is normalized before it is
+compared, so rewrapping text does not change its digest.
+
+1. An anchor is valid if its file and lines exist, the lines contain the quote, and their digest matches.
+2. An invalid anchor is moved to the nearest lines in its file that have the stored digest.
+3. If no lines in its file have the stored digest, an invalid anchor is moved to another file. The stored
+   digest must occur exactly once in the other files.
+4. If the stored digest is not found or not unique, an invalid anchor is moved to the lines that contain its
+   quote. The quote must occur exactly once in the anchor's file. If that file does not contain the quote, the
+   quote must occur exactly once in the other files.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorPro
 
 
 def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
-    """Update the gold items whose lines have moved, and add the digest of the lines to every valid anchor."""
+    """Update the anchors whose lines have moved, and store the digest of the lines in every valid anchor."""
     text_of = cache(lambda source: NormalizedLines.of(lines[source]))
     mended: list[Question] = []
     moved: list[AnchorMove] = []
@@ -111,10 +110,7 @@ def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
 
 
 def lines_digest(lines: Sequence[str]) -> str:
-    """Return the digest of an anchor's lines as 16 hexadecimal digits.
-
-    The digest does not depend on how the text is wrapped into lines.
-    """
+    """Return a digest (16 hexadecimal digits) that does not depend on how the text is wrapped into lines."""
     return _digest(" ".join(filter(None, map(normalize, lines))))
 
 
@@ -153,7 +149,7 @@ def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
 
 
 def _digested(text: NormalizedLines, digest: str, length: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last line of every block with this digest and at most ``2 * length`` lines."""
+    """Yield the first and the last line of each block of ``1..2 * length`` lines with this digest."""
     ends = [*(start - 1 for start in text.starts[1:]), len(text.text)]
     for first, start in enumerate(text.starts):
         for last in range(first, min(first + 2 * length, len(text.starts))):
@@ -162,7 +158,7 @@ def _digested(text: NormalizedLines, digest: str, length: int) -> Iterator[tuple
 
 
 def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalizedLines]) -> Span | str:
-    """Return the span that now contains a gold item's lines or quote, or the reason why there is none."""
+    """Return the span that now contains a gold item's lines or quote, or the reason why none was found."""
     own = [item.source_file] if item.source_file in lines else []
     others = [source for source in lines if source not in own]
     span = item.span
@@ -194,12 +190,7 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalizedLine
 
 
 def _window(before: Span | None, first: int, last: int, lines: Sequence[str]) -> tuple[int, int]:
-    """Return the first and last line of a moved anchor's new span.
-
-    The new span contains the quote (lines ``first..last``), and is as long as the longer of the quote and the
-    old span (``before``). Spans that start and end at blank lines are preferred, and among
-    them the span nearest to ``before``.
-    """
+    """Return a span around the quote that is as long as ``before`` and starts and ends at blank lines."""
     length = max(last - first + 1, before.lines if before is not None else 0)
     length = min(length, len(lines))
     home = before.line_start if before is not None else first

@@ -1,11 +1,10 @@
 """Questions made from the queries in a BEIR folder, with the relevant documents in its qrels as gold.
 
-1. Each query in ``qrels/<split>.tsv`` is a question. Each document with a relevance above 0 is a gold item
-   that covers the whole file and has this relevance.
-2. A relevant document that is missing from the corpus is also a gold item, and is included in the ideal DCG
-   of nDCG. The key ``absent_gold`` of a question lists the relevant documents that are missing from the
-   corpus.
-3. A query without a relevant document is ignored, and a note reports it.
+1. Each query in ``qrels/<split>.tsv`` becomes a question. Each document with a relevance above 0 becomes a
+   gold item for the whole file.
+2. A relevant document that is missing from the corpus is also a gold item, so that nDCG counts the document
+   in the ideal DCG. The key ``absent_gold`` of a question lists these missing documents.
+3. Queries without a relevant document are ignored and reported.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from branchrank.records import GoldItem, Question, Record, Span
 
 
 class BeirQuestions(NamedTuple):
-    """Questions in the order of the queries, and notes on problems with the folder."""
+    """Questions in the order of the queries, and notes on problems found in the folder."""
 
     questions: list[Question]
     notes: list[str]
@@ -38,7 +37,7 @@ class _Query(Record, frozen=True, kw_only=True):
 def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> BeirQuestions:
     """Read the questions for one split in a BEIR folder.
 
-    If ``remove_query`` is true, a document with the same id as a query is excluded from the query's hits. Use
+    If ``remove_query`` is true, a query's hits exclude the document that has the query's id. Use
     ``remove_query`` for collections whose queries are documents in the corpus. Raises :class:`QuestionError`
     or :class:`~branchrank.errors.InputError` if a file is missing or invalid.
     """

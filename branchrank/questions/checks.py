@@ -1,12 +1,12 @@
 """Checks a question file for validity, leakage, duplicates and coverage.
 
-1. The validity check finds gold with an invalid anchor (:mod:`branchrank.questions.anchoring`). An invalid
-   anchor is an error. The findings of the other checks are warnings.
-2. The leakage check finds questions whose content words are the same as those of the heading of their gold
-   section. Questions with at least five content words are also reported if their gold contains all of these
-   words. Words are compared by their stems, and question words such as "how" are ignored.
-3. The duplicates check finds questions with the same text (ignoring case, spacing and markup), or with the
-   same set of stems.
+1. The validity check reports an error for each gold item with an invalid anchor
+   (:mod:`branchrank.questions.anchoring`).
+2. The leakage check reports a warning for each question with the same content words as the heading of its
+   gold section. A question with at least five content words is also reported if its gold contains all of
+   them. Words are compared by their stems, and question words such as "how" are ignored.
+3. The duplicates check reports a warning for each question with the same text or the same set of stems as an
+   earlier question. Case, spacing and markup are ignored.
 4. The coverage check counts the documents and sections that contain gold.
 """
 
@@ -25,7 +25,7 @@ from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: A question with all its content words in the gold is reported if it has at least this many content words.
+#: Questions with fewer content words are not reported when their gold contains all of these words.
 LEAKING_WORDS = 5
 
 
@@ -44,8 +44,9 @@ class Finding(Record, frozen=True, kw_only=True):
 class Coverage(Record, frozen=True, kw_only=True):
     """The number of questions, and the numbers of documents and sections that contain gold.
 
-    The leakage of a question is the share (0 to 1) of its content words that its gold contains. ``leakage``
-    is the mean leakage of the questions with gold lines, or ``None`` if there are no such questions.
+    ``documents_asked`` and ``sections_asked`` count documents and sections that contain gold. ``leakage`` is
+    the mean share (0..1) of a question's content words that its gold contains. If no question has gold lines,
+    ``leakage`` is ``None``.
     """
 
     questions: int
@@ -102,7 +103,7 @@ def check_questions(
 
 
 def _leaked(question: Question, lines: Lines) -> float | None:
-    """Return the largest share of the question's content words found in the lines of any one gold item."""
+    """Return the largest share of the question's content words that any one gold item contains."""
     if not content_stems(question.question):
         return None
     shares = [

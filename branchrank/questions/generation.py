@@ -1,17 +1,16 @@
 """Questions written by an LLM, each with a quote from the documents that answers the question.
 
 1. Sections with enough text are put in a random order that depends on the seed. One LLM call is made for each
-   section, until the requested number of questions is accepted or no section is left. Several calls run
-   concurrently. Generation ends after three consecutive failed calls, or after twenty consecutive calls
-   without a usable question.
-2. The quote of a question must be in the section's own lines, ignoring markup and layout. The lines with the
-   quote are the gold. A question whose quote is not found is rejected and counted.
-3. The leakage of a question is the share of its content words (as stems, without stop words) that the quote
-   contains. Questions with too much leakage are rejected, since a search for their words would find the
-   answer.
-4. A question with nearly the same content words as an earlier question is rejected as a duplicate.
-5. Every call is cached by its content. An interrupted generation can be resumed, and the same seed gives the
-   same questions.
+   section, until the requested number of questions is accepted or no section is left.
+2. Generation stops after three consecutive failed calls, or after twenty consecutive calls without a usable
+   question.
+3. The LLM quotes the text that answers its question. The lines that contain this quote become the gold.
+   Questions are rejected if the quote does not occur in the section's own lines. Differences in markup and
+   layout are ignored.
+4. The leakage of a question is the share of its content words (as stems, without stop words) that the quote
+   contains. Questions with too much leakage are rejected, because a keyword search would answer them.
+5. A question with nearly the same content words as an earlier question is rejected as a duplicate.
+6. Every call is cached, so an interrupted generation can be resumed. The same seed gives the same questions.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ STAGE = "question"
 MAX_LEAKAGE = 0.8
 #: The minimum number of words in a section. No questions are written about shorter sections.
 MIN_SECTION_WORDS = 30
-#: Generation ends after this number of consecutive failed calls.
+#: Generation stops after this number of consecutive failed calls.
 MOST_FAILED = 3
-#: Generation ends after this number of consecutive calls without a usable question.
+#: Generation stops after this number of consecutive calls without a usable question.
 MOST_UNUSABLE = 20
 _UNUSABLE = ("no question", "malformed reply")
 _DUPLICATE = 0.8
@@ -57,9 +56,9 @@ Lines = Mapping[str, Sequence[str]]
 class GeneratedQuestions(Record, frozen=True, kw_only=True):
     """The accepted questions, and the numbers of rejected questions and failed calls.
 
-    ``leakage`` maps each question's id to its leakage, in 0..1. ``rejected`` counts the rejected questions by
-    reason. ``failed_calls`` is the number of sections whose call failed. ``stopped`` is the reason why
-    generation ended early, or an empty string if it did not.
+    ``leakage`` maps the id of each question to the question's leakage, in 0..1. ``rejected`` maps each reason
+    to the number of rejected questions. ``stopped`` is the reason why generation stopped early, or an empty
+    string.
     """
 
     questions: tuple[Question, ...]
@@ -72,15 +71,15 @@ class GeneratedQuestions(Record, frozen=True, kw_only=True):
 
     @property
     def mean_leakage(self) -> float:
-        """The mean leakage of the questions, in 0..1. If there are no questions, the mean is 0.0."""
+        """The mean leakage of the accepted questions, in 0..1. Without questions, the mean is 0.0."""
         return sum(self.leakage.values()) / len(self.leakage) if self.leakage else 0.0
 
 
 class GenerationEstimate(Record, frozen=True, kw_only=True):
     """The estimated LLM calls and tokens needed to generate questions.
 
-    ``least`` is the estimate if every question is accepted. ``most`` is the estimate if so many questions are
-    rejected that every section needs a call.
+    ``least`` is the estimate if every question is accepted. ``most`` is the estimate if every section needs a
+    call.
     """
 
     sections: int
@@ -110,11 +109,10 @@ def generate_questions(
     """Write up to ``count`` questions about the sections.
 
     ``lines`` maps each source to its raw lines. Duplicates of ``known`` questions are rejected. ``executor``
-    makes the calls (by default in this process). If the workers of ``executor`` are other processes, each
-    worker uses the settings in ``source`` to open its own connection to the LLM. The questions do not depend
-    on the number of concurrent calls.
+    makes the calls, by default in this process. Workers in other processes use the settings in ``source`` to
+    open their own connections to the LLM. The questions do not depend on the number of concurrent calls.
 
-    Raises the same errors as :meth:`Gateway.ask`. Finished calls are cached by the gateway.
+    Raises the same errors as :meth:`Gateway.ask`.
     """
     verify = _Verifier(lines, max_leakage, known)
     calls: list[LLMCall] = []
@@ -129,7 +127,7 @@ def generate_questions(
         requests = [_request(node, lines, per_section, llm.max_tokens, seed) for node in wave]
         for node, answer in zip(wave, asker.ask_all(requests), strict=True):
             calls.append(answer.call)
-            if streak.has_ended():  # made concurrently with the call that ended generation
+            if streak.has_ended():  # this call ran concurrently with the call that stopped generation
                 continue
             streak.add(answer)
             for draft in answer.value or ():
@@ -168,9 +166,9 @@ def estimate_generation(
 
 
 def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
-    """Return the lines of the quote's first occurrence inside ``span``, or ``None`` if there is none.
+    """Return the first lines inside ``span`` that contain the quote, or ``None`` if no lines contain it.
 
-    Markup and layout are ignored.
+    Differences in markup and layout are ignored.
     """
     wanted = normalize(quote)
     text, starts = "", []
@@ -196,15 +194,11 @@ class _Streak:
 
     @property
     def left(self) -> int:
-        """The number of calls that may be made before :meth:`has_ended` must be checked again.
-
-        If the last call failed, ``left`` is the number of further consecutive failures after which the
-        generation stops.
-        """
+        """The number of calls that may run concurrently before :meth:`has_ended` must be checked again."""
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 
     def has_ended(self) -> bool:
-        """Return whether too many consecutive calls failed or gave no usable question."""
+        """Return whether too many consecutive calls failed or returned no usable question."""
         return bool(self.stopped)
 
     def add(self, answer: Answer[list[_Draft]]) -> None:

@@ -1,14 +1,14 @@
 """Labels that people or an LLM give to passages, stored in the question file.
 
 1. The key ``labels`` of a question is a list of labels. A label records the passage, the digest of its lines,
-   the value and the annotator. The label ``yes`` means that the passage answers the question, ``partly`` that
-   it helps but does not answer it, and ``no`` that it does not help.
-2. A person's label ``yes`` makes the passage gold. If the annotator gives line numbers with the label, only
-   the lines with these numbers become gold. Lines that overlap existing gold do not become gold, so that no
-   line counts twice. The labels ``partly`` and ``no`` never make a passage gold.
-3. A passage that an LLM labels ``yes`` becomes gold only if the user accepts the LLM's labels. Such gold is
-   marked in the label and in every report on the questions. If a person labels the same passage, the gold
-   from the LLM's label is removed.
+   the value and the annotator.
+2. The label ``yes`` means that the passage answers the question. The label ``partly`` means that the passage
+   helps but does not answer the question. The label ``no`` means that the passage does not help.
+3. A label of ``yes`` from a person makes the passage gold. If the annotator also gives line numbers, only
+   these lines become gold. Lines that overlap existing gold do not become gold, so no line counts twice.
+4. A passage that an LLM labels ``yes`` becomes gold only if the user accepts the LLM's labels. Every report
+   on the questions counts the gold from an LLM's labels. If a person labels the same passage, the gold from
+   the LLM's label is removed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from branchrank.questions.anchoring import Lines, lines_digest
 from branchrank.questions.writing import gold_item
 from branchrank.records import GoldItem, LineNumber, Question, Record, Span
 
-#: The key under which a question's record in a question file stores the list of labels.
+#: The key for the list of labels in a question file.
 LABELS = "labels"
 
 Choice = Literal["yes", "partly", "no"]
@@ -33,10 +33,10 @@ CHOICES: tuple[Choice, ...] = get_args(Choice)
 class Label(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The label that ``annotator`` gave to a passage.
 
-    If an LLM labeled the passage, ``by`` is ``llm`` and ``model`` is the name of the LLM. If a person
-    labeled the passage after seeing an LLM's proposal, ``model`` is the name of the LLM and ``proposed`` is
-    the proposal. ``gold`` contains the first and the last line that the label added to the gold, or is
-    ``None`` if it added none.
+    ``by`` specifies whether a person or an LLM labeled the passage. ``model`` is the name of the LLM that
+    labeled the passage or proposed a label to a person. ``proposed`` is the label that the LLM proposed to a
+    person. ``gold`` contains the first and the last line that the label added to the gold, or is ``None`` if
+    the label added no gold.
     """
 
     source_file: str
@@ -71,7 +71,7 @@ def labels_of(question: Question) -> tuple[Label, ...]:
 
 
 def is_labeled(question: Question, span: Span, annotator: str, lines: Lines) -> bool:
-    """Return whether ``annotator`` has labeled the passage ``span`` with its current text."""
+    """Return whether ``annotator`` has labeled the current text of the passage ``span``."""
     digest = _digest(span, lines)
     return any(
         (each.span, each.annotator, each.answer_digest) == (span, annotator, digest)
@@ -80,7 +80,7 @@ def is_labeled(question: Question, span: Span, annotator: str, lines: Lines) -> 
 
 
 def unlabeled_gold(question: Question) -> tuple[GoldItem, ...]:
-    """Return the gold that the question had before any passage was labeled."""
+    """Return the question's gold items that no label added."""
     labels = labels_of(question)
     return tuple(item for item in question.gold if not any(_made(item, each, question) for each in labels))
 
@@ -101,7 +101,7 @@ def with_label(
     """Return the question with a label for the passage ``span``.
 
     An earlier label for the passage by the same annotator is replaced. If the label is ``yes``, the lines in
-    ``answer`` become gold (by default all lines of the passage). A passage that an LLM labels ``yes`` becomes
+    ``answer`` become gold, by default all lines of the passage. If an LLM gave the label, the lines become
     gold only if ``accept`` is true.
     """
     made = Label(
@@ -148,10 +148,7 @@ def annotators(questions: Sequence[Question]) -> tuple[str, ...]:
 
 
 def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str, Span, str], Choice]:
-    """Return the labels that ``annotator`` gave.
-
-    A key consists of a question id, a passage and the digest of the passage's lines.
-    """
+    """Return the labels by ``annotator``, keyed by question id, passage and digest of the passage's lines."""
     return {
         (each.id, label.span, label.answer_digest): label.label
         for each in questions
@@ -161,7 +158,7 @@ def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str,
 
 
 def _yields(label: Label, by: str) -> bool:
-    """Return whether a person's new label (``by``) removes the gold that an LLM's ``label`` added."""
+    """Return whether a new label by a person removes the gold that an LLM's label added."""
     return label.by == "llm" and by == "person"
 
 

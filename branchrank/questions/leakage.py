@@ -1,11 +1,11 @@
-"""The leakage of a question, which is the share of its content words that the answer contains."""
+"""The leakage of a question: the share of its content words that the answer contains."""
 
 from __future__ import annotations
 
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: A function that returns the stems of a text's words, excluding stop words and question words.
+#: Returns the stems of a text's words, without stop words and question words.
 content_stems = analyzer(Bm25Settings(stop_words="questions", split_identifiers=False))
 
 

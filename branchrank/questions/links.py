@@ -1,14 +1,14 @@
 """Resolves the cross-references between the documents in a corpus.
 
-1. The target of a reference to a label (``ref``) is a section if the label is at the section's heading, and a
-   page if the label is at the page's title. A label in any other place is called an inner label, and a
-   reference to it has no target.
-2. A document path (``doc``) or relative URL (``link``) gives the path of a page, with or without a suffix
-   such as ``.rst`` or ``.html``. The path is relative to the folder of the referring document. A path that
-   starts with ``/`` is relative to the corpus or to a folder that contains the document. URLs on a website
-   may start with one additional path segment, and may omit ``index`` and the numbers that order files
-   (``guides`` for ``02-guides``).
-3. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page.
+1. A label at a section's heading refers to the section, and a label at a page's title refers to the page. A
+   label in any other place is an inner label. A reference (``ref``) to an inner label has no target.
+2. A document path (``doc``) or relative URL (``link``) identifies a page, with or without a suffix such as
+   ``.rst`` or ``.html``.
+3. Paths are relative to the folder of the referring document. A path that starts with ``/`` is relative to
+   the corpus or to a folder that contains the referring document.
+4. A URL that starts with ``/`` may have one extra leading path segment. A URL may omit ``index``, and the
+   numbers that order files: the URL ``guides`` matches the folder ``02-guides``.
+5. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Links:
     def target(self, source: str, reference: Reference) -> Target | None:
         """Return the page or section that a reference in the document ``source`` refers to.
 
-        Returns ``None`` if the reference refers to a label inside a section, because such a label does not
-        mark a heading. Raises ``LookupError`` if the target is not in the corpus.
+        Returns ``None`` if the reference refers to a label that is not at a heading. Raises ``LookupError``
+        if the target is not in the corpus.
         """
         if reference.role == "ref":
             return self._labels[_label(reference.target)]
@@ -78,7 +78,7 @@ class Links:
         return self._anchors[page, _label(unquote(url.fragment))]
 
     def section(self, target: Target) -> Section:
-        """Return the target's section or, if the target is a page, the first section on the page."""
+        """Return the target's section. If the target is a page, return the first section on the page."""
         return self._documents[target.source].sections[target.section]
 
     def _page(self, source: str, path: str) -> str:
@@ -114,6 +114,6 @@ def _path_name(path: str) -> str:
 
 
 def _site_name(path: str) -> str:
-    """Return a page's path as used in URLs, without suffix, final ``index`` or numeric prefixes."""
+    """Return a page's path as used in URLs, without a suffix, a final ``index`` or numeric prefixes."""
     parts = [_ORDER.sub("", part) for part in _path_name(path).split("/")]
     return "/".join(parts[:-1] if parts[-1] in ("index", "README") else parts)

@@ -2,20 +2,20 @@
 
 1. Every cross-reference that has link text is resolved (:mod:`branchrank.questions.links`). The link text
    becomes a query, and the target of the link becomes the gold.
-2. A link is dropped if its target is missing from the corpus, is an inner label (a label that is not at a
-   heading), is in release notes, or is the page or section that contains the link.
-3. Links with the same text (ignoring case and whitespace) form one query. A query with more than two targets
-   is dropped as ambiguous.
-4. A query is dropped if it has the same stems as the heading of its target, ignoring articles and words such
-   as "chapter". Queries that point to a place ("as shown above"), that name code, or that have fewer than two
-   content words are dropped as well.
-5. If a section contains a link whose text is the query, the section's own lines are excluded from the query's
-   hits, because a search for the link text would find this section first. If the gold overlaps an excluded
-   section, the query is dropped.
-6. If several pages are exact copies, the gold is on the first page, and the other pages are its aliases.
+2. A link is dropped if its target is missing from the corpus, in release notes, or not at a heading. A link
+   to the page or section that contains the link is also dropped.
+3. Links with the same text form one query. Case and whitespace are ignored. A query with more than two
+   targets is dropped as ambiguous.
+4. A query is dropped if it has the same stems as the heading of its target. Articles, and words such as
+   "chapter", are ignored in this comparison.
+5. Queries that point to a place ("as shown above"), name code, or have fewer than two content words are
+   dropped.
+6. The hits of a query exclude every section that contains a link with the query's text, because a search for
+   the link text would find this section first. A query whose gold overlaps an excluded section is dropped.
+7. If several pages are exact copies, the gold is on the first copy, and the other copies become aliases.
 
-The key ``overlap`` of a question is ``subset`` if the heading of the target contains every content word of
-the query, ``partial`` if it contains some of them, and ``paraphrase`` if it contains none.
+The key ``overlap`` of a question shows how many content words of the query are in the heading of its target:
+all (``subset``), some (``partial``) or none (``paraphrase``).
 """
 
 from __future__ import annotations
@@ -52,13 +52,12 @@ _PARTS = (
     "documents entry guide guides handbook manual page pages paragraph reference references section "
     "sections topic topics tutorial tutorials"
 )
-#: Words in link text that only invite the reader to follow the link, such as "click" and "here".
+#: Words such as "click" and "here", which invite the reader to follow a link but name no subject.
 _INVITING = (
     "click details example examples find here info information instructions learn more overview read "
     "reading see"
 )
-#: Words that refer to a place in the text instead of naming a subject.
-#: "that" is omitted, because it usually introduces a clause.
+#: Words that refer to a place in the text. The word "that" usually introduces a clause and is not listed.
 _POINTING = (
     "above aforementioned before below earlier former here latter later next previous previously these "
     "this those"
@@ -81,7 +80,7 @@ class Mined(NamedTuple):
     """The questions in the order of their ids, and the numbers of dropped links and queries by reason.
 
     ``links`` is the number of cross-references that have link text. ``queries`` is the number of distinct
-    link texts among the links that were not dropped.
+    texts of the links that were not dropped.
     """
 
     questions: list[Question]
@@ -107,11 +106,7 @@ class Mined(NamedTuple):
 
 
 class _Query(NamedTuple):
-    """Links whose texts are the same except for letter case and whitespace.
-
-    ``texts`` contains the link texts, ``targets`` the distinct targets, and ``linking`` the distinct spans of
-    text that contain the links.
-    """
+    """Links with the same text, ignoring case. ``linking`` lists the sections that contain the links."""
 
     texts: list[str]
     targets: list[Target]
@@ -164,7 +159,7 @@ class _Miner:
         self.empty = self.parts.union(self.analyze(_INVITING), *map(self.analyze, stopped))
 
     def queries(self, documents: Iterable[Document], dropped: Counter[str]) -> list[_Query]:
-        """Return the queries, sorted by text. Count the dropped links by reason in ``dropped``."""
+        """Return the queries, sorted by text, and count the dropped links by reason in ``dropped``."""
         found: dict[str, _Query] = {}
         for document in documents:
             for reference in document.references:
@@ -215,24 +210,18 @@ class _Miner:
         return "links itself" if any(gold.overlap(span) for gold in golds for span in query.linking) else ""
 
     def content(self, text: str) -> frozenset[str]:
-        """Return the stems of a text's words, leaving out words such as "the", "see" and "chapter"."""
+        """Return the stems of a text's words, without words such as "the", "see" and "chapter"."""
         return frozenset(self.analyze(text)) - self.empty
 
     def span(self, target: Target) -> Span:
-        """Return the lines of a target section without its subsections.
-
-        If the section has only a heading, the span includes the subsections.
-        """
+        """Return the lines of a target section. Include subsections if the section has only a heading."""
         section = self.links.section(target)
         if target.section and all(block.kind == "heading" for block in section.blocks):
             return Span(source=target.source, line_start=section.line_start, line_end=section.line_end)
         return _own_span(target.source, section)
 
     def question(self, query: _Query) -> Question:
-        """Make a question from a query. The question does not have an id yet.
-
-        If any target is a page, the whole page of every target becomes a gold item.
-        """
+        """Make a question without an id. If any target is a page, the gold consists of whole pages."""
         pages = any(target.section == 0 for target in query.targets)
         targets = sorted(
             query.targets,
@@ -291,10 +280,7 @@ def _own_span(source: str, section: Section) -> Span:
 
 
 def _with_ids(questions: Iterable[Question]) -> list[Question]:
-    """Give each question an id made from its text, and return the questions sorted by id.
-
-    Duplicate ids get a suffix such as ``~2``.
-    """
+    """Give each question a unique id made from its text, and return the questions sorted by id."""
     used: Counter[str] = Counter()
     named = []
     for question in questions:

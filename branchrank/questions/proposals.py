@@ -13,7 +13,7 @@ from branchrank.questions.labels import CHOICES, Choice
 from branchrank.records import Question
 
 STAGE = "label"
-#: No more labels are proposed after this number of consecutive failed calls.
+#: The LLM proposes no more labels after this number of consecutive failed calls.
 MOST_FAILED = 3
 _PASSAGE_CHARS = 6000
 _WORD = re.compile(r"[a-z]+")
@@ -28,10 +28,10 @@ class Proposals:
         self.failed = 0
 
     def __call__(self, question: Question, heading: str, text: str) -> Choice | None:
-        """Return the label for a passage, or ``None`` if the call failed.
+        """Return the proposed label for a passage, or ``None`` if the call failed.
 
-        Raises :class:`LLMError` after three consecutive failed calls, and the same errors as
-        :meth:`Gateway.ask`.
+        Raises the same errors as :meth:`Gateway.ask`, and :class:`LLMError` after three consecutive failed
+        calls.
         """
         request = LLMRequest(
             stage=STAGE,
@@ -51,7 +51,7 @@ class Proposals:
 
 
 def read_label(reply: LLMReply) -> Choice:
-    """Return the label in the JSON of a reply or, if there is no JSON, the first word that is a label.
+    """Return the label in a reply. If the reply is not JSON, return its first word that is a label.
 
     >>> read_label(LLMReply(text='{"label": "Partly"}')), read_label(LLMReply(text="No, it does not."))
     ('partly', 'no')

@@ -17,7 +17,7 @@ _ORDER = (
     "The two commands take their arguments in different orders: "
     "branchrank score-trec RUN QRELS, compare-trec QRELS RUN"
 )
-#: The suggested fix for a file of the wrong kind, keyed by the expected and the actual number of columns.
+#: Maps the expected and the actual number of columns to the fix that the error suggests.
 _OTHER_KIND = {
     (4, 6): f"give a qrels file; this file looks like a run file. {_ORDER}",
     (6, 4): f"give a run file; this file looks like a qrels file. {_ORDER}",
@@ -25,10 +25,10 @@ _OTHER_KIND = {
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read qrels in TREC's format, or in BEIR's format if the file is a ``.tsv`` with a header.
+    """Read qrels in TREC's format. A file with the suffix ``.tsv`` is read in BEIR's format.
 
-    Raises :class:`InputError` with the line number if a line is invalid, or if a document is judged twice for
-    the same query.
+    Raises :class:`InputError` with the line number if a line is invalid, or if a query has two judgments for
+    the same document.
     """
     qrels: defaultdict[str, dict[str, int]] = defaultdict(dict)
     beir = path.suffix == ".tsv"

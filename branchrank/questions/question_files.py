@@ -1,10 +1,9 @@
 """Read, sample and write question files.
 
 Each line of a question file is one JSON object with keys such as ``id``, ``question``, ``source_file`` and
-``answer_line_start``. The key ``alternates`` lists all gold items after the first, and the other keys
-describe the question and its first gold item. Unknown keys are kept and written back. If a line has no
-``id``, the id is made from the question and the gold files, so that the id does not change when the gold
-lines move.
+``answer_line_start``. The first gold item has its own keys, and the key ``alternates`` lists all other gold
+items. Unknown keys are kept. If a line has no ``id``, an id is made from the question and the gold files. The
+gold lines are not part of this id, because they may move.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class _ExcludedSpan(Record, frozen=True, kw_only=True):
 
 
 class _Line(Record, frozen=True, kw_only=True):
-    """A line of a question file, with the keys that BranchRank uses."""
+    """The keys that BranchRank uses in a line of a question file."""
 
     id: str | None = None
     question: str
@@ -54,15 +53,15 @@ class _Line(Record, frozen=True, kw_only=True):
 #: The prefix of ids that are made from the content of a question.
 _MADE = "q-"
 _KNOWN = frozenset(_Line.__struct_fields__)
-#: The suggested fix if a question file can't be read, for commands with the flag ``--questions``.
+#: The suggested fix when a command with the flag ``--questions`` can't read the question file.
 GIVE_QUESTIONS = "give a question file with --questions"
 
 
 def load_questions(path: Path, *, remedy: str = "pass the path of a question file") -> list[Question]:
     """Read a question file.
 
-    Raises a :class:`QuestionError` that lists the problems in the first ten invalid lines. If the file can't
-    be read or is empty, the error suggests ``remedy`` as the fix.
+    Raises :class:`QuestionError` with the problems in the first ten invalid lines. If the file can't be read
+    or is empty, the error suggests ``remedy`` as the fix.
     """
     problems: list[str] = []
     questions: dict[str, Question] = {}
@@ -149,7 +148,7 @@ def _question(line: bytes) -> Question:
 
 
 def _made_id(question: str, gold: Sequence[GoldItem]) -> str:
-    """Return an id made from the question and the gold files, without the line numbers."""
+    """Return an id made from the question and the names of the gold files."""
     return _MADE + digest_of([question, sorted(item.source_file for item in gold)])[:12]
 
 
@@ -202,7 +201,7 @@ def append_question(path: Path, question: Question) -> Question:
     """Append a question to a question file, without changing its existing lines.
 
     The file is created if it does not exist. A question without an id gets an id made from its content.
-    Raises :class:`QuestionError` if the file is invalid or already has the id.
+    Raises :class:`QuestionError` if the file is invalid or already contains a question with the same id.
     """
     if not question.id:
         question = msgspec.structs.replace(question, id=_made_id(question.question, question.gold))
@@ -246,9 +245,9 @@ def _hash(text: str) -> str:
 
 
 def questions_digest(questions: Sequence[Question]) -> str:
-    """Return the SHA-256 hash of the questions in the order of their ids.
+    """Return the SHA-256 hash of the questions, which does not depend on their order.
 
-    The original questions and the :func:`hashed` questions have the same digest.
+    Questions have the same digest before and after their text is hashed (:func:`hashed`).
     """
     ordered = sorted(questions, key=lambda question: question.id)
     return digest_of([question_line(hashed(question)) for question in ordered])
@@ -257,9 +256,9 @@ def questions_digest(questions: Sequence[Question]) -> str:
 def sample_questions(questions: Sequence[Question], size: int, seed: int) -> list[Question]:
     """Return a sample of ``size`` questions, sorted by id. With ``size`` 0, return all questions.
 
-    Questions are sampled in the order of a SHA-256 hash of the seed and the question's id. The sample does
-    not depend on the order of the file, and a larger sample with the same seed contains every smaller one.
-    Raises :class:`QuestionError` if there are fewer than ``size`` questions.
+    The sample contains the questions with the smallest SHA-256 hashes of the seed and the question's id. The
+    sample does not depend on the order of ``questions``. With the same seed, a larger sample contains every
+    smaller sample. Raises :class:`QuestionError` if there are fewer than ``size`` questions.
     """
     if size > len(questions):
         raise QuestionError(
@@ -275,7 +274,7 @@ def sample_questions(questions: Sequence[Question], size: int, seed: int) -> lis
 
 
 def check_wording(questions: Sequence[Question], path: Path) -> None:
-    """Raise :class:`QuestionError` if the file has digests instead of the questions' text."""
+    """Raise :class:`QuestionError` if the file contains hashes instead of the questions' text."""
     if any(question.question.startswith(HASHED) for question in questions):
         raise QuestionError(
             f"{path} has digests instead of the questions' text",
@@ -286,7 +285,7 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
 #: The key that marks example questions, which the user should replace.
 EXAMPLE = "example"
 
-#: The key under which a question lists those of its gold files that are missing from the corpus.
+#: The key that lists the gold files of a question that are missing from the corpus.
 ABSENT_GOLD = "absent_gold"
 
 
@@ -299,7 +298,7 @@ def may_be_absent(item: GoldItem, question: Question) -> bool:
 def without_absent(
     questions: Sequence[Question], sources: Container[str]
 ) -> tuple[list[Question], list[str]]:
-    """Remove missing gold files from the questions, and return the questions with a note on each change."""
+    """Remove gold files that are not in ``sources``, and return the questions with a note on each change."""
     present, notes = [], []
     for question in questions:
         gold = tuple(

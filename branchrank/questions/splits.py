@@ -1,17 +1,16 @@
 """Splits a question file into a tuning part and a test part that have no documents in common.
 
-1. Questions with gold in the same document, or in an alias of it, are in the same group. A question with gold
-   in several documents merges the groups of these documents. Each question without gold forms its own group.
-2. Groups are ordered by a SHA-256 hash of the seed and the group's first document, or of the seed and the
-   question's id if the question has no gold.
-3. Groups are added to the part with the smaller requested share. The tuning part is filled from the start of
-   the ordered groups, and the test part from the end. A group that would exceed the requested share is
-   skipped.
-4. The smallest skipped group is then added to the smaller part if that part is empty or would then be closer
-   to its requested share. If only one group was skipped, that group is not added, so that neither part is
-   empty. All remaining groups go to the other part.
-5. If all groups have the same size, a tuning part with a larger share contains every tuning part with a
-   smaller share.
+1. Questions whose gold is in the same document, or in an alias of the document, form one group. A question
+   with gold in several documents merges their groups. Each question without gold forms its own group.
+2. Groups are put in a seeded random order.
+3. The smaller part (the part with the smaller requested share) is filled with groups. Groups that would
+   exceed the requested share are skipped. All groups that are not added to the smaller part go to the larger
+   part.
+4. The smallest skipped group is added to the smaller part if this part would otherwise be empty, or farther
+   from its requested share. If only one group was skipped, this group goes to the larger part, which would
+   otherwise be empty.
+5. The tuning part is filled from the start of the order, and the test part from its end. If all groups have
+   the same size, a larger tuning part therefore contains every smaller tuning part with the same seed.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class Split(NamedTuple):
 def split_questions(questions: Sequence[Question], share: float, seed: int) -> Split:
     """Split the questions by document.
 
-    ``share`` (greater than 0 and less than 1) is the fraction of the questions that should go into the tuning
-    part. Raises :class:`QuestionError` if all questions are in one group, because they share documents.
+    ``share`` (greater than 0 and less than 1) is the requested fraction of the questions in the tuning part.
+    Raises :class:`QuestionError` if all questions are in one group.
     """
     groups = _groups(questions)
     if len(groups) < 2:
@@ -65,7 +64,7 @@ def largest_group(questions: Sequence[Question]) -> int:
 
 
 def _filled(groups: Sequence[Sequence[str]], wanted: float) -> frozenset[str]:
-    """Choose some of the groups, with about ``wanted`` questions in total. Return the question ids."""
+    """Choose groups with about ``wanted`` questions in total, and return the ids of these questions."""
     taken: list[str] = []
     left: list[Sequence[str]] = []
     for group in groups:
@@ -94,7 +93,7 @@ def _groups(questions: Sequence[Question]) -> dict[str, list[str]]:
             source = parents[source]
         return source
 
-    # Use the smaller name as root, so that a group's name does not depend on the order of the questions.
+    # The root is the name that sorts first, so a group's name does not depend on the order of the questions.
     names = {question.id: sorted(sources_of(question)) or [f"\x00{question.id}"] for question in questions}
     for first, *others in names.values():
         for other in others:

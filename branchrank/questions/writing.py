@@ -40,8 +40,7 @@ def new_question(
     kind: str = "",
     difficulty: str = "",
 ) -> Question:
-    """Create a question, with a digest of each gold span's lines. ``lines`` maps each source to its raw
-    lines.
+    """Create a question with a digest of each gold span. ``lines`` maps each source to its raw lines.
 
     Raises :class:`QuestionError` if the corpus does not contain the files, lines or quotes.
     """
@@ -97,7 +96,7 @@ def gold_item(span: Span, lines: Lines, *, quote: str = "") -> GoldItem:
 
 
 def source_below(root: Path, given: str) -> str:
-    """Convert a path relative to the corpus or the working directory to one relative to the corpus.
+    """Return a file's path relative to the corpus. ``given`` may be relative to the working directory.
 
     >>> source_below(Path("docs"), "docs/guide/brewing.md"), source_below(Path("docs"), "guide/brewing.md")
     ('guide/brewing.md', 'guide/brewing.md')
@@ -114,6 +113,6 @@ def _text(span: Span, lines: Lines) -> Sequence[str]:
 
 
 def _near(source: str, lines: Lines) -> list[str]:
-    """Return the corpus files with the same file name as ``source``, or all files if there are none."""
+    """Return the corpus files with the same file name as ``source``. If none has this name, return all."""
     same = [each for each in lines if each.rpartition("/")[2] == source.rpartition("/")[2]]
     return same or list(lines)
