@@ -1,14 +1,14 @@
-# `make demo` and `make test` are all that a newcomer needs. Both set up .venv first, with uv where it
-# is installed and with pip where it is not.
+# `make demo` and `make test` are the main targets. Both set up .venv first, with uv if it is installed, and
+# with pip otherwise.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
-# uv does not read pip's find-links by itself.
+# uv does not read pip's find-links setting.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-# Every command of the tests starts faster when Python may keep compiled modules.
+# The commands in the tests start faster if Python can cache compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test lint types imports docs unit axe test-full test-pythons mutants fuzz test-corpora bench \
@@ -43,7 +43,7 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports
 
-# The site, with the API reference: build/docs/index.html. A warning, such as a dead link, is an error.
+# Builds the site with the API reference (build/docs/index.html). A warning, such as a dead link, is an error.
 docs: setup
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 
@@ -51,45 +51,46 @@ unit: setup
 	-$(MAKE) --no-print-directory axe
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-# Fetches the accessibility checker that the tests of the report run in Chromium; without it those tests fail.
+# Downloads axe-core. Without axe-core, the tests that check the accessibility of reports fail.
 axe: setup
 	PYTHONPATH=tests $(BIN)/python -m support.axe
 
-# What takes too long for each change; CONTRIBUTING.md has its parts and what each takes. The counts of faults,
-# secrets, sockets, fuzzing and damaged files go to build/harness/. Meant to stay under 80 minutes on two cores.
+# Runs the tests that take too long for every change; CONTRIBUTING.md lists them. The numbers of trials are written
+# to build/harness/. The target should take less than 80 minutes on two cores.
 test-full: setup
 	$(BIN)/python -m pytest -m full -n 2 --dist worksteal --durations=30
 	$(MAKE) test-corpora
 	PYTHONPATH=tests $(BIN)/python -m mutants --room faults security --sample 60
 
-# The suite under each version of Python that is supported: PYTHONS="3.12" for one of them.
+# Runs the tests with each supported version of Python, or with the versions in PYTHONS, such as PYTHONS="3.12".
 PYTHONS ?= 3.11 3.12 3.13
 test-pythons:
 	nice $(PYTHON) .ci/test_pythons.py $(PYTHONS) -n auto --dist loadfile
 
-# Breaks a copy of the product in listed ways, one at a time: every one must make a test fail. More than an hour.
+# Applies each mutant to a copy of the project. A test must fail for each mutant. Takes more than an hour.
 mutants: setup
 	PYTHONPATH=tests $(BIN)/python -m mutants --report build/mutants.md
 
-# Mutates files, queries and requests, guided by coverage: SECONDS for each target. Failing inputs are in build/fuzz.
+# Fuzzes files, queries and requests for SECONDS seconds per target. Failing inputs are saved in build/fuzz.
 SECONDS ?= 60
 fuzz: setup
 	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS)
 
-# Reads whole documentation sets: ../shared/corpora, Django's docs, and those of BRANCHRANK_TEST_CORPORA.
+# Tests whole documentation sets: ../shared/corpora, Django's docs, and the folders in BRANCHRANK_TEST_CORPORA.
 test-corpora: setup
 	$(BIN)/python -m pytest -m corpora tests/corpora
 
-# BranchRank beside bm25s, tantivy, Chroma, LangChain and others, as ratios: one table, about six minutes.
+# Compares the speed of BranchRank with bm25s, tantivy, Chroma, LangChain and others in about six minutes.
 # WRITE=--write also writes benchmarks/table.json and docs/results/speed.md.
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.against run $(WRITE)
 
-# Measures again, and fails if a ratio is more than 20% worse than in benchmarks/table.json.
+# Repeats the measurements, and fails if a ratio is more than 20% worse than in benchmarks/table.json.
 bench-check: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.against check
 
-# What `make bench` compares with. One of the packages asks for an older PyStemmer than it needs.
+# Installs the packages that `make bench` compares. The package in BENCH_ALONE requires an older PyStemmer than it
+# needs, so it is installed without its dependencies.
 BENCH_ALONE := llama-index-retrievers-bm25
 $(VENV)/.bench: $(VENV)/.ready
 ifeq ($(UV),)
@@ -101,7 +102,7 @@ else
 endif
 	touch $@
 
-# Every single measurement, each a script with --help.
+# Runs every benchmark script. Each script has --help.
 benchmarks: setup
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 

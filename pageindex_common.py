@@ -1,7 +1,4 @@
-"""Build, show, check, import and export the PageIndex tree.
-
-Other scripts can import ``load_nodes`` from this module.
-"""
+"""Build, show, check, import and export the PageIndex tree, and provide ``load_nodes`` to other scripts."""
 
 from branchrank.cli.pageindex import command
 from branchrank.tree.store import load_nodes

@@ -5,9 +5,8 @@
     python .ci/audit_dependencies.py --advisories all.zip
 
 The file of vulnerability records comes from OSV. The file can be a zip archive of JSON records, a single JSON
-record, or a JSON list of records. The exit code is 1 if a vulnerability in the file affects a pinned version
-and the id of the vulnerability is not passed with ``--ignore``. The exit code is 2 if the file of
-vulnerability records can't be read.
+record, or a JSON list of records. The exit code is 1 if a vulnerability affects a pinned version, except for
+the ids passed with ``--ignore``. The exit code is 2 if the file of vulnerability records can't be read.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def pinned(path: Path) -> dict[str, str]:
-    """Return the version of each package, by its normalized name, from lines such as ``name==version``."""
+    """Read lines such as ``name==version``, and return a dictionary from normalized name to version."""
     lines = path.read_text(encoding="utf-8").splitlines()
     pairs = (re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line) for line in lines)
     return {normalized(pair[1]): pair[2] for pair in pairs if pair}
@@ -51,7 +50,7 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def affects(affected: dict[str, Any], version: str) -> bool:
-    """Return whether an entry of an OSV record's ``affected`` list includes this version."""
+    """Return whether ``affected``, an entry of an OSV record's ``affected`` list, includes ``version``."""
     if version in affected.get("versions", ()):
         return True
     return any(
@@ -62,10 +61,7 @@ def affects(affected: dict[str, Any], version: str) -> bool:
 
 
 def _within(events: list[dict[str, str]], version: Version) -> bool:
-    """Return whether a version is in the affected range of an OSV record.
-
-    ``events`` are the range's events, which must be in ascending order of version.
-    """
+    """Return whether a version is in the range described by ``events``, which are in ascending order."""
     inside = False
     for event in events:
         try:
@@ -75,12 +71,12 @@ def _within(events: list[dict[str, str]], version: Version) -> bool:
             if fixed or ("last_affected" in event and version > Version(event["last_affected"])):
                 inside = False
         except InvalidVersion:
-            return True  # the versions can't be compared, so a person must check the record
+            return True  # these versions can't be compared, so a person must check the record
     return inside
 
 
 def findings(path: Path, pins: dict[str, str]) -> list[tuple[str, str, str, str]]:
-    """Return the package, version, record id and summary for each record that affects a pinned version."""
+    """Return the package, version, OSV record id and summary of each vulnerability in a pinned version."""
     found = []
     for record in records(path):
         if record.get("withdrawn"):

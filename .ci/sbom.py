@@ -3,9 +3,9 @@
 
     python .ci/sbom.py build/sbom.json [--extra all]
 
-The list contains the packages that the installed metadata of ``branchrank`` requires, directly or
-indirectly, without the development tools. ``constraints.txt`` sets the versions of the packages. Two
-lists made with the same versions are the same, byte for byte.
+The list contains the direct and indirect dependencies of the installed ``branchrank``, but not the
+development tools. The versions are those in ``constraints.txt``. The same versions always give the same list,
+byte for byte.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMESPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 
 
 def requirements(name: str, extras: frozenset[str]) -> dict[str, frozenset[str]]:
-    """Return a package's direct requirements on this platform, each with the requested extras."""
+    """Return a package's direct requirements on this platform, with the extras of each requirement."""
     needed: dict[str, frozenset[str]] = {}
     try:
         listed = importlib.metadata.requires(name) or []

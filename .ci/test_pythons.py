@@ -2,15 +2,15 @@
 
     python .ci/test_pythons.py 3.11 3.12 3.13
 
-1. Find the interpreter ``pythonX.Y`` on ``PATH``, or else in pyenv.
+1. Find the interpreter ``pythonX.Y`` on ``PATH`` or in pyenv.
 2. Create an environment in ``build/pythons/X.Y`` with the package versions in ``constraints.txt``.
 3. Install PyTorch only if pip's find-links locations offer a CPU-only build, because a CUDA build takes
    several gigabytes. (On macOS, PyTorch is always installed.) Without a CPU-only build, the environment has
    neither PyTorch nor sentence-transformers, and the tests that run a model with PyTorch are skipped.
 4. Download axe-core, an accessibility checker, from npm. Without axe-core, the tests that check the
    accessibility of reports fail.
-5. Run the tests. ``build/pythons/X.Y.txt`` contains the output, with the name of each skipped test and why
-   it was skipped. The script prints one line for each version, with the numbers of passed and skipped tests.
+5. Run the tests. ``build/pythons/X.Y.txt`` contains the output, with the reason for each skipped test. The
+   script prints one line for each version, with the numbers of passed and skipped tests.
 
 Arguments that are not Python versions are passed to pytest.
 """
@@ -38,14 +38,14 @@ def interpreter(version: str) -> str | None:
     home = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     places = [shutil.which(f"python{version}"), *sorted(home.glob(f"versions/{version}.*/bin/python"))[-1:]]
     for place in filter(None, places):
-        # pyenv has command shims even for interpreters that are not installed.
+        # A pyenv shim can exist for an interpreter that is not installed, so the command is run once.
         if subprocess.run([place, "-c", "pass"], capture_output=True, check=False).returncode == 0:
             return str(place)
     return None
 
 
 def prepare(version: str, python: str) -> bool:
-    """Create or update the environment of a Python version, and return whether PyTorch is installed in it."""
+    """Create or update the environment of a Python version, and return whether it contains PyTorch."""
     own = BUILD / version / "bin" / "python"
     if not own.exists():
         subprocess.run([python, "-m", "venv", str(BUILD / version)], check=True)
@@ -85,8 +85,8 @@ def without_torch() -> list[str]:
 def tested(version: str, options: list[str]) -> tuple[int, str]:
     """Run the test suite with one Python version, such as ``3.12``.
 
-    Returns pytest's exit code and the last line of pytest's output, or 1 and an error message if the
-    interpreter is not installed.
+    Returns pytest's exit code and the last line of pytest's output. If the interpreter is not installed, the
+    exit code is 1 and the line is an error message.
     """
     python = interpreter(version)
     if python is None:
@@ -108,7 +108,7 @@ def tested(version: str, options: list[str]) -> tuple[int, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the test suite with each Python version. Return 1 if a test fails or an interpreter is missing."""
+    """Run the test suite with each Python version, and return 1 after a failure or a missing interpreter."""
     chosen = [each for each in arguments if re.fullmatch(r"\d+\.\d+", each)]
     options = [each for each in arguments if each not in chosen]
     failed = False

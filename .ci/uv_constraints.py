@@ -1,4 +1,4 @@
-"""Write the pins of ``constraints.txt`` into ``pyproject.toml``, because ``[tool.uv]`` can't refer to a file.
+"""Copy the pinned versions from ``constraints.txt`` to ``pyproject.toml``, because uv can't read that file.
 
 Run ``python .ci/uv_constraints.py`` after you change ``constraints.txt``. A test checks that the versions in
 ``pyproject.toml`` and ``constraints.txt`` are the same.

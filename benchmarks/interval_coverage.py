@@ -7,14 +7,12 @@
    question set about Symfony's documentation (100 questions on 83 pages). Each simulated sample has n
    questions. If n is larger than the number of questions in the set, more questions are added to the same
    pages.
-2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages. There
-   are two models of this correlation:
-
-   - With "own rates", each page has its own probabilities of the outcomes. These probabilities are sampled
-     from a Dirichlet distribution (for hits, a beta distribution).
-   - With "shared", a page is sampled as uniform with a probability equal to the ICC. All questions of a
-     uniform page have the same outcome, and the outcomes on other pages are independent. Nominal coverage is
-     harder to reach with "shared" than with "own rates".
+2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages. The
+   correlation has two models, "own rates" and "shared". With "own rates", each page has its own probabilities
+   of the outcomes, which are sampled from a Dirichlet distribution (for hits, a beta distribution). With
+   "shared", a page is uniform with a probability equal to the ICC. All questions of a uniform page have the
+   same outcome, and the outcomes on all other pages are independent. Nominal coverage is harder to reach with
+   "shared" than with "own rates".
 3. The baseline has a hit at rank 1 with probability p. In the simulations of a true difference, the
    candidate's probability of a hit at rank 1 is 5 points lower than the baseline's. In the other simulations,
    both systems have the same probability.
@@ -29,17 +27,14 @@
    confidence level.
 7. The interval of a difference is adjusted as in a report. The adjusted interval contains 0 if and only if
    the test does not reject.
-8. The tables show four results:
-
-   - The coverage is how often the interval contains the true value (at least .93 is expected).
-   - The type I error rate is how often a test at the 5% level rejects the null hypothesis although the
-     systems are equal (at most .05 is expected).
-   - An equivalence verdict is false if the interval is within 5 points of 0 although the true difference is
-     5 points. The expected share of false verdicts is at most .025.
-   - The power is measured for the difference that `branchrank power` calls detectable with 80% power.
-
-   With 2,000 samples, the standard error of a share of .95 is .005. If a test rejects the null hypothesis in
-   more than 5% of the samples of a cell, the cell is simulated again with ten times as many samples.
+8. The tables show coverage, type I error rates, false equivalence verdicts and power. The coverage is the
+   share of intervals that contain the true value (at least .93 is expected). The type I error rate is the
+   share of tests at the 5% level that reject the null hypothesis although the systems are equal (at most .05
+   is expected). An equivalence verdict is false if the interval is within 5 points of 0 although the true
+   difference is 5 points. The expected share of false equivalence verdicts is at most .025. The power is
+   measured for the difference that `branchrank power` calls detectable with 80% power. With 2,000 samples,
+   the standard error of a share of .95 is .005. If a test rejects the null hypothesis in more than 5% of the
+   samples of a cell, the cell is simulated again with ten times as many samples.
 9. The last table shows the padded intervals and BranchRank's intervals for samples in which the systems have
    different outcomes on only a few questions. No two of these questions are on the same page.
 

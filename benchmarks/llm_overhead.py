@@ -1,15 +1,10 @@
 """Measure the overhead of an LLM call in BranchRank, compared with an HTTP POST request to the same server.
 
 1. A server in another process answers every chat request immediately with the same completion.
-2. Five kinds of calls are timed alternately:
-
-   - an HTTP POST request on an open connection
-   - a call by the client
-   - a call by the gateway with its ledger
-   - a call by the gateway with a cassette (one durable commit per call)
-   - a call that the cassette answers
-
-   Each round uses a new prompt, which is as long as a typical rerank prompt.
+2. An HTTP POST request on an open connection and four kinds of LLM calls are timed alternately. The client
+   and the gateway each make a plain call. The gateway also makes a call with a cassette (one durable commit
+   per call), and a call that the cassette answers. Each round uses a new prompt, which is as long as a
+   typical rerank prompt.
 3. The table shows the median and the 95th percentile of each kind of call in milliseconds. The table also
    shows how much longer the median call takes than the median HTTP POST request.
 

@@ -5,14 +5,10 @@
    files and of a seeded random sample of other files. A larger subset contains all smaller subsets.
 2. Each subset is indexed and searched with the same questions. The hash embedder is used, because the tree
    search needs no vectors.
-3. At each step of the tree search, a chooser selects the sections to follow. These choosers are compared:
-
-   - the lexical score
-   - an oracle, which selects only the gold or the ancestors of the gold
-   - an oracle with a full beam, which also selects other sections until the beam is full
-   - a random chooser
-
-   With ``--base-url``, an LLM on a server is measured instead of these choosers.
+3. At each step of the tree search, a chooser selects the sections to follow. The choosers are the lexical
+   score, an oracle, an oracle with a full beam, and a random chooser. The oracle selects only the gold or the
+   ancestors of the gold. The oracle with a full beam also selects other sections until the beam is full. With
+   ``--base-url``, only an LLM on a server selects the sections.
 4. A hit is a section's own span, so that the benchmark measures the tree search, not the choice of a passage.
 5. If a script chooses in place of an LLM, the number of tokens is estimated as one token per three bytes. For
    an LLM, the server reports the number of tokens.
