@@ -54,7 +54,7 @@ def compare_rankings(
             raise RunError(
                 f"{name} has no line for {len(missing)} of {len(qrels)} judged queries "
                 f"(the first: {missing[0]!r})",
-                remedy="complete the run, or use --missing-is-zero if the system found no documents",
+                remedy="--missing-is-zero if the system found no documents, or complete the run",
             )
     return results_table(
         {name: run_scores(run, qrels, parsed) for name, run in runs.items()},
