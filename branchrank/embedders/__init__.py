@@ -136,7 +136,7 @@ def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
     )
 
     model, revision, precision = settings.embedder, settings.embedding_revision, settings.embedder_precision
-    require_library(f"the embedder {model}")  # Check this before the model is downloaded.
+    require_library(f"the embedder {model}")  # Report a missing package before the model is downloaded.
     folder = model_folder(model, revision, notify)
     if is_nomic(folder) and (precision != "float32" or not has_accelerator()):
         return NomicEmbedder(folder, model, revision, precision=precision)
@@ -155,7 +155,7 @@ def _float32_only(settings: IndexSettings) -> UsageError:
 
 
 def _meant(embedder: str) -> str:
-    """Return a suggestion if ``embedder`` looks like a misspelled known name, else an empty string."""
+    """Return a suggestion if ``embedder`` resembles a known name, or else an empty string."""
     known = (*_routes(), NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder)
     return "" if embedder in known else suggestion(embedder, known)
 
@@ -163,8 +163,8 @@ def _meant(embedder: str) -> str:
 def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
     """Return ``embedder`` as a :class:`TokenEmbedder`.
 
-    Raises :class:`UsageError` if ``embedder`` can't compute token vectors. The error message contains
-    ``name``.
+    Raises :class:`UsageError` if ``embedder`` can't compute token vectors. ``name`` is the embedder's
+    name in the error message.
     """
     if all(hasattr(embedder, method) for method in ("embed_documents_and_tokens", "embed_query_tokens")):
         return cast("TokenEmbedder", embedder)

@@ -35,7 +35,7 @@ class Agreement(NamedTuple):
 
 
 def sampled(count: int) -> list[int]:
-    """Return at most ``SAMPLE`` distinct random numbers from 0 to ``count - 1``, in ascending order."""
+    """Return at most ``SAMPLE`` distinct random integers from 0 to ``count - 1``, in ascending order."""
     return sorted(Random(SEED).sample(range(count), min(SAMPLE, count)))  # noqa: S311 - no secret
 
 

@@ -169,7 +169,7 @@ def open_cache(
 
 
 class SqliteEmbeddingCache:
-    """An embedding cache in one SQLite file; see :mod:`branchrank.embedders.sqlite_blobs`."""
+    """An embedding cache in one SQLite file (:mod:`branchrank.embedders.sqlite_blobs`)."""
 
     def __init__(self, path: Path, *, root: Path | None = None, notify: Notify | None = None) -> None:
         self._blobs = SqliteBlobs(path, _LAYOUT, root=root, notify=notify)

@@ -52,9 +52,8 @@ class RedisEmbeddingCache:
                 content = vector.astype("<f4").tobytes()
                 pipeline.set(_name(key), vector_checksum(key, content) + content, ex=self._expiry)
             for answer in pipeline.execute(raise_on_error=False):
-                if isinstance(
-                    answer, Exception
-                ):  # The error that the pipeline raises would contain the value.
+                # An error that the pipeline raises would contain the value.
+                if isinstance(answer, Exception):
                     raise answer
 
         self._redis.attempt(store)

@@ -242,5 +242,5 @@ def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
 
 
 def _retry_after(header: str | None, otherwise: float) -> float:
-    """Return the seconds in a ``Retry-After`` header (at most 10), or ``otherwise`` without a number."""
+    """Return the ``Retry-After`` delay, at most 10 seconds, or ``otherwise`` if there is no number."""
     return min(float(header), _LONGEST_WAIT) if header and header.isdecimal() else otherwise

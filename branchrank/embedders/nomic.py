@@ -67,7 +67,7 @@ class _Reading(Record, frozen=True, kw_only=True):
 class NomicEmbedder(GraphEmbedder):
     """An embedder that runs the NomicBert model ``model`` from the files in ``folder``.
 
-    :func:`is_nomic` must be true for ``folder``. Raises :class:`ModelError` if the files can't be read.
+    :func:`is_nomic` must return true for ``folder``. Raises :class:`ModelError` if the files can't be read.
     """
 
     def __init__(

@@ -6,8 +6,8 @@ transformers uses BERT's field names, and supports only the architecture of the 
 
 1. Every published field that affects the vectors is mapped to its name in transformers. A missing field gets
    its default value from the published configuration class, not from transformers.
-2. As in the published model code, the size of the vocabulary is rounded up to a multiple of
-   ``pad_vocab_size_multiple``, and the width of the gated MLP is rounded up to a multiple of 256.
+2. The size of the vocabulary is rounded up to a multiple of ``pad_vocab_size_multiple``, and the width of the
+   gated MLP is rounded up to a multiple of 256, as in the published model code.
 3. A value that transformers does not support is an error, and the message contains the name of the field.
 4. The checkpoint must contain exactly the weights of the NomicBert architecture, because transformers would
    fill a missing weight with random numbers.

@@ -1,8 +1,8 @@
 """Run sentence-transformers models from a local folder or from the Hugging Face Hub.
 
-1. The model's folder is checked before the model is loaded. Models that have only
-   pickled weights are rejected. Models that need code from their folder or from the hub are also rejected.
-   Python code shipped with a model is never run.
+1. The model's folder is checked before the model is loaded. Models that have only pickled weights are
+   rejected. Models that need code from their folder or from the hub are also rejected. Python code shipped
+   with a model is never run.
 2. The model is loaded in float32 on the device that sentence-transformers chooses. If loading fails on a GPU,
    the model is loaded on the CPU.
 3. The configuration of a NomicBert model in the published format is converted to the transformers library's

@@ -23,7 +23,7 @@ from branchrank.execution.threads import use_threads
 
 
 class Setup(NamedTuple):
-    """The data that every worker for a task receives at its start.
+    """The data that every worker for a task receives when the worker starts.
 
     - ``task`` is the pickled task.
     - ``threads`` is the number of threads that the worker uses.

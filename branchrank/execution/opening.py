@@ -70,7 +70,7 @@ def _check_llm(llm: LLMSettings) -> None:
     for flag, value in given.items():
         if value:
             raise UsageError(
-                f"{flag} works within one process only, but --jobs or --engine divides the LLM calls among "
+                f"{flag} works only within one process, but --jobs or --engine divides the LLM calls among "
                 "several processes",
                 remedy=f"remove {flag}, or remove --jobs and --engine",
             )

@@ -75,7 +75,7 @@ class Backend(Protocol[W]):
         """Return the workers' events, or an empty list if nothing happens within ``timeout`` seconds."""
 
     def stop(self, workers: Collection[W], *, at_once: bool) -> None:
-        """Stop workers. Unless ``at_once`` is true, workers release their resources before they exit."""
+        """Stop workers. Unless ``at_once`` is true, each worker releases its resources before it exits."""
 
     def close(self) -> None:
         """Close the backend's own connections."""
@@ -157,7 +157,7 @@ class _Crew(Generic[W]):
         self.backend.submit(worker, shard)
 
     def events(self) -> list[tuple[int | None, Event]]:
-        """Wait for events, and return each event with the number of the worker's shard or ``None``."""
+        """Wait for events, and return each event with the worker's shard number, which can be ``None``."""
         found: list[tuple[int | None, Event]] = []
         for worker, event in self.backend.wait([*self.starting, *self.busy, *self.idle], _WAIT_S):
             number = self.busy.pop(worker, None)

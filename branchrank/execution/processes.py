@@ -3,7 +3,7 @@
 1. A worker is a new Python interpreter that is connected to the command by a socket. Workers are not
    started with ``multiprocessing``, which would import the caller's script again.
 2. Each worker has its own process group, so Ctrl-C reaches only the command, which then stops its workers.
-3. A worker exits when the command closes its end of the socket, or when the command itself exits.
+3. A worker exits when the command closes the socket, or when the command itself exits.
 """
 
 from __future__ import annotations

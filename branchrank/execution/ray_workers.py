@@ -114,7 +114,7 @@ class RayWorkers:
         return found
 
     def stop(self, workers: Collection[RayActor], *, at_once: bool) -> None:
-        """Stop the actors. Unless ``at_once`` is true, actors have time to release their resources."""
+        """Stop the actors. Unless ``at_once`` is true, each actor releases its resources before it exits."""
         if not at_once and workers:
             closing = [worker.handle.close.remote() for worker in workers]
             self._ray.wait(closing, num_returns=len(closing), timeout=_ANSWERS_WITHIN_S)
@@ -141,7 +141,7 @@ class RayWorkers:
 
 @contextlib.contextmanager
 def connected(address: str, jobs: int) -> Iterator[Any]:
-    """Yield the module ``ray`` while it is connected to a cluster."""
+    """Yield the module ``ray``, connected to the cluster at ``address`` or to a new local cluster."""
     variables = _ENVIRONMENT | ({} if address else _LOOPBACK)
     with contextlib.ExitStack() as opened:
         with temporary_environment(**variables), _kept_handlers():
@@ -200,9 +200,8 @@ def _kept_handlers() -> Iterator[None]:
         yield
     finally:
         sys.excepthook = hook
-        with contextlib.suppress(
-            ValueError, TypeError
-        ):  # not in the main thread, or the handler was not set by Python
+        # The call fails outside the main thread, and for a handler that Python did not set.
+        with contextlib.suppress(ValueError, TypeError):
             signal.signal(signal.SIGTERM, handler)
 
 

@@ -203,7 +203,7 @@ def test_what_counts_the_calls_of_one_process_is_refused(project: Path, flag: st
     llm = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m", flag, 5)
     result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "hybrid", *llm, *JOBS)
     assert result.exit_code == 2
-    assert f"{flag} works within one process only" in result.output
+    assert f"{flag} works only within one process" in result.output
 
 
 def test_a_file_may_not_name_a_cluster_elsewhere(project: Path, tmp_path: Path) -> None:
