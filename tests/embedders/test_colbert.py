@@ -102,7 +102,7 @@ def test_token_vectors_are_those_of_the_written_out_forward_pass(checkpoint: Pat
         assert rows.dtype == np.float32
         assert rows.shape == expected.shape
         assert np.abs(rows - expected).max() < 1e-5
-    assert [len(rows) for rows in embedded.tokens] == [5, 9, 3, DOCUMENT_LENGTH]  # no comma, no full stop
+    assert [len(rows) for rows in embedded.tokens] == [5, 9, 3, DOCUMENT_LENGTH]  # no comma, no period
     for text in ["how to configure a route", "", "a " * 30]:
         found = embedder.embed_query_tokens(text)
         assert found.shape == (QUERY_LENGTH, DIMENSION)
