@@ -84,13 +84,13 @@ def test_every_pair_or_several_baselines_by_flag_file_and_library(project: Path,
     assert list(zip(run.comparisons["baseline"], run.comparisons["candidate"], strict=True)) == pairs
 
 
-def test_an_index_built_anew_in_another_place_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
+def test_an_index_rebuilt_in_another_folder_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
     again = benchmark(make_project(tmp_path), *ALL)
     for name in REPEATED:
         assert (again / name).read_bytes() == (made / name).read_bytes(), name
 
 
-def test_the_latency_pass_changes_nothing_but_times(project: Path, made: Path, tmp_path: Path) -> None:
+def test_the_latency_pass_changes_only_the_timings(project: Path, made: Path, tmp_path: Path) -> None:
     timed = benchmark(project, *ALL, "--latency-sample", 3, reports=tmp_path)
     for name in (names.ROWS, names.QUESTIONS_CSV, names.CALLS_CSV, names.HARD_SET):
         assert (timed / name).read_bytes() == (made / name).read_bytes(), name
@@ -107,7 +107,7 @@ def test_the_directory_is_named_by_time_experiment_and_seed_and_holds_every_file
     assert promised | {"report.md"} <= {path.name for path in made.iterdir()}
 
 
-def test_the_rows_are_the_questions_times_the_predictors(made: Path) -> None:
+def test_there_is_one_row_per_question_and_predictor(made: Path) -> None:
     rows = json_lines(made / names.ROWS)
     ids = sorted(question["id"] for question in QUESTIONS)
     predictors = ["local", "pageindex", "hybrid"]
@@ -121,7 +121,7 @@ def test_the_rows_are_the_questions_times_the_predictors(made: Path) -> None:
     assert first["lost"] == ""
 
 
-def test_run_json_says_what_is_needed_to_repeat_it(made: Path) -> None:
+def test_run_json_has_everything_needed_to_repeat_the_run(made: Path) -> None:
     run = json.loads((made / names.RUN_JSON).read_text())
     assert (run["status"], run["seed"], run["top_k"], run["mode"]) == ("finished", 42, 10, "both")
     assert run["origins"]["hybrid.no_llm"] == "flag --hybrid-no-llm"
@@ -139,7 +139,7 @@ def test_run_json_says_what_is_needed_to_repeat_it(made: Path) -> None:
     assert str(Path.home()) not in json.dumps({**run, "command": "", "corpus": "", "questions_file": ""})
 
 
-def test_the_hard_set_feeds_the_next_run(project: Path, tmp_path: Path) -> None:
+def test_the_hard_set_can_be_used_in_the_next_run(project: Path, tmp_path: Path) -> None:
     lost = {**QUESTIONS[3], "id": "lost", "source_file": "index.rst", "own key": [1]}
     asked = write_lines(tmp_path / "questions.jsonl", [*QUESTIONS, lost])
     made = benchmark(project, *ALL, "--questions", asked, reports=tmp_path / "first")
@@ -153,7 +153,7 @@ def test_the_hard_set_feeds_the_next_run(project: Path, tmp_path: Path) -> None:
     assert load_run(again).record.question_ids == tuple(sorted(line["id"] for line in hard))
 
 
-def test_a_hard_set_without_wording_feeds_no_run(project: Path, tmp_path: Path) -> None:
+def test_a_hard_set_without_question_text_cannot_be_used_in_a_run(project: Path, tmp_path: Path) -> None:
     run = benchmark(project, "--predictor", "local", "--question-text", "hash", reports=tmp_path / "reports")
     hard = [*json_lines(run / "hard.jsonl"), *json_lines(run / "questions.jsonl")][:1]
     questions = write_lines(tmp_path / "hard.jsonl", hard)
@@ -172,13 +172,13 @@ def test_the_sample_is_drawn_by_the_seed(project: Path, tmp_path: Path) -> None:
     assert asked(1) != asked(2)
 
 
-def test_no_cell_of_any_table_is_a_formula(project: Path, made: Path) -> None:
+def test_no_table_cell_is_a_spreadsheet_formula(project: Path, made: Path) -> None:
     for path in made.glob("*.csv"):
         for row in table(path):
             assert not any(str(value)[:1] in tuple("=+-@\t\r") for value in row.values()), (path.name, row)
 
 
-def test_a_run_is_read_back_as_it_was(made: Path) -> None:
+def test_load_run_returns_the_stored_run(made: Path) -> None:
     loaded = load_run(made)
     assert [row.predictor for row in loaded.summary_rows] == ["local", "pageindex", "hybrid"]
     assert [question.id for question in loaded.asked] == list(loaded.record.question_ids)
@@ -199,7 +199,7 @@ def test_a_run_whose_questions_were_changed_is_refused(made: Path, tmp_path: Pat
     assert invoke("show", copy).exit_code == 3
 
 
-def test_the_table_tells_what_is_a_pilot_and_what_failed(project: Path, tmp_path: Path) -> None:
+def test_the_printed_table_marks_pilots_and_failures(project: Path, tmp_path: Path) -> None:
     words = ("--predictor", "support.predictors:Failing", "--latency-sample", 0, "--reports", tmp_path)
     result = invoke("benchmark", "--data-dir", project / "data", *words)
     assert "pilot" in result.stdout.lower()
@@ -209,7 +209,9 @@ def test_the_table_tells_what_is_a_pilot_and_what_failed(project: Path, tmp_path
 
 
 @pytest.mark.parametrize(("mode", "other"), [("strict", "relaxed"), ("relaxed", "strict")])
-def test_a_mode_reports_one_scoring(project: Path, tmp_path: Path, mode: str, other: str) -> None:
+def test_the_mode_flag_leaves_out_the_other_scoring(
+    project: Path, tmp_path: Path, mode: str, other: str
+) -> None:
     words = ("--predictor", "pageindex", *NO_LLM, "--mode", mode)
     if mode == "relaxed":
         words = (*words, "--primary", "relaxed_hit@1")
@@ -231,13 +233,13 @@ def test_excluded_spans_are_never_returned(project: Path, tmp_path: Path) -> Non
         assert row["hits"]
 
 
-def test_fewer_hits_asked_for_are_the_first_of_more(project: Path, made: Path, tmp_path: Path) -> None:
+def test_a_smaller_top_k_returns_a_prefix_of_the_hits(project: Path, made: Path, tmp_path: Path) -> None:
     short = benchmark(project, *ALL, "--top-k", 3, reports=tmp_path)
     for few, many in zip(json_lines(short / names.ROWS), json_lines(made / names.ROWS), strict=True):
         assert [hit["id"] for hit in few["hits"]] == [hit["id"] for hit in many["hits"][:3]]
 
 
-def test_fewer_hits_than_the_measures_look_at_are_warned_of(
+def test_a_top_k_below_the_cutoff_of_a_measure_gives_a_warning(
     project: Path, made: Path, tmp_path: Path
 ) -> None:
     shallow = benchmark(project, "--predictor", "local", "--top-k", 4, reports=tmp_path)

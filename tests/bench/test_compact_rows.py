@@ -54,7 +54,7 @@ def unpacked(run: Path) -> bytes:
     return b"".join(line + b"\n" for line in read_lines(run / names.COMPACT_ROWS))
 
 
-def test_compact_rows_are_the_plain_ones_compressed(runs: dict[str, Path]) -> None:
+def test_compact_rows_decompress_to_the_plain_rows(runs: dict[str, Path]) -> None:
     plain, compact = runs["plain"], runs["compact"]
     assert not (compact / names.ROWS).exists()
     assert unpacked(compact) == (plain / names.ROWS).read_bytes()
@@ -63,7 +63,7 @@ def test_compact_rows_are_the_plain_ones_compressed(runs: dict[str, Path]) -> No
         assert (compact / name).read_bytes() == (plain / name).read_bytes(), name
 
 
-def test_every_reader_reads_them(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_every_command_reads_compact_rows(runs: dict[str, Path], tmp_path: Path) -> None:
     plain, compact = runs["plain"], runs["compact"]
     for words in (
         ("show", compact),
@@ -160,7 +160,7 @@ def test_a_killed_run_is_resumed_with_the_same_rows(tmp_path: Path) -> None:
     assert len((tmp_path / "counter").read_text()) == 8 + 1, "the killed question is asked again, no other"
 
 
-def test_a_large_beir_run_says_that_its_rows_are_compact(
+def test_a_large_beir_run_reports_that_its_rows_are_compact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspace_beir, "LARGE_RUN_HITS", 10 * 5)

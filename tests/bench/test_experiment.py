@@ -51,7 +51,7 @@ candidate_cap = 20
         assert systems[name].rerank.method == "none"
 
 
-def test_a_system_can_start_from_nothing(tmp_path: Path) -> None:
+def test_a_system_can_be_defined_without_a_base(tmp_path: Path) -> None:
     text = '[systems.words]\nbranches = [{ kind = "bm25", unit = "node", top_n = 5 }]\nreturns = "section"'
     [system] = named(read(tmp_path, text)).values()
     assert [(branch.kind, branch.unit, branch.top_n) for branch in system.branches] == [("bm25", "node", 5)]
@@ -63,7 +63,7 @@ def test_a_built_in_systems_branches_are_changed_by_their_address(tmp_path: Path
     assert [(branch.kind, branch.top_n) for branch in system.branches] == [("dense", 80), ("bm25", 80)]
 
 
-def test_the_fusion_is_a_short_name_and_an_address(tmp_path: Path) -> None:
+def test_the_fusion_can_be_set_by_short_name_or_address(tmp_path: Path) -> None:
     systems = named(
         read(
             tmp_path,
@@ -79,7 +79,7 @@ def test_the_fusion_is_a_short_name_and_an_address(tmp_path: Path) -> None:
     assert [branch.weight for branch in systems["sqlite"].branches] == [0.3, 0.6]
 
 
-def test_a_sweep_makes_every_combination(tmp_path: Path) -> None:
+def test_a_sweep_creates_every_combination(tmp_path: Path) -> None:
     systems = named(
         read(tmp_path, "[systems.local]\nsweep = { rrf_k = [2, 10, 60], bm25_weight = [0.5, 1.0] }")
     )
@@ -90,7 +90,7 @@ def test_a_sweep_makes_every_combination(tmp_path: Path) -> None:
     }
 
 
-def test_settings_stand_for_addresses_except_within_a_slot(tmp_path: Path) -> None:
+def test_settings_are_short_names_for_addresses_outside_slots(tmp_path: Path) -> None:
     text = (
         "[systems.hybrid]\nrrf_k = 1\nsiblings = 3\nbranches.dense.expand = { file_roots = 0 }\n"
         "branches.bm25.top_n = 3\n"
@@ -104,7 +104,7 @@ def test_settings_stand_for_addresses_except_within_a_slot(tmp_path: Path) -> No
     assert systems["plain"].fuse.k == 2
 
 
-def test_indexes_are_laid_over_the_workspaces_own(tmp_path: Path) -> None:
+def test_indexes_inherit_the_index_settings_of_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "branchrank.toml").write_text('[index]\nembedder = "fake:32"\nchunk_tokens = 100\n')
     experiment = read(
         tmp_path,
@@ -122,7 +122,7 @@ def test_indexes_are_laid_over_the_workspaces_own(tmp_path: Path) -> None:
     ]
 
 
-def test_flags_are_stronger_than_the_file_and_the_file_than_the_workspace(tmp_path: Path) -> None:
+def test_flags_override_the_file_and_the_file_overrides_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "branchrank.toml").write_text("[benchmark]\nsample_size = 1\nsample_seed = 1\ntop_k = 1\n")
     text = "[benchmark]\nsample_size = 2\nsample_seed = 2\n[systems.local]"
     part = read(tmp_path, text, benchmark__sample_size=3).settings.parts["benchmark"]
@@ -201,7 +201,7 @@ chunk_tokens = 1
     assert caught.value.exit_code == 2
 
 
-def test_naming_an_endpoint_switches_on_what_a_built_in_system_asks_an_llm(tmp_path: Path) -> None:
+def test_an_endpoint_enables_the_llm_stages_of_a_built_in_system(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text(
         f"""name = "llm"
@@ -289,7 +289,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(tmp_path: Path, line: str, 
         ("[systems.local]\nrrf_k.x = 3", "fuse.k"),
     ],
 )
-def test_a_file_of_another_shape_is_refused_in_words(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_file_with_the_wrong_structure_is_an_error(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(tmp_path, text)
     assert reason in caught.value.message
@@ -345,7 +345,7 @@ branches = [{{ kind = "bm25" }}]
         assert part.startswith(reason), part
 
 
-def test_a_problem_is_reported_once_and_alone(tmp_path: Path) -> None:
+def test_each_problem_is_reported_once(tmp_path: Path) -> None:
     head = f'name = "x"\ndata_dir = "{tmp_path}"\n'
     for text in (
         '[benchmark]\nbaseline = "local"\n[systems.local]\nrrf_k = 0',
@@ -373,7 +373,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         load_experiment(tmp_path / "none.toml")
 
 
-def test_the_example_file_is_right() -> None:
+def test_the_example_file_is_valid() -> None:
     experiment = load_experiment(ROOT / "examples" / "experiment.toml")
     assert [(each.system.name, each.index) for each in experiment.systems] == [
         ("hybrid", "default"),

@@ -39,7 +39,7 @@ def order(seed: int) -> list[tuple[str, str]]:
     return seen
 
 
-def test_every_arm_warms_up_once_and_then_answers_every_question_once() -> None:
+def test_every_predictor_warms_up_once_and_then_answers_every_question_once() -> None:
     seen = order(1)
     assert seen[:3] == [(name, "q0") for name in NAMES]
     assert Counter(seen[3:]) == {(name, question.id): 1 for name in NAMES for question in QUESTIONS}
@@ -66,7 +66,7 @@ def test_each_query_is_timed_as_often_as_asked_and_the_median_is_kept() -> None:
     assert warm.by_stage["walk"] == {"q0": 3000.0, "q1": 4000.0}
 
 
-def test_the_seed_interleaves_the_arms() -> None:
+def test_the_seed_interleaves_the_predictors() -> None:
     assert order(1) == order(1)
     assert order(1) != order(2)
     arms = [name for name, _ in order(1)[3:]]
@@ -78,7 +78,7 @@ def timings_of(*predictors: Scripted, questions: list[Question] = QUESTIONS):
     return latency_pass(predictors, questions, top_k=5, seed=1, progress=lambda *state: None)
 
 
-def test_the_first_query_is_apart() -> None:
+def test_the_first_query_is_timed_separately() -> None:
     class Slow(Scripted):
         def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
             time.sleep(0.02 if not self.asked else 0.0)
@@ -93,7 +93,7 @@ def test_the_first_query_is_apart() -> None:
     assert warm.first() not in warm.by_stage[TOTAL].values()
 
 
-def test_a_failing_query_has_a_time_and_a_fatal_error_ends_the_pass() -> None:
+def test_a_failing_query_is_timed_and_a_fatal_error_ends_the_pass() -> None:
     timings = timings_of(Scripted("a", {"q3": ValueError("no")}))
     assert len(Warm(timings, "a").by_stage[TOTAL]) == 12
     with pytest.raises(UsageError):
@@ -119,7 +119,7 @@ def call(latency_ms: float, served_by: str, *, replayed: bool = False) -> LLMCal
     )
 
 
-def test_llm_wait_is_apart_from_compute_and_a_remembered_call_counts_as_it_was() -> None:
+def test_llm_wait_is_separate_from_compute_and_cached_calls_keep_their_latency() -> None:
     answers = {
         "q0": Retrieval(hits=(), calls=(call(5000.0, "cache"),), stage_ms={"rerank": 3.0}),
         "q1": Retrieval(hits=(), calls=(call(2.0, "server"),)),
@@ -144,11 +144,11 @@ def test_llm_wait_is_apart_from_compute_and_a_remembered_call_counts_as_it_was()
     assert warm[CPU]["q0"] < 100
 
 
-def test_no_questions_take_no_time() -> None:
+def test_without_questions_there_are_no_timings() -> None:
     assert timings_of(Scripted("a", {}), questions=[]) == []
 
 
-def test_the_mean_can_leave_a_stage_out() -> None:
+def test_the_mean_can_exclude_a_stage() -> None:
     answers = {"q0": Retrieval(hits=(), stage_ms={"embed": 1.0}), "q1": Retrieval(hits=())}
     warm = Warm(timings_of(Scripted("a", answers), questions=QUESTIONS[:2]), "a")
     assert warm.mean(TOTAL, less="embed") == pytest.approx(warm.mean(TOTAL) - 0.5)
@@ -167,14 +167,14 @@ def test_a_percentile_is_the_smallest_value_with_that_share_at_or_below(values, 
     assert sum(value < found for value in values) < share * len(values)
 
 
-def test_percentiles_of_known_numbers() -> None:
+def test_percentiles_match_known_values() -> None:
     assert percentile(list(range(1, 101)), 0.95).value_ms == 95
     assert percentile(list(range(1, 60)), 0.95).value_ms == 57
     assert percentile([3.0, 1.0, 2.0], 0.5).value_ms == statistics.median([3.0, 1.0, 2.0])
     assert percentile([7.0], 0.95).value_ms == 7
 
 
-def test_timings_survive_their_file(tmp_path: Path) -> None:
+def test_timings_can_be_written_and_read_back(tmp_path: Path) -> None:
     timings = timings_of(Scripted('=a,"\n', {"q0": Retrieval(hits=(), stage_ms={"dense(chunks)": 1.25})}))
     path = tmp_path / "timings.csv"
     write_timings(path, timings)
@@ -183,7 +183,7 @@ def test_timings_survive_their_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["a,b\n1,2\n", "predictor,question_id,phase,stage,ms\na,b,c,d,x\n"])
-def test_a_damaged_file_of_timings_is_said(tmp_path: Path, content: str) -> None:
+def test_a_damaged_timings_file_is_an_error(tmp_path: Path, content: str) -> None:
     path = tmp_path / "timings.csv"
     path.write_text(content)
     with pytest.raises(RunError, match="damaged"):

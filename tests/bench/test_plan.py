@@ -72,12 +72,12 @@ def test_names_systems_classes_objects_and_functions_are_predictors(project: Pat
     assert pages["first_page"] == pages["given-name"] == pages["whole-pages"] == "guide/brewing.md"
 
 
-def test_a_system_may_be_named_by_several_names_and_is_asked_once(project: Path) -> None:
+def test_a_system_selected_by_several_names_runs_once(project: Path) -> None:
     assert plan(project, ["hybrid", "all", "local"]).names == ("hybrid", "local", "pageindex")
 
 
 @pytest.mark.parametrize("thing", [3, None, object(), NeedsArguments])
-def test_what_is_no_predictor_is_refused(thing: object) -> None:
+def test_an_object_that_is_not_a_predictor_is_refused(thing: object) -> None:
     with pytest.raises(UsageError) as caught:
         predictor_of(thing)
     assert caught.value.remedy
@@ -111,7 +111,7 @@ def test_every_problem_of_a_plan_is_reported_at_once(project: Path, tmp_path: Pa
     assert not (project / "reports").exists()
 
 
-def test_names_that_cannot_be_made_are_reported_with_the_rest(project: Path) -> None:
+def test_predictors_that_cannot_be_built_are_reported_with_the_other_problems(project: Path) -> None:
     with pytest.raises(UsageError) as caught:
         plan(project, ["locl", "no_such:Class", 3, "api"], {"benchmark.baseline": "nobody"})
     for part in (
@@ -123,7 +123,7 @@ def test_names_that_cannot_be_made_are_reported_with_the_rest(project: Path) -> 
         assert part in caught.value.message
 
 
-def test_files_alone_that_are_wrong_keep_their_exit_code(project: Path, tmp_path: Path) -> None:
+def test_input_file_errors_keep_their_exit_codes(project: Path, tmp_path: Path) -> None:
     with pytest.raises(QuestionError):
         check_plan(plan(project, ["local"], questions=tmp_path / "none.jsonl"))
     nowhere = plan(tmp_path, ["local"])
@@ -180,7 +180,7 @@ def test_an_interrupted_run_of_names_is_resumed_by_the_same_plan(
     assert read_run(made.directory).status == "finished"
 
 
-def test_an_estimate_is_data_and_does_nothing(project: Path, tmp_path: Path) -> None:
+def test_an_estimate_has_no_side_effects(project: Path, tmp_path: Path) -> None:
     llm = {"hybrid.no_llm": False, "hybrid.base_url": "http://127.0.0.1:9/v1", "hybrid.model": "m"}
     wanted = plan(
         project, ["hybrid", WORDS, WholePages], {**llm, "llm.repeats": 3}, reports=tmp_path / "none"

@@ -30,7 +30,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_project(tmp_path_factory.mktemp("predictors"))
 
 
-def test_a_class_of_ones_own_runs_beside_the_built_in_systems(project: Path) -> None:
+def test_a_user_class_runs_beside_the_built_in_systems(project: Path) -> None:
     made = benchmark(project, "--predictor", "local", "--predictor", "support.predictors:WholePages")
     local, own = table(made / "summary.csv")
     assert (local["predictor"], own["predictor"], own["llm"]) == ("local", "whole-pages", "none")
@@ -40,7 +40,7 @@ def test_a_class_of_ones_own_runs_beside_the_built_in_systems(project: Path) -> 
     assert float(own["relaxed_hit@1"]) == pytest.approx(3 / 7, abs=1e-6)
 
 
-def test_a_class_that_fails_on_a_question_misses_it(project: Path) -> None:
+def test_a_question_that_a_class_fails_on_counts_as_a_miss(project: Path) -> None:
     made = benchmark(project, "--predictor", "support.predictors:Failing")
     [summary] = table(made / "summary.csv")
     assert (summary["predictor"], summary["questions"], summary["failures"]) == (
@@ -57,13 +57,13 @@ def test_a_class_that_fails_on_a_question_misses_it(project: Path) -> None:
     assert float(summary["strict_hit@1"]) == pytest.approx(2 / 7, abs=1e-6)
 
 
-def test_the_example_of_the_documentation_is_the_example_file() -> None:
+def test_the_example_in_the_docs_is_the_example_file() -> None:
     page = (ROOT / "docs" / "predictors.md").read_text(encoding="utf-8")
     block = re.findall(r"(?ms)^```python\n(.*?)^```", page)[0]
     assert block == (ROOT / "examples" / "titles.py").read_text(encoding="utf-8")
 
 
-def test_the_example_predictor_competes(
+def test_the_example_predictor_can_be_benchmarked(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
@@ -85,7 +85,7 @@ def test_the_example_predictor_competes(
         (":Class", "ValueError: Empty module name"),
     ],
 )
-def test_a_class_that_cannot_compete_is_refused_before_any_work(
+def test_an_invalid_predictor_class_is_refused_before_any_work(
     project: Path, tmp_path: Path, name: str, reason: str
 ) -> None:
     result = invoke("benchmark", "--data-dir", project / "data", "--reports", tmp_path, "--predictor", name)
@@ -133,13 +133,13 @@ class Returning:
         ([passage("a.md", 1, 4, text=b"bytes")], ""),
     ],
 )
-def test_a_hit_that_no_row_can_keep_ends_the_run_in_words(returned: object, reason: str) -> None:
+def test_a_hit_that_cannot_be_stored_ends_the_run_with_an_error(returned: object, reason: str) -> None:
     with pytest.raises(UsageError, match="retrieve\\(\\) returned") as caught:
         ClassPredictor("own", Returning(returned)).predict(QUESTION, 5)
     assert reason in caught.value.message
 
 
-def test_a_hit_past_every_file_fails_its_question_only(endpoint: Endpoint) -> None:
+def test_a_hit_with_a_huge_line_number_fails_only_its_question(endpoint: Endpoint) -> None:
     endpoint.answer = lambda body: hits({**HIT, "line_end": 1_000_000_000})
     for predictor in (
         ClassPredictor("own", Returning([passage("a.md", 1, 10**9)])),
@@ -154,7 +154,7 @@ def test_a_hit_past_every_file_fails_its_question_only(endpoint: Endpoint) -> No
     assert kept.line_end == 10**7
 
 
-def test_numbers_of_numpy_and_iterators_are_taken() -> None:
+def test_numpy_numbers_and_iterators_are_accepted() -> None:
     hit = passage("a.md", np.int64(2), np.int32(3), score=np.float32(0.5))
     [kept] = ClassPredictor("own", Returning(iter([hit]))).predict(QUESTION, 5).hits
     assert kept == passage("a.md", 2, 3, score=0.5)
@@ -184,7 +184,7 @@ def test_excluded_hits_are_replaced_by_the_next() -> None:
     assert len(ClassPredictor("many", Many()).predict(QUESTION, 3).hits) == 3
 
 
-def test_the_name_is_the_modules_unless_the_class_has_one() -> None:
+def test_the_predictor_name_is_the_class_attribute_or_the_import_path() -> None:
     assert load_class_predictor("support.predictors:WrongType").name == "support.predictors:WrongType"
     assert load_class_predictor("support.predictors:WholePages").name == "whole-pages"
 
@@ -251,7 +251,7 @@ def test_a_token_goes_to_the_endpoint_as_a_bearer_token(endpoint: Endpoint) -> N
     assert endpoint.tokens == [None, "Bearer s3cret"]
 
 
-def test_an_endpoint_is_asked_and_its_hits_are_read(endpoint: Endpoint) -> None:
+def test_an_endpoint_is_called_and_its_hits_are_read(endpoint: Endpoint) -> None:
     endpoint.answer = lambda body: hits({**HIT, "id": "x", "node_id": "install.rst#upgrading", "new": 1}, HIT)
     answer = ApiPredictor(endpoint.url, target="hybrid").predict(QUESTION, 1)
     assert endpoint.asked == [{"query": "how do I upgrade", "top_k": 1, "predictor": "hybrid"}]
@@ -292,7 +292,7 @@ def test_an_endpoint_is_asked_and_its_hits_are_read(endpoint: Endpoint) -> None:
         "redirect",
     ],
 )
-def test_anything_but_an_answer_is_an_error_that_names_the_endpoint(endpoint: Endpoint, answer) -> None:
+def test_an_invalid_answer_is_an_error_that_names_the_endpoint(endpoint: Endpoint, answer) -> None:
     endpoint.answer = lambda body: answer
     with pytest.raises(BranchRankError, match=re.escape(endpoint.url)) as caught:
         ApiPredictor(endpoint.url).predict(QUESTION, 1)
@@ -309,12 +309,14 @@ def test_an_endpoint_that_is_down_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "127.0.0.1:8000", "ftp://127.0.0.1/retrieve", ""])
-def test_only_http_is_spoken(url: str) -> None:
+def test_only_http_urls_are_accepted(url: str) -> None:
     with pytest.raises(UsageError, match="not an HTTP URL"):
         ApiPredictor(url)
 
 
-def test_an_endpoint_competes_and_its_failures_are_misses(project: Path, endpoint: Endpoint) -> None:
+def test_an_endpoint_is_benchmarked_and_its_failures_count_as_misses(
+    project: Path, endpoint: Endpoint
+) -> None:
     endpoint.answer = lambda body: hits(HIT) if "upgrade" in body["query"] else (500, b"{}", {})
     made = benchmark(
         project, "--predictor", "api", "--api-endpoint", endpoint.url, reports=project / "api-reports"
@@ -325,7 +327,7 @@ def test_an_endpoint_competes_and_its_failures_are_misses(project: Path, endpoin
 
 
 @pytest.mark.parametrize("answer", [(422, b"{}", {}), (404, b"", {}), (200, b"no json", {}), None])
-def test_an_endpoint_that_can_answer_nothing_is_refused_before_any_work(
+def test_an_unusable_endpoint_is_refused_before_any_work(
     project: Path, endpoint: Endpoint, tmp_path: Path, answer: Any
 ) -> None:
     endpoint.answer = lambda body: answer
@@ -337,13 +339,13 @@ def test_an_endpoint_that_can_answer_nothing_is_refused_before_any_work(
     assert not (tmp_path / "reports").exists()
 
 
-def test_an_endpoint_holds_no_password() -> None:
+def test_an_endpoint_with_a_password_is_refused() -> None:
     with pytest.raises(UsageError, match="password") as raised:
         ApiPredictor("http://me:hunter22@127.0.0.1:9/retrieve")
     assert "hunter22" not in str(raised.value)
 
 
-def test_what_a_failing_class_says_is_kept_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_messages_of_a_class_are_stored_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-1234")
 
     class Telling:

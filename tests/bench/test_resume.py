@@ -120,7 +120,7 @@ def test_a_run_killed_while_timing_asks_no_question_again(project: Path, whole: 
 
 
 @pytest.mark.parametrize(("by", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "")])
-def test_ctrl_c_and_termination_keep_what_was_finished(project: Path, by: str, code: int, said: str) -> None:
+def test_ctrl_c_and_sigterm_keep_the_finished_rows(project: Path, by: str, code: int, said: str) -> None:
     reports = project / by
     done = run(project, reports, 3, by=by)
     assert done.returncode == code
@@ -215,7 +215,7 @@ def test_a_run_killed_before_its_report_is_completed_by_the_next_command(
 
 
 @pytest.mark.parametrize("verb", ["show", "report", "verify", "compare"])
-def test_half_a_run_is_not_shown_as_a_whole_one(finished: Path, tmp_path: Path, verb: str) -> None:
+def test_an_unfinished_run_is_not_shown_as_finished(finished: Path, tmp_path: Path, verb: str) -> None:
     waiting = unfinished(tmp_path / "second", finished)
     result = invoke(verb, waiting, *([waiting] if verb == "compare" else []))
     assert result.exit_code in (1, 3)
@@ -302,14 +302,14 @@ def test_a_credential_in_the_command_is_not_kept_and_resume_takes_it_again(
     assert b"Sup3rSecretPW" not in (waiting / names.RUN_JSON).read_bytes()
 
 
-def test_fresh_starts_over(project: Path, finished: Path, tmp_path: Path) -> None:
+def test_the_fresh_flag_starts_a_new_run(project: Path, finished: Path, tmp_path: Path) -> None:
     waiting = unfinished(tmp_path / "second", finished)
     made = benchmark(project, "--predictor", "local", "--fresh", reports=tmp_path / "second")
     assert made != waiting
     assert (made / names.ROWS).read_bytes() == (finished / names.ROWS).read_bytes()
 
 
-def test_a_run_under_way_in_another_process_is_left_to_it(
+def test_a_run_that_another_process_is_writing_is_not_resumed(
     project: Path, finished: Path, tmp_path: Path
 ) -> None:
     waiting = unfinished(tmp_path / "second", finished)
@@ -320,14 +320,14 @@ def test_a_run_under_way_in_another_process_is_left_to_it(
     assert len(json_lines(waiting / names.ROWS)) == 1
 
 
-def test_directories_of_one_second_are_distinct_and_named_safely(tmp_path: Path) -> None:
+def test_directories_made_in_the_same_second_have_distinct_safe_names(tmp_path: Path) -> None:
     made = {new_directory(tmp_path / "reports", "../a b/ä", 7).name for _ in range(4)}
     assert len(made) == 4
     assert all(name.split("Z-")[1].startswith("a-b-7") for name in made)
 
 
 @pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"settings": ' + b"[" * 50_000])
-def test_an_unreadable_run_is_said(tmp_path: Path, content: bytes | None) -> None:
+def test_an_unreadable_run_is_reported(tmp_path: Path, content: bytes | None) -> None:
     directory = tmp_path / "reports" / "20260101T000000Z-x-1"
     directory.mkdir(parents=True)
     if content is not None:
@@ -343,7 +343,7 @@ def test_an_unreadable_run_is_said(tmp_path: Path, content: bytes | None) -> Non
     assert ("unreadable" in listed.stdout) == (content is not None)
 
 
-def test_no_runs_are_said_to_be_none(tmp_path: Path) -> None:
+def test_list_reports_that_there_are_no_runs(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
         listed = invoke("list", "--reports", folder)
         assert (listed.exit_code, listed.stdout) == (0, "")

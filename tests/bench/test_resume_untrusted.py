@@ -233,7 +233,7 @@ def test_no_workspace_is_opened_that_the_command_does_not_name(doctored: Any, tm
     assert sorted(path.name for path in other.rglob("*")) == ["benchmark", "branchrank.toml"]
 
 
-def test_the_command_that_was_recorded_is_not_looked_at(doctored: Any, tmp_path: Path) -> None:
+def test_the_recorded_command_is_never_executed(doctored: Any, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     command = f"branchrank benchmark --predictor local; touch {canary} $(touch {canary}) `touch {canary}` 'x"
     directory = doctored(lambda run: run.update(command=command))
@@ -276,14 +276,16 @@ def llm_at(url: str, name: str = "hybrid") -> Callable[[Doctored], None]:
     return change
 
 
-def test_an_endpoint_that_is_named_is_asked_with_the_key(doctored: Any, listener: Listener) -> None:
+def test_an_endpoint_given_on_the_command_line_gets_the_key(doctored: Any, listener: Listener) -> None:
     url = f"http://{listener.address}/v1"
     resumed = invoke("resume", doctored(llm_at(url)), "--hybrid-base-url", url)
     assert resumed.exit_code == 7, resumed.output
     assert CANARY.encode() in listener.received[0]
 
 
-def test_an_endpoint_named_for_one_purpose_serves_no_other(doctored: Any, listener: Listener) -> None:
+def test_an_endpoint_allowed_for_one_purpose_is_not_used_for_another(
+    doctored: Any, listener: Listener
+) -> None:
     """The key of the LLM does not go to a host that was named as a Qdrant server."""
     url = f"http://{listener.address}/v1"
 
@@ -310,7 +312,7 @@ def test_a_system_of_an_experiment_is_allowed_its_endpoint_without_a_key(
 @pytest.mark.parametrize(
     "words", [("--qdrant-url", "http://{}"), ("--embedder", "fake:32"), ("--llm-replay", "calls.sqlite")]
 )
-def test_what_the_run_did_not_use_is_refused(
+def test_flags_that_the_run_did_not_use_are_refused(
     doctored: Any, listener: Listener, words: tuple[str, str]
 ) -> None:
     refused = invoke("resume", doctored(lambda run: None), words[0], words[1].format(listener.address))
@@ -409,7 +411,7 @@ ABSURD: dict[str, Callable[[Doctored], None]] = {
 
 
 @pytest.mark.parametrize("kind", ABSURD)
-def test_an_absurd_record_is_an_error_in_words(doctored: Any, kind: str) -> None:
+def test_an_absurd_run_record_is_an_error(doctored: Any, kind: str) -> None:
     directory = doctored(ABSURD[kind])
     before = (directory / names.ROWS).read_bytes()
     refused = invoke("resume", directory)
@@ -419,7 +421,7 @@ def test_an_absurd_record_is_an_error_in_words(doctored: Any, kind: str) -> None
 
 
 @pytest.mark.parametrize("name", [names.ROWS, names.QUESTIONS, names.TIMINGS_CSV])
-def test_a_damaged_file_of_a_run_is_an_error_in_words(doctored: Any, name: str) -> None:
+def test_a_damaged_run_file_is_an_error(doctored: Any, name: str) -> None:
     directory = doctored(lambda run: None)
     (directory / name).write_text("damaged\nagain\n")
     refused = invoke("resume", directory)

@@ -63,7 +63,7 @@ def test_a_predictor_that_always_fails_scores_nothing(tmp_path: Path) -> None:
     assert (summary.questions, summary.failures, summary.lines_per_hit) == (4, 4, None)
 
 
-def test_a_question_goes_through_all_predictors_before_the_next(tmp_path: Path) -> None:
+def test_all_predictors_answer_a_question_before_the_next_question(tmp_path: Path) -> None:
     order: list[tuple[str, str, int]] = []
 
     class Recorded(Scripted):
@@ -77,7 +77,7 @@ def test_a_question_goes_through_all_predictors_before_the_next(tmp_path: Path) 
     assert [row.llm for row in rows[:2]] == ["none", "m"]
 
 
-def test_finished_rows_are_kept_and_only_the_others_asked(tmp_path: Path) -> None:
+def test_finished_rows_are_kept_and_only_missing_rows_are_computed(tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", (Scripted("a", {"q0": RIGHT}), 1), (Scripted("b", {}), 1))
     with RowLog(tmp_path / "rows.jsonl") as log:
         for row in (whole[3], whole[0]):  # written in another order
@@ -89,7 +89,7 @@ def test_finished_rows_are_kept_and_only_the_others_asked(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), BudgetError("spent"), SystemExit(143)])
-def test_what_ends_the_run_leaves_the_rows_before_it(tmp_path: Path, error: BaseException) -> None:
+def test_an_error_that_ends_the_run_keeps_the_earlier_rows(tmp_path: Path, error: BaseException) -> None:
     ending = Scripted("a", {"q2": error})
     with pytest.raises(type(error)):
         run(tmp_path, (ending, 1))
@@ -111,7 +111,7 @@ def test_a_hit_inside_an_excluded_span_is_not_ranked() -> None:
     assert scores.value(row, named_measure("strict_hit@1")) == 1
 
 
-def test_questions_without_an_answer_take_no_part_in_the_rates() -> None:
+def test_unanswerable_questions_are_excluded_from_the_rates() -> None:
     questions = [QUESTIONS[0], Question(id="none", question="?", answerable=False)]
     predictor = Scripted("a", {"q0": RIGHT, "none": WRONG})
     scores = Scores([answer(predictor, question, 3) for question in questions], questions)
@@ -133,7 +133,7 @@ def test_repeats_are_averaged_per_question_first() -> None:
     assert scores.average("a", strict) == 0.625
 
 
-def test_a_trace_is_kept_to_the_depth_asked_for() -> None:
+def test_a_trace_is_stored_to_the_requested_depth() -> None:
     stage = StageTrace(stage="fusion", unit="chunk", keys=("a", "b", "c"), scores=(2 / 3, 0.5, 0.1))
     short = shortened(stage, 2)
     assert (short.keys, short.scores) == (("a", "b"), (0.666666667, 0.5))

@@ -33,7 +33,7 @@ def runs(project: Path) -> list[Path]:
     return sorted((project / "reports").glob("*/run.json"))
 
 
-def test_a_new_file_gets_the_plan_and_nothing_runs(project: Path) -> None:
+def test_a_new_seal_file_stores_the_plan_without_running_it(project: Path) -> None:
     seal = project / "plan.seal"
     code, output = benchmark(project, "--seal", seal)
     assert code == 0
@@ -44,7 +44,7 @@ def test_a_new_file_gets_the_plan_and_nothing_runs(project: Path) -> None:
     assert not runs(project)
 
 
-def test_a_run_that_matches_says_so_and_verifies(project: Path) -> None:
+def test_a_run_that_matches_the_seal_reports_it_and_verifies(project: Path) -> None:
     seal = project / "plan.seal"
     benchmark(project, "--seal", seal)
     code, output = benchmark(project, "--seal", seal)
@@ -58,7 +58,7 @@ def test_a_run_that_matches_says_so_and_verifies(project: Path) -> None:
     assert invoke("verify", path.parent, "--seal", seal).exit_code == 0
 
 
-def test_a_run_without_a_seal_claims_nothing(project: Path) -> None:
+def test_the_report_of_a_run_without_a_seal_says_so(project: Path) -> None:
     assert benchmark(project)[0] == 0
     [path] = runs(project)
     report = (path.parent / "report.md").read_text()
@@ -102,7 +102,7 @@ def test_another_question_or_corpus_is_refused(project: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"digest": "0", "parts": {"benchmark.alpha": 0.5}}'])
-def test_a_file_that_is_no_seal_is_refused(project: Path, content: str) -> None:
+def test_a_file_that_is_not_a_seal_is_refused(project: Path, content: str) -> None:
     seal = project / "plan.seal"
     seal.write_text(content)
     assert benchmark(project, "--seal", seal)[0] == InputError.exit_code

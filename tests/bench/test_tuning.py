@@ -73,7 +73,7 @@ def test_every_system_gets_the_same_budget_and_starts_from_its_own_values(
         assert each.gain == pytest.approx(each.validated - each.before)
 
 
-def test_the_written_systems_stand_beside_their_own_and_their_origin_is_recorded(
+def test_tuned_systems_are_written_beside_the_originals_with_their_origin(
     experiment: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tuning = library.tune(experiment, questions_of(project), folds=2, budget=6)
@@ -154,7 +154,7 @@ def test_a_resumed_run_keeps_the_bm25_of_its_index_and_the_origin(
     assert [each.origin for each in plan.predictors] == ["", "", "tuned"]
 
 
-def test_no_fold_is_answered_by_what_it_was_tuned_on() -> None:
+def test_no_fold_is_scored_with_values_tuned_on_it() -> None:
     # Each point is right on one half only: what is best without a half is wrong on it.
     clusters = {str(number): str(number) for number in range(10)}
     fold_of = {key: int(key) % 2 for key in clusters}
@@ -177,7 +177,7 @@ def test_no_fold_is_answered_by_what_it_was_tuned_on() -> None:
         ("[systems.local]\n[indexes.default]\nbm25 = 3\n", "must be a table"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused_before_any_work(
+def test_untunable_systems_are_refused_before_any_work(
     project: Path, tmp_path: Path, table: str, told: str
 ) -> None:
     path = tmp_path / "e.toml"

@@ -97,7 +97,7 @@ def test_an_adopted_workspace_answers_with_real_lines(tmp_path: Path) -> None:
     assert all(1 <= hit["line_start"] <= hit["line_end"] for hit in hits)
 
 
-def test_the_vectors_are_theirs_and_only_a_sample_is_embedded(
+def test_existing_vectors_are_kept_and_only_a_sample_is_embedded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs = make_theirs(tmp_path)
@@ -166,7 +166,7 @@ def test_vectors_agree_from_cosine_999(tmp_path: Path, least: float) -> None:
     assert adopt(tmp_path).exit_code == (0 if least > 0.999 else 4)
 
 
-def test_another_dimension_or_no_direction_is_refused(tmp_path: Path) -> None:
+def test_vectors_of_another_dimension_or_of_zero_length_are_refused(tmp_path: Path) -> None:
     make_theirs(tmp_path)
     result = adopt(tmp_path, embedder="fake:32")
     assert result.exit_code == 4
@@ -214,7 +214,7 @@ def test_chunks_without_a_vector_are_embedded_and_unknown_texts_left_out(tmp_pat
     assert "left out: 3 chunks" in result.stdout
 
 
-def test_a_collection_alone_is_enough_and_several_must_be_told_apart(tmp_path: Path) -> None:
+def test_one_collection_needs_no_name_and_several_need_one(tmp_path: Path) -> None:
     theirs = make_theirs(tmp_path)
     (theirs / "chunks.jsonl").unlink()
     result = adopt(tmp_path)
@@ -247,7 +247,7 @@ def test_chunks_alone_are_placed_and_embedded(tmp_path: Path) -> None:
     ]
 
 
-def test_nodes_are_taken_whole_or_their_summaries(tmp_path: Path) -> None:
+def test_nodes_or_only_their_summaries_are_adopted(tmp_path: Path) -> None:
     write_pages(tmp_path / "docs")
     tree = tmp_path / "tree.jsonl"
     made = invoke(
@@ -325,7 +325,9 @@ def test_a_stored_embedding_function_is_neither_made_nor_called(tmp_path: Path) 
     assert Canary.used == []
 
 
-def test_links_and_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symbolic_links_and_oversized_files_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     theirs = make_theirs(tmp_path)
     secret = tmp_path / "secret"
     secret.write_text('{"id": "x", "source": "index.rst", "text": "Teapot"}\n')
@@ -387,7 +389,7 @@ def test_a_damaged_database_is_refused(tmp_path: Path) -> None:
     assert invoke(*fix(result)).exit_code == 0
 
 
-def test_the_documents_are_named_by_either_branchrank_toml(tmp_path: Path) -> None:
+def test_either_branchrank_toml_can_name_the_documents(tmp_path: Path) -> None:
     theirs = make_theirs(tmp_path)
     words = ("adopt", theirs, "--data-dir", tmp_path / "data", "--embedder", "fake:64", "--quiet")
     result = invoke(*words)
@@ -400,7 +402,7 @@ def test_the_documents_are_named_by_either_branchrank_toml(tmp_path: Path) -> No
     assert invoke(*words[:3], tmp_path / "other", *words[4:]).exit_code == 0
 
 
-def test_a_folder_of_theirs_as_workspace_leads_to_the_one_command_that_works(tmp_path: Path) -> None:
+def test_the_fix_for_a_foreign_folder_as_workspace_is_a_command_that_works(tmp_path: Path) -> None:
     theirs = make_theirs(tmp_path)
     before = state(theirs)
     embedder = ("--embedder", "fake:64", "--quiet")

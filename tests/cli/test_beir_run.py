@@ -71,7 +71,7 @@ def test_the_table_is_what_ir_measures_computes_from_the_exported_runs(
             assert 0 < system.means[name].value < 1
 
 
-def test_every_system_ranks_whole_documents_deep(run: Run) -> None:
+def test_every_system_ranks_whole_documents_to_the_full_depth(run: Run) -> None:
     assert run.record.indexes[0].chunks > 2 * 60  # several of a document
     for name in SYSTEMS:
         found = [[hit.source for hit in row.hits] for row in run.scores.rows(name)]
@@ -107,7 +107,7 @@ def test_the_output_is_the_table_the_report_and_the_latex_file(run: Run, home: P
     assert "graded_nDCG@10" in (run.directory / "summary.csv").read_text()
 
 
-def test_the_report_calls_means_and_judged_documents_by_their_names(run: Run) -> None:
+def test_the_report_of_a_beir_run_uses_the_terms_of_graded_judgments(run: Run) -> None:
     """A mean of nDCG is no hit rate, a judged document no page of gold, and each query its own cluster."""
     text = (run.directory / "report.md").read_text()
     relevant = {item.source_file for question in run.asked for item in question.gold}
@@ -120,7 +120,7 @@ def test_the_report_calls_means_and_judged_documents_by_their_names(run: Run) ->
         assert words not in text, words
 
 
-def test_the_terminal_says_what_its_columns_are(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_explains_its_columns(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     print_summary(run)
     assert "\nmeans, over the 24 questions with an answer; lines per hit" in capsys.readouterr().out
 
@@ -171,7 +171,7 @@ def test_the_defaults_need_no_model(home: Path, tmp_path: Path) -> None:
     assert "has no vectors" in found.stderr
 
 
-def test_mistakes_are_said_before_any_work(home: Path, tmp_path: Path) -> None:
+def test_mistakes_are_reported_before_any_work(home: Path, tmp_path: Path) -> None:
     for words, message in (
         (("--predictor", "dense"), "system 'dense' searches with vectors, but the index has no vectors"),
         (("--predictor", "bm52"), "did you mean `bm25`?"),

@@ -44,9 +44,7 @@ def test_every_chosen_measure_is_in_every_table(made: Path) -> None:
     assert invoke("verify", made).exit_code == 0
 
 
-def test_as_many_hits_are_kept_as_the_deepest_measure_needs(
-    made: Path, project: Path, tmp_path: Path
-) -> None:
+def test_the_deepest_measure_sets_how_many_hits_are_stored(made: Path, project: Path, tmp_path: Path) -> None:
     assert Run.load(made).record.top_k == 20
     assert max(len(row["hits"]) for row in json_lines(made / "rows.jsonl")) > 10
     usual = benchmark(project, "--predictor", "bm25", "--measure", "nDCG@7", reports=tmp_path)
@@ -74,7 +72,7 @@ def test_a_measure_that_cannot_be_computed_is_an_error_before_any_work(
     assert not reports.exists()
 
 
-def test_an_experiment_file_and_the_library_choose_them_too(
+def test_an_experiment_file_and_the_library_can_choose_measures(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
@@ -97,7 +95,7 @@ def test_an_experiment_file_and_the_library_choose_them_too(
             workspace.benchmark("bm25", measures=["R@30"], top_k=20, **options)
 
 
-def test_compare_and_gate_test_the_primary_one_and_show_the_others(made: Path) -> None:
+def test_compare_and_gate_test_the_primary_measure_and_show_the_others(made: Path) -> None:
     pair = ("--predictor", "dense", "--baseline-predictor", "bm25")
     for words in (("compare", made, made), ("gate", made, "--baseline", made)):
         said = invoke(*words, *pair, "--measure", "R@3").stdout

@@ -31,7 +31,7 @@ def demo(*words: object):
     return invoke("demo", "--quiet", *words)
 
 
-def test_it_prints_the_table_and_the_path_of_the_report() -> None:
+def test_the_demo_prints_the_table_and_the_path_of_the_report() -> None:
     done = demo()
     assert done.exit_code == 0, done.output
     (made,) = runs()
@@ -47,7 +47,7 @@ def test_it_prints_the_table_and_the_path_of_the_report() -> None:
     assert "no runs in reports" in invoke("list", "--reports", "reports").stderr
 
 
-def test_without_weights_it_says_which_embedder_it_uses_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_weights_the_demo_reports_the_fallback_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     done = demo()
     assert "warning: the weights of all-MiniLM-L6-v2 are not installed" in done.stderr
     config = Path("branchrank-demo/branchrank.toml")
@@ -57,7 +57,7 @@ def test_without_weights_it_says_which_embedder_it_uses_instead(monkeypatch: pyt
     assert tomllib.loads(config.read_text())["index"] == {"embedder": "all-MiniLM-L6-v2"}
 
 
-def test_no_llm_is_asked_even_if_the_environment_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_llm_is_called_even_if_the_environment_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRANCHRANK_HYBRID_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("BRANCHRANK_HYBRID_MODEL", "none")
     done = demo()
@@ -65,7 +65,7 @@ def test_no_llm_is_asked_even_if_the_environment_names_one(monkeypatch: pytest.M
     assert {row["llm"] for row in table(runs()[0] / "summary.csv")} == {"none"}
 
 
-def test_a_second_call_shows_the_finished_run_and_fresh_makes_another() -> None:
+def test_a_second_call_shows_the_finished_run_and_fresh_starts_another() -> None:
     first, again = demo(), demo()
     assert again.stdout == first.stdout
     assert "the finished run" in again.stderr
@@ -88,7 +88,7 @@ def test_a_second_call_finishes_a_copy_that_was_interrupted() -> None:
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "branchrank.toml"])
-def test_a_folder_with_something_else_stays_as_it_is(name: str) -> None:
+def test_the_demo_does_not_change_a_folder_with_other_files(name: str) -> None:
     mine = Path("branchrank-demo", name)
     mine.parent.mkdir()
     mine.write_text("# mine\n")

@@ -26,18 +26,18 @@ def imported(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_door_is_short_and_imports_the_package_alone(door: str) -> None:
+def test_a_script_is_short_and_imports_only_the_package(door: str) -> None:
     path = ROOT / f"{door}.py"
     assert len(path.read_text(encoding="utf-8").splitlines()) < 45
     roots = {name.partition(".")[0] for name in imported(path)}
     assert roots == {"branchrank"}
 
 
-def test_there_are_no_other_doors() -> None:
+def test_there_are_no_other_scripts() -> None:
     assert {path.stem for path in ROOT.glob("*.py")} == set(DOORS)
 
 
-def test_the_package_imports_no_door() -> None:
+def test_the_package_imports_no_script() -> None:
     modules = sorted((ROOT / "branchrank").rglob("*.py"))
     assert len(modules) > 100
     for path in modules:
@@ -45,7 +45,7 @@ def test_the_package_imports_no_door() -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_importing_a_door_does_nothing(door: str, tmp_path: Path) -> None:
+def test_importing_a_script_has_no_side_effects(door: str, tmp_path: Path) -> None:
     done = program("-c", f"import {door}", cwd=tmp_path, environment={"PYTHONPATH": str(ROOT)})
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(tmp_path.iterdir()) == []
@@ -57,7 +57,7 @@ def test_importing_pageindex_common_gives_load_nodes() -> None:
     assert done.stdout == "branchrank.tree.store\n"
 
 
-def test_imports_run_down_the_list_of_rooms() -> None:
+def test_imports_follow_the_order_of_the_packages() -> None:
     done = subprocess.run(
         [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"],
         cwd=ROOT,

@@ -75,7 +75,7 @@ def test_a_typo_in_a_setting_gets_the_nearest_key(tmp_path: Path, content: str, 
     assert (done.exit_code, f"did you mean `{meant}`?" in done.output) == (2, True), done.output
 
 
-def test_a_path_gets_the_nearest_one_that_exists(tmp_path: Path) -> None:
+def test_a_mistyped_path_gets_the_nearest_existing_path(tmp_path: Path) -> None:
     (tmp_path / "reports" / "first").mkdir(parents=True)
     assert nearest_path(tmp_path / "reprots" / "frist") == f"; did you mean `{tmp_path / 'reports/first'}`?"
     for there_or_far in (tmp_path / "reports", tmp_path / "zzz", tmp_path / "reports" / "zzz" / "first"):
@@ -96,7 +96,7 @@ def test_a_misspelled_embedder_is_refused_before_anything_is_built() -> None:
     assert "building" not in done.stderr
 
 
-def test_trec_files_in_the_wrong_order_get_the_right_one(tmp_path: Path) -> None:
+def test_trec_files_in_the_wrong_order_get_the_right_order_suggested(tmp_path: Path) -> None:
     run, qrels = tmp_path / "bm25.run", tmp_path / "qrels.txt"
     run.write_text("q1 Q0 a 1 2.5 bm25\n")
     qrels.write_text("q1 0 a 1\n")
@@ -108,7 +108,7 @@ def test_trec_files_in_the_wrong_order_get_the_right_one(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("words", ["--help", "show --help", "show RUN", "list"])
-def test_a_reader_that_goes_away_is_no_error(project: Path, tmp_path: Path, words: str) -> None:
+def test_a_closed_output_pipe_is_not_an_error(project: Path, tmp_path: Path, words: str) -> None:
     """``branchrank show RUN | head``: standard output is a pipe that nobody reads."""
     run = benchmark(project, "--predictor", "bm25", reports=tmp_path / "reports")
     reading, writing = os.pipe()
@@ -225,7 +225,7 @@ def test_a_command_that_waits_for_input_can_be_stopped(
     assert "Traceback" not in errors
 
 
-def test_a_prompt_whose_input_ends_is_an_interruption(project: Path, tmp_path: Path) -> None:
+def test_end_of_input_at_a_prompt_is_an_interruption(project: Path, tmp_path: Path) -> None:
     """``click`` calls that an abortion; a person, or a pipe, has ended it."""
     (tmp_path / "empty").mkdir()
     code = (

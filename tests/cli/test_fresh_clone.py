@@ -34,7 +34,7 @@ def pins() -> dict[str, str]:
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, _, version in named}
 
 
-def test_the_constraints_of_uv_are_those_of_pip() -> None:
+def test_uv_and_pip_use_the_same_constraints() -> None:
     spec = importlib.util.spec_from_file_location("uv_constraints", ROOT / ".ci" / "uv_constraints.py")
     assert spec is not None
     assert spec.loader is not None
@@ -115,7 +115,7 @@ def test_the_plans_commands_run_on_a_fresh_clone(clone: Clone) -> None:
 
 
 @pytest.mark.full
-def test_make_setup_and_uv_run_leave_each_others_environment(clone: Clone) -> None:
+def test_make_setup_and_uv_run_do_not_change_each_others_environment(clone: Clone) -> None:
     """With uv, and without it: its environment has no pip until ``make`` adds one."""
     assert clone("make setup").returncode == 0
     developer = clone.packages()

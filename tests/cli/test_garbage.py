@@ -112,7 +112,7 @@ def test_the_predictor_api_has_one_deadline_for_the_whole_answer() -> None:
     "words",
     ["retrieve --data-dir data", "tui --data-dir data", "mcp --data-dir data", "list", "show nowhere"],
 )
-def test_a_closed_stream_is_no_traceback(project: Path, words: str, stream: str) -> None:
+def test_a_closed_stream_gives_no_traceback(project: Path, words: str, stream: str) -> None:
     command = f"exec {sys.executable} -m branchrank.cli.main {words} {stream}"
     done = subprocess.run(
         ["sh", "-c", command], cwd=project, capture_output=True, text=True, timeout=120, check=False

@@ -94,7 +94,7 @@ def test_a_lexical_benchmark_loads_no_model_and_no_store(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
-def test_every_command_explains_itself(words: tuple[str, ...]) -> None:
+def test_every_command_has_a_help_text(words: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*words, "--help"], terminal_width=100)
     assert result.exit_code == 0
     assert result.output.startswith("Usage:")
@@ -111,14 +111,14 @@ def test_every_setting_has_a_command_that_takes_its_flag() -> None:
     assert {setting.flag for part in PARTS for setting in settings_of(part)} <= taken
 
 
-def test_the_overview_names_every_verb() -> None:
+def test_the_overview_lists_every_command() -> None:
     result = invoke("--help")
     for verb, (_, line) in VERBS.items():
         assert verb in result.stdout
         assert line.split(".")[0].split()[0] in result.stdout
 
 
-def test_every_verb_is_below_one_heading() -> None:
+def test_every_command_is_listed_under_one_heading() -> None:
     assert sorted(verb for verbs in HEADINGS.values() for verb in verbs) == sorted(VERBS)
     found = sections(("--help",))
     assert [name for name in found if name in HEADINGS] == list(HEADINGS)
@@ -154,7 +154,7 @@ LONG = [words for words in ALL if len(flags_of(words)) > 26]
 
 
 @pytest.mark.parametrize("words", LONG, ids=" ".join)
-def test_a_command_with_many_flags_shows_those_that_people_use(words: tuple[str, ...]) -> None:
+def test_help_of_a_command_with_many_flags_shows_the_common_ones(words: tuple[str, ...]) -> None:
     """About twenty flags, each below a heading, and the way to the others."""
     found = sections((*words, "--help"))
     shown = [flag for flags in found.values() for flag in flags]
@@ -206,7 +206,7 @@ def test_a_typo_is_answered_with_the_nearest_name(words: tuple[str, ...], near: 
     assert near in result.stderr
 
 
-def test_an_unknown_name_that_is_near_to_none_is_refused_without_a_guess() -> None:
+def test_an_unknown_name_without_a_near_match_gets_no_suggestion() -> None:
     result = invoke("xyzzy")
     assert result.exit_code == 2
     assert "No such command 'xyzzy'." in result.stderr
@@ -214,14 +214,14 @@ def test_an_unknown_name_that_is_near_to_none_is_refused_without_a_guess() -> No
 
 
 @pytest.mark.parametrize("verb", ["benchmark", "hybrid", "retrieve"])
-def test_no_flag_means_two_things(verb: str) -> None:
+def test_no_flag_has_two_meanings(verb: str) -> None:
     command = main.get_command(click.Context(main), verb)
     assert command is not None
     flags = [flag for p in command.params for flag in (*p.opts, *p.secondary_opts)]
     assert len(flags) == len(set(flags))
 
 
-def test_every_setting_has_one_flag_of_its_own() -> None:
+def test_every_setting_has_exactly_one_flag() -> None:
     flags = [setting.flag for part in PARTS for setting in settings_of(part)]
     assert len(flags) == len(set(flags))
 
@@ -230,7 +230,7 @@ def test_every_setting_has_one_flag_of_its_own() -> None:
     ("door", "verb"),
     [("retrieve", "retrieve"), ("hybrid_retrieve", "hybrid"), ("benchmark_run", "benchmark")],
 )
-def test_a_door_takes_what_its_verb_takes(door: str, verb: str, tmp_path: Path) -> None:
+def test_a_script_has_the_flags_of_its_command(door: str, verb: str, tmp_path: Path) -> None:
     done = program(ROOT / f"{door}.py", "--help", cwd=tmp_path)
     assert done.returncode == 0
     shown = program("-m", "branchrank.cli.main", verb, "-h", cwd=tmp_path).stdout

@@ -34,7 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_files_are_written_and_the_examples_stand_in_real_lines() -> None:
+def test_the_files_are_written_and_the_examples_quote_real_lines() -> None:
     done = invoke("init")
     assert done.exit_code == 0, done.output
     assert [line for line in done.output.splitlines() if line.startswith("written")] == [
@@ -54,7 +54,7 @@ def test_the_files_are_written_and_the_examples_stand_in_real_lines() -> None:
         assert "replace it" in question["example"]
 
 
-def test_the_gold_is_noticed_when_its_lines_change() -> None:
+def test_changed_gold_lines_are_reported() -> None:
     invoke("init")
     assert invoke("questions", "check").exit_code == 0
     question = json_lines(Path("questions.jsonl"))[0]
@@ -65,7 +65,7 @@ def test_the_gold_is_noticed_when_its_lines_change() -> None:
     assert "have changed since the question was anchored" in invoke("questions", "check").output
 
 
-def test_the_printed_commands_work_in_their_order(project: Path) -> None:
+def test_the_printed_commands_work_in_order(project: Path) -> None:
     """Word for word, with a fake embedder; `questions add` gets flags in place of a terminal."""
     printed = invoke("init").output
     lines = re.findall(r"(?m)^  (branchrank .*)$", printed)
@@ -85,7 +85,7 @@ def test_the_printed_commands_work_in_their_order(project: Path) -> None:
     assert invoke("verify", made).exit_code == 0
 
 
-def test_nothing_is_overwritten() -> None:
+def test_init_overwrites_nothing() -> None:
     Path("experiment.toml").write_text("mine\n")
     first = invoke("init")
     assert "kept, already exists: experiment.toml" in first.output
@@ -112,20 +112,20 @@ def test_the_workspace_of_other_documents_is_refused(project: Path) -> None:
 
 
 @pytest.mark.parametrize(("folders", "chosen"), [(("docs", "doc"), "docs"), (("doc",), "doc")])
-def test_docs_go_before_doc(project: Path, folders: tuple[str, ...], chosen: str) -> None:
+def test_init_prefers_docs_to_doc(project: Path, folders: tuple[str, ...], chosen: str) -> None:
     (project / "docs").rename(project / "pages")
     for folder in folders:
         write_pages(project / folder)
     assert f"documents in {chosen}\n" in invoke("init").output
 
 
-def test_a_folder_without_documents_is_passed_over(project: Path) -> None:
+def test_init_skips_a_folder_without_documents(project: Path) -> None:
     (project / "docs").rename(project / "doc")
     (project / "docs").mkdir()
     assert "documents in doc\n" in invoke("init").output
 
 
-def test_without_documents_it_asks_nothing_where_there_is_no_terminal(project: Path) -> None:
+def test_without_documents_and_terminal_init_fails_without_a_prompt(project: Path) -> None:
     (project / "docs").rename(project / "pages")
     done = program("-m", "branchrank.cli.main", "init", cwd=project, stdin=subprocess.DEVNULL)
     assert done.returncode == 3
@@ -133,7 +133,7 @@ def test_without_documents_it_asks_nothing_where_there_is_no_terminal(project: P
     assert not Path("data").exists()
 
 
-def test_on_a_terminal_it_asks_for_the_folder(project: Path) -> None:
+def test_on_a_terminal_init_asks_for_the_folder(project: Path) -> None:
     (project / "docs").rename(project / "pages")
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -153,7 +153,7 @@ def test_on_a_terminal_it_asks_for_the_folder(project: Path) -> None:
     assert "documents in pages\n" in output
 
 
-def test_what_branchrank_writes_below_the_documents_is_no_document(project: Path) -> None:
+def test_files_that_branchrank_writes_below_the_documents_are_not_indexed(project: Path) -> None:
     done = invoke("init", ".")
     assert done.exit_code == 0
     config = tomllib.loads(Path(FILES[0]).read_text())
@@ -163,7 +163,7 @@ def test_what_branchrank_writes_below_the_documents_is_no_document(project: Path
     assert f"\n{len(PAGES)} documents" in "\n" + invoke("init", ".").output
 
 
-def test_odd_names_and_titles_give_files_that_can_be_read(project: Path) -> None:
+def test_odd_names_and_titles_give_readable_files(project: Path) -> None:
     odd = project / 'a "b" \\ é'
     odd.mkdir()
     (odd / "x.md").write_text(

@@ -21,7 +21,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("verb", [("retrieve",), ("hybrid", "--no-llm"), ("search",)], ids=" ".join)
-def test_a_query_of_undecodable_bytes_is_answered(project: Path, verb: tuple[str, ...]) -> None:
+def test_a_query_with_undecodable_bytes_gets_an_answer(project: Path, verb: tuple[str, ...]) -> None:
     result = invoke(*verb, "--data-dir", project / "data", "--json", "tea caf\udcff")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["query"] == "tea caf?"
@@ -60,11 +60,11 @@ def test_an_empty_corpus_argument_is_not_the_working_directory(tmp_path: Path) -
     assert "no corpus folder ''" in result.stderr
 
 
-def test_a_name_can_not_begin_a_line_of_its_own() -> None:
+def test_control_characters_in_a_name_are_replaced() -> None:
     assert safe_line("a\n 1. forged\tb\u2028c") == "a\ufffd 1. forged b\ufffdc"
 
 
-def test_reports_inside_the_corpus_are_not_documents_of_it(project: Path) -> None:
+def test_reports_inside_the_corpus_are_not_indexed(project: Path) -> None:
     corpus = project / "docs"
     before = discover(corpus).files
     run = benchmark(project, "--predictor", "local", reports=corpus / "reports")
@@ -73,7 +73,7 @@ def test_reports_inside_the_corpus_are_not_documents_of_it(project: Path) -> Non
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_standard_output_on_a_full_disk_is_an_error_and_no_traceback(project: Path) -> None:
+def test_standard_output_on_a_full_disk_is_an_error_without_traceback(project: Path) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [sys.executable, "-u", ROOT / "retrieve.py", "--data-dir", project / "data", "tea"],

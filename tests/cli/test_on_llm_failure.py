@@ -68,7 +68,7 @@ def commands(project: Path, tmp_path: Path) -> dict[str, tuple[object, ...]]:
 
 @pytest.mark.parametrize("name", ["benchmark", "run", "hybrid", "serve"])
 @pytest.mark.parametrize("flag", [(), ("--on-llm-failure", "refuse")])
-def test_refuse_is_the_default_and_comes_before_any_work(
+def test_refuse_is_the_default_and_applies_before_any_work(
     commands: dict[str, tuple[object, ...]], tmp_path: Path, name: str, flag: tuple[str, ...]
 ) -> None:
     result = invoke(*commands[name], *flag)
@@ -82,7 +82,7 @@ def test_refuse_is_the_default_and_comes_before_any_work(
 
 
 @pytest.mark.parametrize(("name", "system"), [("benchmark", "hybrid"), ("run", "reranked")])
-def test_a_run_with_the_fallback_goes_on_and_is_marked(
+def test_a_run_with_the_fallback_continues_and_is_marked(
     commands: dict[str, tuple[object, ...]], tmp_path: Path, name: str, system: str
 ) -> None:
     result = invoke(*commands[name], *FALLBACK)
@@ -133,7 +133,7 @@ def test_a_server_with_the_fallback_answers_and_is_marked(service: Service) -> N
     assert [hit["fallback"] for hit in answer["hits"]] == [MARK] * 3
 
 
-def test_the_library_and_the_workspace_file_take_it(project: Path, tmp_path: Path) -> None:
+def test_the_library_and_the_workspace_file_accept_the_setting(project: Path, tmp_path: Path) -> None:
     url = {"hybrid.base_url": NOWHERE, "hybrid.model": "m", "llm.retries": 0}
     with Workspace.open(project / "data", settings=url) as workspace, pytest.raises(UnreachableError):
         workspace.search(QUESTION, "hybrid")
@@ -150,7 +150,7 @@ def test_the_library_and_the_workspace_file_take_it(project: Path, tmp_path: Pat
         file.write_text(before, encoding="utf-8")
 
 
-def test_an_endpoint_that_comes_back_is_asked(project: Path) -> None:
+def test_an_endpoint_that_recovers_is_used_again(project: Path) -> None:
     """The fallback holds for a call, not for the run."""
     with ScriptedLLM(scripted.first_shown) as server:
         server.script = unavailable = lambda chat, number: scripted.fail(503)
@@ -164,7 +164,7 @@ def test_an_endpoint_that_comes_back_is_asked(project: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", [FALLBACK, ("--on-llm-failure", "refuse")])
-def test_a_later_failure_falls_back_whatever_the_flag(
+def test_a_later_failure_falls_back_regardless_of_the_flag(
     project: Path, tmp_path: Path, flag: tuple[str, ...]
 ) -> None:
     def script(chat: Chat, number: int) -> Action:
@@ -211,7 +211,7 @@ def test_a_model_beside_a_cross_encoder_asks_for_no_endpoint(project: Path) -> N
         assert workspace.system("hybrid").llm_label == "none"
 
 
-def test_leaving_the_llm_out_is_no_failure(project: Path) -> None:
+def test_disabling_the_llm_is_not_a_failure(project: Path) -> None:
     """Its order is the fused one, which is another than that of a fallback, and nothing is marked."""
     question = "tea profile temperature and seconds"
     narrow = ("--hybrid-vector-top-n", 3, "--hybrid-neighbor-depth", 0, "--hybrid-file-roots", 0)

@@ -36,7 +36,7 @@ def hits(project: Path, verb: tuple[str, ...], *words: object) -> list[dict]:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_a_query_prints_where_each_hit_lies_and_how_it_begins(project: Path, verb: tuple[str, ...]) -> None:
+def test_a_query_prints_the_place_and_text_of_each_hit(project: Path, verb: tuple[str, ...]) -> None:
     result = asked(project, verb, "baking soda removes stains")
     first = result.stdout.splitlines()
     assert first[0] == " 1. guide/cleaning.md:5-7  Cleaning > Removing stains"
@@ -46,7 +46,7 @@ def test_a_query_prints_where_each_hit_lies_and_how_it_begins(project: Path, ver
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_json_is_one_object_that_says_everything(project: Path, verb: tuple[str, ...]) -> None:
+def test_json_output_is_one_complete_object(project: Path, verb: tuple[str, ...]) -> None:
     answer = json.loads(asked(project, verb, "--json", "baking soda removes stains").stdout)
     assert answer["query"] == "baking soda removes stains"
     assert answer["predictor"] == ("hybrid" if "hybrid" in verb else "local")
@@ -60,7 +60,7 @@ def test_json_is_one_object_that_says_everything(project: Path, verb: tuple[str,
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_top_k_is_5_and_a_smaller_one_its_prefix(project: Path, verb: tuple[str, ...]) -> None:
+def test_top_k_is_5_and_a_smaller_top_k_gives_a_prefix(project: Path, verb: tuple[str, ...]) -> None:
     usual = hits(project, verb, "tea temperature")
     assert len(usual) == 5
     assert hits(project, verb, "tea temperature", "--top-k", 2) == usual[:2]
@@ -68,13 +68,13 @@ def test_top_k_is_5_and_a_smaller_one_its_prefix(project: Path, verb: tuple[str,
 
 
 @pytest.mark.parametrize("count", [0, -1, 1001, "many"])
-def test_another_number_of_hits_is_refused(project: Path, count: object) -> None:
+def test_an_invalid_number_of_hits_is_refused(project: Path, count: object) -> None:
     result = invoke("retrieve", "--data-dir", project / "data", "--top-k", count, "tea")
     assert result.exit_code == 2
     assert "--top-k" in result.stderr
 
 
-def test_a_section_is_the_whole_own_span_a_passage_a_chunk_of_it(tmp_path: Path) -> None:
+def test_return_section_gives_the_whole_section_and_passage_a_chunk(tmp_path: Path) -> None:
     long = (
         "# Long\n\n## Boiling\n\n" + "\n\n".join(f"Paragraph {n} of boiling water." for n in range(90)) + "\n"
     )
@@ -125,12 +125,12 @@ def test_the_prompt_reads_a_pipe(project: Path) -> None:
 
 
 @pytest.mark.parametrize("query", ["?!", "\x1b[31m", "a" * 20_000, "日本語", "\x00", "--", "🍵 tea"])
-def test_an_odd_query_is_answered_like_any_other(project: Path, query: str) -> None:
+def test_odd_queries_get_answers(project: Path, query: str) -> None:
     result = asked(project, ("hybrid", "--no-llm"), "--json", "--", query)
     assert json.loads(result.stdout)["query"] == query
 
 
-def test_a_missing_index_is_built_and_said_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_index_is_built_and_reported_in_one_line(tmp_path: Path) -> None:
     write_pages(tmp_path / "docs")
     configure(tmp_path / "data", corpus=tmp_path / "docs", settings={"index.embedder": "fake:64"})
     result = asked(tmp_path, ("retrieve",), "stains")
@@ -142,7 +142,7 @@ def test_a_missing_index_is_built_and_said_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["edit", "add", "remove"])
-def test_a_stale_index_is_built_anew(tmp_path: Path, change: str) -> None:
+def test_a_stale_index_is_rebuilt(tmp_path: Path, change: str) -> None:
     project = make_project(tmp_path)
     page = project / "docs" / "guide" / "cleaning.md"
     if change == "edit":
@@ -163,7 +163,7 @@ def test_settings_that_change_only_the_ranking_build_nothing(project: Path) -> N
     assert result.stderr == ""
 
 
-def test_text_of_documents_cannot_steer_the_terminal(tmp_path: Path) -> None:
+def test_document_text_cannot_control_the_terminal(tmp_path: Path) -> None:
     page = "# Bold \x1b[31mred\x07\n\nwords \x1b]0;title\x07 \u202eevil [red]markup[/red]\n"
     project = make_project(tmp_path, {"a.md": page, "b.md": "# B\n\nother\n"})
     result = asked(project, ("retrieve",), "words markup")
@@ -171,7 +171,7 @@ def test_text_of_documents_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert "[red]markup[/red]" in result.stdout
 
 
-def test_hybrid_without_an_endpoint_asks_no_llm(project: Path) -> None:
+def test_hybrid_without_an_endpoint_calls_no_llm(project: Path) -> None:
     assert hits(project, ("hybrid",), "tea") == hits(project, ("hybrid", "--no-llm"), "tea")
 
 
@@ -186,7 +186,7 @@ def test_an_endpoint_that_cannot_be_reached_is_refused_before_any_work(tmp_path:
     assert not (tmp_path / "data" / "indexes").exists(), "nothing was built"
 
 
-def test_the_flag_is_no_llm_under_both_its_names(project: Path) -> None:
+def test_the_no_llm_flag_works_under_both_names(project: Path) -> None:
     short = hits(project, ("hybrid", "--no-llm"), "tea")
     assert hits(project, ("hybrid", "--hybrid-no-llm"), "tea") == short
 

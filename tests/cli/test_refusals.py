@@ -54,7 +54,7 @@ def test_a_candidate_cap_outside_its_range_is_refused_naming_the_range(
 
 @pytest.mark.parametrize(("cap", "warned"), [(0, 1), (19, 1), (20, 0), (50, 0), (51, 1)])
 @pytest.mark.parametrize("verb", ["hybrid", "benchmark"])
-def test_a_cap_outside_20_to_50_is_taken_with_one_warning(
+def test_a_cap_outside_20_to_50_is_accepted_with_one_warning(
     project: Path, tmp_path: Path, verb: str, cap: int, warned: int
 ) -> None:
     words = ("tea",) if verb == "hybrid" else ("--predictor", "hybrid", "--reports", tmp_path, "--dry-run")
@@ -72,7 +72,7 @@ RANGED = [
 ]
 
 
-def test_every_flag_refuses_what_lies_outside_its_range(project: Path) -> None:
+def test_every_flag_refuses_values_outside_its_range(project: Path) -> None:
     assert len(RANGED) > 30
     for flag, value in RANGED:
         given = f"{value:g}"
@@ -100,7 +100,7 @@ def test_all_wrong_settings_are_reported_together_with_where_they_come_from(
 
 
 @pytest.mark.parametrize("predictor", ["hybrid", "pageindex", "all"])
-def test_an_endpoint_without_a_model_is_refused_with_both_remedies(unbuilt: Path, predictor: str) -> None:
+def test_the_error_for_an_endpoint_without_a_model_shows_both_fixes(unbuilt: Path, predictor: str) -> None:
     endpoints = (
         "--hybrid-base-url",
         "http://127.0.0.1:9/v1",
@@ -131,7 +131,7 @@ def test_an_endpoint_without_a_model_is_refused_with_both_remedies(unbuilt: Path
         (("--predictor", "local", "--questions", "none.jsonl"), "none.jsonl"),
     ],
 )
-def test_whatever_can_be_checked_is_checked_before_an_index_is_built(
+def test_inputs_are_checked_before_an_index_is_built(
     unbuilt: Path, words: tuple[str, ...], reason: str
 ) -> None:
     if "--questions" not in words:
@@ -181,7 +181,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_mistake_is_a_message_a_remedy_and_an_exit_code(
+def test_a_mistake_gives_a_message_and_a_fix_and_an_exit_code(
     project: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
@@ -198,7 +198,7 @@ def test_a_mistake_is_a_message_a_remedy_and_an_exit_code(
     assert not (project / "reports").exists()
 
 
-def test_the_remedy_for_an_unknown_predictor_names_all_there_are(project: Path) -> None:
+def test_the_fix_for_an_unknown_predictor_lists_all_predictors(project: Path) -> None:
     result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "colbert")
     for name in (
         "local",
@@ -215,7 +215,9 @@ def test_the_remedy_for_an_unknown_predictor_names_all_there_are(project: Path) 
         assert name in result.stderr
 
 
-def test_no_workspace_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_workspace_shows_how_to_create_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     result = invoke("retrieve", "tea")
     assert result.exit_code == 3
@@ -273,7 +275,7 @@ def test_sigterm_ends_a_command_with_143(project: Path, monkeypatch: pytest.Monk
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_reader_that_goes_away_is_no_error(project: Path) -> None:
+def test_a_closed_output_pipe_is_not_an_error(project: Path) -> None:
     code = (
         "import subprocess, sys\n"
         f"shown = subprocess.Popen([sys.executable, {str(ROOT / 'retrieve.py')!r}, '--top-k', '1000', 'tea'],"
@@ -285,7 +287,7 @@ def test_a_reader_that_goes_away_is_no_error(project: Path) -> None:
     assert program("-c", code, cwd=project).stdout.split()[1] == "False"
 
 
-def test_flags_are_stronger_than_the_environment_and_that_than_the_file(
+def test_flags_override_the_environment_and_the_environment_overrides_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make_project(tmp_path)
@@ -321,7 +323,7 @@ def test_a_dry_run_prints_the_plan_and_does_nothing(unbuilt: Path, tmp_path: Pat
     assert not (unbuilt / "data" / "indexes").exists()
 
 
-def test_a_flag_switches_off_what_the_workspace_switches_on(tmp_path: Path) -> None:
+def test_a_flag_can_turn_off_a_setting_of_the_workspace(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     config = project / "data" / "branchrank.toml"
     config.write_text(config.read_text(encoding="utf-8") + "\n[hybrid]\nno_llm = true\n", encoding="utf-8")

@@ -48,7 +48,7 @@ def command_of(*words: str) -> click.Command:
         ),
     ],
 )
-def test_alternatives_are_those_that_the_command_has(words: tuple[str, ...], fix: str) -> None:
+def test_suggested_alternatives_exist_in_the_command(words: tuple[str, ...], fix: str) -> None:
     assert remedy_for(UNREACHABLE, command_of(*words)) == fix
 
 
@@ -62,7 +62,7 @@ def test_a_quoted_command_keeps_its_flags() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_fix_names_a_setting_by_a_flag_that_the_command_lacks(verb: str) -> None:
+def test_no_fix_mentions_a_flag_that_the_command_lacks(verb: str) -> None:
     command = command_of(verb)
     has = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     for part in PARTS:

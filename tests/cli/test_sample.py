@@ -90,7 +90,7 @@ def test_the_benchmarks(sample: Path, first, line: str, predictors: list[str]) -
     assert len(json_lines(made / "questions.jsonl")) == 20
 
 
-def test_the_same_questions_whichever_predictors_compete(sample: Path, first) -> None:
+def test_the_sampled_questions_do_not_depend_on_the_predictors(sample: Path, first) -> None:
     asked = {
         tuple(line["id"] for line in json_lines(path / "questions.jsonl"))
         for path in (sample / "reports").iterdir()

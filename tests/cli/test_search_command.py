@@ -103,12 +103,12 @@ def test_settings_are_flags(embedding: Path) -> None:
     assert all(set(chunk["branches"]) == {"fts5"} for hit in keyword_only for chunk in hit["members"])
 
 
-def test_any_query_is_safe(workspace: Path) -> None:
+def test_no_query_causes_an_error(workspace: Path) -> None:
     for query in ('" OR 1', "NEAR(", "*", "a" * 10_240, "😀", "--", "col:x", "\x1b[31m"):
         assert run("search", "--data-dir", workspace, "--", query).exit_code == 0, query
 
 
-def test_nothing_found_is_said(workspace: Path) -> None:
+def test_an_empty_result_is_reported(workspace: Path) -> None:
     assert run("search", "zzzzqqq", "--data-dir", workspace).stdout == "nothing found\n"
 
 

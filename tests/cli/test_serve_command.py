@@ -53,7 +53,7 @@ def start(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_ends_the_server_in_order(data_dir: Path, number: int, code: int) -> None:
+def test_a_signal_shuts_down_the_server_cleanly(data_dir: Path, number: int, code: int) -> None:
     process, url, said = start(data_dir, "--port", "0")
     answer = httpx.post(f"{url}/retrieve", json={"query": "cache", "top_k": 1})
     assert answer.json()["predictor"] == "local"
@@ -65,7 +65,7 @@ def test_a_signal_ends_the_server_in_order(data_dir: Path, number: int, code: in
     assert "Traceback" not in rest
 
 
-def test_a_token_from_the_environment_is_asked_for(data_dir: Path) -> None:
+def test_a_token_from_the_environment_is_required(data_dir: Path) -> None:
     process, url, said = start(data_dir, "--port", "0", "--predictor", "sqlite", BRANCHRANK_TOKEN=TOKEN)
     try:
         assert httpx.get(f"{url}/health").status_code == 401

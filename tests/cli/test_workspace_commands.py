@@ -29,7 +29,7 @@ def ran(*words: object) -> str:
     return result.stdout
 
 
-def test_index_makes_a_workspace_and_says_what_it_holds(tmp_path: Path) -> None:
+def test_index_creates_a_workspace_and_reports_its_contents(tmp_path: Path) -> None:
     write_pages(tmp_path / "docs")
     data = tmp_path / "data"
     said = ran("index", tmp_path / "docs", "--data-dir", data, *FAKE, "--exclude", "reference/*")
@@ -46,7 +46,7 @@ def test_index_makes_a_workspace_and_says_what_it_holds(tmp_path: Path) -> None:
     assert not Path(kept["corpus"]).is_absolute()
 
 
-def test_a_wrong_exclude_is_not_kept(tmp_path: Path) -> None:
+def test_a_wrong_exclude_is_not_stored_in_the_workspace_file(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     config = project / "data" / "branchrank.toml"
     before = config.read_bytes()
@@ -60,7 +60,7 @@ def test_a_wrong_exclude_is_not_kept(tmp_path: Path) -> None:
     assert not (new / "branchrank.toml").exists()
 
 
-def test_a_model_that_is_not_there_is_not_kept(tmp_path: Path) -> None:
+def test_a_missing_model_is_not_stored_in_the_workspace_file(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     project = make_project(tmp_path)
     config = project / "data" / "branchrank.toml"
@@ -70,7 +70,7 @@ def test_a_model_that_is_not_there_is_not_kept(tmp_path: Path) -> None:
     assert config.read_bytes() == before
 
 
-def test_a_workspace_that_another_process_builds_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_workspace_that_another_process_is_building_is_not_changed(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     config = project / "data" / "branchrank.toml"
     before = config.read_bytes()
@@ -82,7 +82,7 @@ def test_a_workspace_that_another_process_builds_is_left_as_it_is(tmp_path: Path
     assert config.read_bytes() == before
 
 
-def test_index_again_embeds_only_what_changed(tmp_path: Path) -> None:
+def test_indexing_again_embeds_only_changed_documents(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     page = project / "docs" / "guide" / "cleaning.md"
     page.write_text(page.read_text() + "\n## New\n\nOne new section.\n")
@@ -92,13 +92,13 @@ def test_index_again_embeds_only_what_changed(tmp_path: Path) -> None:
     assert reused >= 10
 
 
-def test_index_again_without_a_change_says_so(tmp_path: Path) -> None:
+def test_indexing_again_without_changes_reports_that(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     said = ran("index", "--data-dir", project / "data")
     assert said.endswith("chunks; up to date\n")
 
 
-def test_a_models_folder_is_kept_so_that_it_is_found_from_anywhere(
+def test_the_path_of_a_model_folder_is_stored_as_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also by a build that is interrupted, so that it can be resumed."""
@@ -116,7 +116,7 @@ def test_a_models_folder_is_kept_so_that_it_is_found_from_anywhere(
     assert kept["index"]["embedder"] == str(tmp_path / "models" / "mine")
 
 
-def test_a_wrong_flag_leaves_the_workspace_file_as_it_is(tmp_path: Path) -> None:
+def test_a_wrong_flag_does_not_change_the_workspace_file(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     before = (project / "data" / "branchrank.toml").read_bytes()
     result = invoke("index", "--data-dir", project / "data", "--chunk-tokens", 3)
@@ -126,7 +126,7 @@ def test_a_wrong_flag_leaves_the_workspace_file_as_it_is(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("flag", ["--chunks", "--nodes"])
-def test_a_file_that_is_not_there_is_not_kept_in_the_workspace_file(tmp_path: Path, flag: str) -> None:
+def test_a_missing_file_is_not_stored_in_the_workspace_file(tmp_path: Path, flag: str) -> None:
     project = make_project(tmp_path)
     before = (project / "data" / "branchrank.toml").read_bytes()
     result = invoke("index", "--data-dir", project / "data", flag, tmp_path / "nowhere.jsonl")
@@ -209,12 +209,12 @@ def test_an_import_of_something_else_is_refused(project: Path, tmp_path: Path) -
         assert not (tmp_path / "nodes.jsonl").exists()
 
 
-def test_questions_that_hold_are_said_to(project: Path) -> None:
+def test_questions_check_reports_valid_questions(project: Path) -> None:
     said = ran("questions", "check", "--data-dir", project / "data")
     assert "8 questions" in said
 
 
-def test_questions_that_moved_are_found_again(tmp_path: Path) -> None:
+def test_questions_reanchor_finds_moved_gold(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     data = ("--data-dir", project / "data")
     path = project / "data" / "benchmark" / "questions.jsonl"

@@ -50,7 +50,7 @@ def test_fifty_distinct_questions_on_many_pages(questions: list[Question]) -> No
 
 
 @pytest.mark.corpora
-def test_the_gold_stands_in_the_pinned_version(questions: list[Question], lines: Lines) -> None:
+def test_the_gold_exists_in_the_pinned_version(questions: list[Question], lines: Lines) -> None:
     assert all(item.answer_digest for question in questions for item in question.gold)
     assert check_anchors(questions, lines) == []
 

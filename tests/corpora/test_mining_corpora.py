@@ -50,7 +50,7 @@ def test_there_are_as_many_as_expected(root: Path, mined: Mined) -> None:
     assert min(mined.overlaps.values()) > 50
 
 
-def test_gold_holds_and_stands_outside_what_is_excluded(root: Path, mined: Mined) -> None:
+def test_gold_is_valid_and_outside_the_excluded_spans(root: Path, mined: Mined) -> None:
     assert check_anchors(mined.questions, corpus_lines(root)) == []
     for question in mined.questions:
         assert len(question.gold) <= 2

@@ -14,7 +14,7 @@ from branchrank.errors import CorpusError
 
 @given(st.text(min_size=1, max_size=20))
 @settings(derandomize=True, max_examples=200)
-def test_any_id_is_a_plain_file_name_and_comes_back(identifier: str) -> None:
+def test_any_id_maps_to_a_plain_file_name_and_back(identifier: str) -> None:
     try:
         source = entry_source(identifier)
     except UnicodeEncodeError:
@@ -25,11 +25,11 @@ def test_any_id_is_a_plain_file_name_and_comes_back(identifier: str) -> None:
     assert not {"/", "\\", "\0", " ", "\n"} & set(source)
 
 
-def test_other_documents_are_no_entries() -> None:
+def test_other_documents_are_not_read_as_beir_entries() -> None:
     assert entry_id("guide/tea.md") is None
 
 
-def test_an_entry_is_one_section_whose_text_is_no_markup() -> None:
+def test_an_entry_is_one_section_of_plain_text() -> None:
     document = read_document("7.beir", b"White  tea\n*Cats* `chase`_ |mice|\n\n.. note:: # x\n")
     (section,) = document.sections
     assert (document.title, section.title) == ("White tea", "White tea")
@@ -82,7 +82,7 @@ def test_unpacked_entries_are_a_corpus(tmp_path: Path) -> None:
         ("{", ":2: "),
     ],
 )
-def test_a_wrong_line_is_named_and_nothing_is_left_behind(tmp_path: Path, line: str, message: str) -> None:
+def test_a_wrong_line_is_reported_and_no_files_are_left(tmp_path: Path, line: str, message: str) -> None:
     folder = corpus(tmp_path / "b", '{"_id": "a", "text": "x"}', line)
     with pytest.raises(CorpusError, match=message):
         unpack_beir(folder, tmp_path / "made")

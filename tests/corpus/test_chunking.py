@@ -94,7 +94,7 @@ def test_code_is_cut_at_blank_lines_and_prose_between_lines() -> None:
     assert [(c.line_start, c.line_end) for c in result] == [(10, 11), (12, 13)]
 
 
-def test_a_line_past_the_budget_is_cut_between_words_and_shared() -> None:
+def test_a_line_over_the_budget_is_split_between_words() -> None:
     result = chunks(document(("prose", number(50))))
     assert [(words(c.text), c.line_start, c.line_end) for c in result] == [
         (20, 10, 10),
@@ -104,7 +104,7 @@ def test_a_line_past_the_budget_is_cut_between_words_and_shared() -> None:
     assert " ".join(c.text for c in result) == number(50)
 
 
-def test_a_word_past_the_budget_is_cut_between_characters() -> None:
+def test_a_word_over_the_budget_is_split_between_characters() -> None:
     count = token_counter()
     text = "字" * 100
     result = chunk_document(
@@ -125,12 +125,12 @@ def test_a_row_whose_text_is_one_line_keeps_its_whole_span_when_cut() -> None:
     assert [(c.line_start, c.line_end) for c in chunks(doc)] == [(3, 7), (3, 7)]
 
 
-def test_a_tiny_last_chunk_takes_from_the_one_before_it() -> None:
+def test_a_tiny_last_chunk_takes_text_from_the_previous_chunk() -> None:
     result = chunks(document(*[("prose", number(5)) for _ in range(4)], ("prose", "tail")))
     assert [words(c.text) for c in result] == [15, 6]
 
 
-def test_an_overlap_repeats_the_last_lines_and_no_more() -> None:
+def test_an_overlap_repeats_only_the_last_lines() -> None:
     lines = "\n".join(number(5, 5 * i) for i in range(8))
     result = chunks(document(("prose", lines)), overlap=6)
     assert [(c.line_start, c.line_end) for c in result][:2] == [(10, 13), (13, 15)]
@@ -146,7 +146,7 @@ def test_an_overlong_breadcrumb_loses_titles_from_the_left_but_never_the_room_fo
     assert [c.breadcrumb for c in result] == ["w0 w1 w2 w3 w4 w5", "w0 w1 w2 w3 w4 w5", "Short one"]
 
 
-def test_text_that_the_tokenizer_gives_up_on_is_cut_too() -> None:
+def test_text_that_the_tokenizer_rejects_is_split_too() -> None:
     count = token_counter()
     blob = "x" * 20_000
     assert count(blob) == 1

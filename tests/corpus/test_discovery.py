@@ -41,7 +41,7 @@ def test_hidden_and_excluded_paths_are_left_out(tmp_path: Path) -> None:
     assert sources(tmp_path, "docs/results/", "*/drafts") == ["docs/a.md", "docs/results.md"]
 
 
-def test_links_are_not_followed_wherever_they_lead(tmp_path: Path) -> None:
+def test_links_are_not_followed_regardless_of_their_target(tmp_path: Path) -> None:
     root = tmp_path / "corpus"
     write(root, "a.md", "sub/b.md")
     write(tmp_path, "secret.md")
@@ -58,7 +58,7 @@ def test_links_are_not_followed_wherever_they_lead(tmp_path: Path) -> None:
     assert all("a symbolic link" in note for note in found.notes)
 
 
-def test_what_is_no_regular_text_file_is_left_out_with_a_note(tmp_path: Path) -> None:
+def test_files_that_are_not_regular_text_are_left_out_with_a_note(tmp_path: Path) -> None:
     write(tmp_path, "a.md")
     write(tmp_path, "binary.md", content=b"\x89PNG\0\0")
     os.mkfifo(tmp_path / "pipe.md")

@@ -61,7 +61,7 @@ def test_a_dataset_is_benchmarked_by_its_id(tmp_path: Path) -> None:
     assert "branchrank-tiny-test-test, 2 queries" in result.output
 
 
-def test_it_is_written_once_as_a_beir_folder(tmp_path: Path) -> None:
+def test_a_dataset_is_written_once_as_a_beir_folder(tmp_path: Path) -> None:
     folder = library.add_corpus(f"ir:{TINY}")
     assert folder == tmp_path / "corpora" / "ir" / "branchrank-tiny-test"
     entries = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
@@ -78,9 +78,7 @@ def test_it_is_written_once_as_a_beir_folder(tmp_path: Path) -> None:
     assert invoke("index", f"ir:{TINY}", "--data-dir", tmp_path / "data", "--embedder", "fake").exit_code == 0
 
 
-def test_nothing_is_downloaded_unless_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_downloaded_without_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = invoke("beir", "run", f"ir:{REMOTE}", "--data-dir", tmp_path / "data")
     assert result.exit_code == 3
     assert f"the dataset '{REMOTE}' has not been downloaded yet" in result.stderr
@@ -106,7 +104,7 @@ def test_the_package_downloads_again_afterwards() -> None:
     assert ir_datasets.util.download.RequestsDownload.stream is before
 
 
-def test_what_is_not_a_whole_dataset_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_or_incomplete_dataset_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     result = invoke("beir", "run", "ir:branchrank-tiny/tset")
     assert result.exit_code == 3
     assert (

@@ -73,7 +73,7 @@ def test_a_file_that_vanishes_after_discovery_is_named(
         load_corpus(tmp_path)
 
 
-def test_a_suffix_names_the_reader() -> None:
+def test_the_file_suffix_selects_the_reader() -> None:
     assert read_document("a.RST", b"A\n=\n").title == "A"
     assert read_document("a.rst.inc", b"A\n=\n").title == "A"
     assert not is_document("a.inc")

@@ -48,7 +48,7 @@ def test_a_lone_top_heading_is_the_page_and_others_nest_below_it() -> None:
     assert [section.title for section in document.sections] == ["Page title", "One", "Deep", "One"]
 
 
-def test_several_top_headings_leave_the_file_its_name() -> None:
+def test_a_page_with_several_top_headings_is_named_after_its_file() -> None:
     document = read("# A\n\n# B\n")
 
     assert document.title == "page"
@@ -71,7 +71,7 @@ def test_setext_headings_own_all_their_lines() -> None:
     ]
 
 
-def test_headings_in_quotes_lists_and_code_are_no_sections() -> None:
+def test_headings_in_quotes_and_lists_and_code_are_not_sections() -> None:
     document = read("> # quoted\n\n- # listed\n\n```\n# comment\n```\n\n    # indented\n")
 
     assert len(document.sections) == 1
@@ -86,7 +86,7 @@ def test_front_matter_names_a_page_without_a_heading_of_its_own(front: str) -> N
     assert texts(f"{front}body\n") == ["body"]
 
 
-def test_front_matter_is_not_text_but_for_its_description() -> None:
+def test_only_the_description_of_front_matter_is_text() -> None:
     text = "---\ntitle: T\ndescription: What it is about.\nrelated:\n  title: no\n---\n\nbody\n"
 
     assert blocks(text) == [("prose", "What it is about.", 3, 3), ("prose", "body", 8, 8)]
@@ -113,7 +113,7 @@ def test_labels_are_slugs_explicit_ids_targets_and_anchors() -> None:
     ]
 
 
-def test_a_target_that_no_heading_follows_is_a_label_only() -> None:
+def test_a_target_without_a_following_heading_is_only_a_label() -> None:
     document = read("(lab)=\ntext\n\n# A\n\n## B\n")
 
     assert [label.name for label in document.labels if label.line == 1] == ["lab"]
@@ -206,14 +206,14 @@ def test_admonitions_and_directives(markdown: str, readable: list[str]) -> None:
 
 
 @pytest.mark.parametrize("fence", ["```", ":::"])
-def test_a_toctree_names_documents_and_is_no_text(fence: str) -> None:
+def test_a_toctree_lists_documents_and_adds_no_text(fence: str) -> None:
     document = read(f"# A\n\n{fence}{{toctree}}\n:maxdepth: 1\n\none\nTwo <two>\nsub/*\n{fence}\n")
 
     assert document.toctree == ("one", "Two <two>", "sub/*")
     assert texts(f"{fence}{{toctree}}\none\n{fence}\n") == []
 
 
-def test_mdx_shows_what_stands_inside_components() -> None:
+def test_mdx_keeps_the_content_of_components() -> None:
     text = (
         "import A from 'a'\nimport {\n\n  B,\n} from 'b'\n\nexport const meta = {\n  x: 1,\n}\n\n# Title\n\n"
         "<Tabs items={['a > b', `c`]}\n  style={{ d: 1 }}>\n    <Tab>\n\n    ## Inside\n\n    text *x*{' '}\n"
@@ -242,7 +242,7 @@ def test_a_component_over_several_lines_keeps_the_lines_apart(suffix: str) -> No
     assert blocks(text, f"a.{suffix}") == [("prose", "one\ntwo\nthree", 1, 3), ("prose", "four", 7, 7)]
 
 
-def test_components_in_plain_markdown_let_their_content_through() -> None:
+def test_components_in_plain_markdown_keep_their_content() -> None:
     text = "<AppOnly>\n## Inside\ntext *x*\n</AppOnly>\n\n<Image\n  style={{ a: 1 }}\n/>\n"
 
     assert texts(text) == ["Inside", "text x"]
@@ -360,7 +360,7 @@ def test_a_hundred_thousand_lines_in_one_paragraph_stay_as_they_are_written() ->
     ids=lambda text: repr(text[:8]),
 )
 @pytest.mark.parametrize("suffix", ["md", "mdx"])
-def test_hostile_repetition_ends(text: str, suffix: str) -> None:
+def test_hostile_repetition_is_parsed_completely(text: str, suffix: str) -> None:
     document = read(text, f"a.{suffix}")
 
     assert document.sections[0].line_end == document.line_count

@@ -123,7 +123,7 @@ def test_a_json_index_and_a_user_in_its_address(tmp_path: Path, site: tuple[Path
     assert Handler.authorizations == ["Basic bWU6cEBzcw=="] * 2
 
 
-def test_the_user_of_an_index_is_not_told_to_another_host_nor_in_an_error(
+def test_the_credentials_of_an_index_are_not_sent_to_other_hosts_or_shown_in_errors(
     tmp_path: Path, site: tuple[Path, str]
 ) -> None:
     folder, host = site
@@ -141,7 +141,7 @@ def test_the_user_of_an_index_is_not_told_to_another_host_nor_in_an_error(
     assert "secret" not in str(caught.value)
 
 
-def test_a_folder_of_packages_serves_as_well(tmp_path: Path, site: tuple[Path, str]) -> None:
+def test_a_folder_of_packages_works_as_an_index(tmp_path: Path, site: tuple[Path, str]) -> None:
     add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index(links=(str(site[0] / "files"),)))
     assert (tmp_path / "x" / "index.rst").is_file()
     add_corpus("pack", tmp_path / "y", corpus=entry(), configuration=index((site[0] / "simple").as_uri()))
@@ -149,7 +149,7 @@ def test_a_folder_of_packages_serves_as_well(tmp_path: Path, site: tuple[Path, s
 
 
 @pytest.mark.parametrize("changes", [{"sha256": "0" * 64}, {"size": len(SDIST) - 1}])
-def test_what_is_not_the_pinned_file_is_refused_and_leaves_nothing(
+def test_a_file_that_is_not_the_pinned_one_is_refused_and_deleted(
     tmp_path: Path, site: tuple[Path, str], changes: dict[str, object]
 ) -> None:
     target = tmp_path / "home" / "pack"
@@ -164,7 +164,7 @@ def test_without_a_network_there_is_one_clear_error(tmp_path: Path) -> None:
     assert "pip config list" in caught.value.remedy
 
 
-def test_an_added_corpus_stays_as_it_is(tmp_path: Path) -> None:
+def test_an_added_corpus_does_not_change(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "a.rst").write_text("A")
     assert add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index()) == tmp_path / "x"
@@ -191,7 +191,9 @@ def test_only_regular_files_of_the_folder_are_unpacked(tmp_path: Path) -> None:
     assert not (tmp_path / "evil.rst").exists()
 
 
-def test_a_bomb_and_a_damaged_archive_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zip_bomb_and_a_damaged_archive_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("branchrank.corpus.named.MAX_BYTES", 1000)
     path = tmp_path / "a.tar.gz"
     path.write_bytes(archive(("top/docs/a", b"x" * 600), ("top/docs/b", b"x" * 600)))
@@ -234,7 +236,7 @@ def test_a_repository_comes_at_its_pinned_commit(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["repo"]
 
 
-def test_a_path_works_everywhere_a_name_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_accepted_wherever_a_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRANCHRANK_CORPORA", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     assert corpora_home() == tmp_path / "home"
@@ -261,7 +263,7 @@ def test_every_known_corpus_is_pinned() -> None:
         assert corpus.description
 
 
-def test_pip_is_asked_for_its_index(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_index_of_pip_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://index.example.org/simple")
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://more.example.org/simple")
     configuration = configured_index()

@@ -177,7 +177,7 @@ def test_the_scanner_finds_prose_and_nothing_else(source: str, content: str, pro
     assert all(word.text in content.split("\n")[word.line - 1] for word in found)
 
 
-def test_the_scanner_notices_lost_doubled_and_displaced_words() -> None:
+def test_the_scanner_detects_lost_and_duplicated_and_moved_words() -> None:
     content = b"# Title\n\none two\n\nthree four\n"
     document = read_document("a.md", content)
     (chunk,) = chunks_of(document, 100)

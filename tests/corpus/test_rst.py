@@ -99,7 +99,7 @@ def test_inline_markup_reads_as_text(markup: str, text: str) -> None:
     assert texts(f"{markup}\n\n.. |abbr| replace:: abbreviation\n") == [text]
 
 
-def test_a_role_that_wraps_keeps_words_and_lines_together() -> None:
+def test_a_role_over_two_lines_keeps_its_words_and_lines() -> None:
     (block,) = read("Look at :ref:`the\nlong text\n<label>` for\nmore.\n").sections[0].blocks
     assert " ".join(block.text.split()) == "Look at the long text for more."
     assert block.text.count("\n") == 3
@@ -126,7 +126,7 @@ def test_cross_references_with_text_of_their_own_are_kept_with_their_line() -> N
     )
 
 
-def test_code_is_verbatim_and_markup_around_it_is_gone() -> None:
+def test_code_is_verbatim_without_the_surrounding_markup() -> None:
     document = read(
         """
         Like so::
@@ -218,7 +218,7 @@ def test_a_field_of_several_words_is_text_and_no_option() -> None:
     ]
 
 
-def test_what_no_reader_of_the_page_sees_is_silent() -> None:
+def test_invisible_markup_adds_no_text() -> None:
     assert texts(
         """
         :orphan:
@@ -370,11 +370,11 @@ def test_toctree_entries_are_raw_and_their_titles_are_text() -> None:
         "::\n\n    Title\n    =====\n",  # code
     ],
 )
-def test_what_looks_like_a_heading_but_is_none(text: str) -> None:
+def test_text_that_looks_like_a_heading_is_not_a_section(text: str) -> None:
     assert [section.title for section in read_rst("page.rst", text.encode()).sections] == ["page"]
 
 
-def test_headings_that_only_a_neighbor_tells_apart() -> None:
+def test_ambiguous_headings_are_recognized_from_their_neighbors() -> None:
     titles = [s.title for s in read("1. Intro\n========\n\nx\n\nA. Part\n-------\n\nunder\n====\n").sections]
     assert titles == ["page", "1. Intro", "A. Part", "under"]
 

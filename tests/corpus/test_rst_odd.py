@@ -57,14 +57,14 @@ def check(document: Document, line_count: int) -> None:
 
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(FRAGMENTS), st.sampled_from(["\n", "\n\n", "\n   "])), max_size=25))
-def test_any_mixture_of_constructs_keeps_the_contract(parts: list[tuple[str, str]]) -> None:
+def test_any_mixture_of_constructs_gives_a_valid_document(parts: list[tuple[str, str]]) -> None:
     text = "".join(fragment + end for fragment, end in parts)
     check(read_rst("a.rst", text.encode()), max(1, text.count("\n") + (not text.endswith("\n"))))
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.binary(max_size=300))
-def test_any_bytes_keep_the_contract(content: bytes) -> None:
+def test_any_bytes_give_a_valid_document(content: bytes) -> None:
     lines = content.count(b"\n") + (not content.endswith(b"\n"))
     check(read_rst("a.rst", content), max(1, lines))
 
@@ -104,14 +104,14 @@ def test_an_empty_file_is_one_empty_line() -> None:
         assert (document.line_count, document.title, document.sections[0].blocks) == (1, "name", ())
 
 
-def test_carriage_returns_do_not_shift_lines() -> None:
+def test_carriage_returns_do_not_shift_line_numbers() -> None:
     text = "A\n=\n\nB\n-\n\ntext::\n\n    code\n    more code\n"
     document = read_rst("a.rst", text.replace("\n", "\r\n").encode())
     assert [(s.title, s.line_start) for s in document.sections] == [("A", 1), ("B", 4)]
     assert document.sections == read_rst("a.rst", text.encode()).sections
 
 
-def test_separators_that_only_unicode_calls_line_ends_do_not_shift_lines() -> None:
+def test_unicode_line_separators_do_not_shift_line_numbers() -> None:
     document = read_rst("a.rst", "one\u2028two\x0bthree\n\nB\n-\n\nC\n~\n".encode())
     assert document.sections[-1].line_start == 6
 
@@ -125,7 +125,7 @@ def test_separators_that_only_unicode_calls_line_ends_do_not_shift_lines() -> No
         "".join("  " * depth + "term\n" for depth in range(300)) + "  " * 300 + "bottom",
     ],
 )
-def test_deep_nesting_is_read_to_the_bottom(text: str) -> None:
+def test_deeply_nested_text_is_read_completely(text: str) -> None:
     document = read_rst("a.rst", text.encode())
     assert document.sections[0].blocks[-1].text.endswith("bottom")
     assert document.sections[0].blocks[-1].line_end == document.line_count
@@ -145,7 +145,7 @@ def test_deep_nesting_is_read_to_the_bottom(text: str) -> None:
         ".. toctree::\n   :glob:\n\nend",
     ],
 )
-def test_unclosed_constructs_end_where_their_lines_do(text: str) -> None:
+def test_unclosed_constructs_end_with_their_lines(text: str) -> None:
     words = {word for section in read_rst("a.rst", text.encode()).sections for block in section.blocks
              for word in re.findall(r"\w+", block.text)}  # fmt: skip
     expected = {"Unclosed", "literal", "role", "star", "open", "a", "b", "Over", "end"} & set(

@@ -59,7 +59,7 @@ def test_a_shape_that_was_not_linear_is_read_within_a_limit_of_time_and_output(
     assert within_bounds(cost), cost
 
 
-def test_one_long_line_costs_what_many_short_ones_do(meter: Meter) -> None:
+def test_one_long_line_takes_as_long_as_many_short_ones(meter: Meter) -> None:
     for _ in range(3):  # the other processes of a machine cost time, too
         line, lines = meter.measure("words-line", 1_000_000), meter.measure("words-lines", 1_000_000)
         assert line

@@ -42,14 +42,14 @@ def test_several_top_headings_stay_sections_of_a_page_named_after_its_file() -> 
     assert (one.id, one.level, one.line_end) == ("a/page.rst#one", 1, 19)
 
 
-def test_a_title_outside_the_headings_keeps_a_lone_lower_heading_a_section() -> None:
+def test_a_lone_lower_heading_stays_a_section_if_the_title_is_not_a_heading() -> None:
     page, section = _sections((2, "Usage"), title="Front")
     assert (page.title, section.title) == ("Front", "Usage")
     (page,) = _sections((1, "Top"), title="Front")
     assert page.title == "Top"
 
 
-def test_skipped_levels_nest_and_repeated_siblings_get_numbers() -> None:
+def test_skipped_levels_are_nested_and_repeated_siblings_are_numbered() -> None:
     sections = _sections((1, "A"), (3, "Same"), (3, "Same"), (2, "Same"), (1, "Z"))
     assert [s.id.partition("#")[2] for s in sections] == ["", "a", "a/same", "a/same~2", "a/same~3", "z"]
     assert [s.level for s in sections] == [0, 1, 2, 2, 2, 1]

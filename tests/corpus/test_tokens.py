@@ -29,5 +29,5 @@ def tokenizer() -> Tokenizer:
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(text=st.lists(st.sampled_from(PIECES) | st.characters(codec="utf-8"), max_size=12).map("".join))
-def test_counts_are_those_of_the_tokenizer(tokenizer: Tokenizer, text: str) -> None:
+def test_token_counts_match_the_tokenizer(tokenizer: Tokenizer, text: str) -> None:
     assert token_counter()(text) == len(tokenizer.encode(text, add_special_tokens=False))

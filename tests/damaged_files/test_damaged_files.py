@@ -61,7 +61,7 @@ def test_changes_are_listed_for_every_file_and_kind(world: World) -> None:
         assert expected in fields, expected
 
 
-def test_links_and_what_unpacks_without_end_are_refused(world: World) -> None:
+def test_links_and_decompression_bombs_are_refused(world: World) -> None:
     changes = {"lines: 80 MB", "link to a copy"}
     trials = [
         trial
@@ -83,7 +83,7 @@ def test_links_and_what_unpacks_without_end_are_refused(world: World) -> None:
         ("workspace", "branchrank.toml", "embedder: 10 MB"),
     ],
 )
-def test_changes_that_once_ended_in_a_traceback_or_a_wait_are_refused(
+def test_changes_that_once_caused_a_traceback_or_a_hang_are_refused(
     world: World, artifact: str, file: str, change: str
 ) -> None:
     wanted = (artifact, file, change)
@@ -124,7 +124,7 @@ def test_all_damaged_files_are_refused_or_read(share: int) -> None:
     assert told["trials"] > 10_000 / PROCESSES
 
 
-def test_a_database_that_chromas_compiled_code_gives_up_on_is_refused(tmp_path: Path) -> None:
+def test_a_database_that_crashes_chromas_compiled_code_is_refused(tmp_path: Path) -> None:
     world = ChromaWorld(tmp_path)
     [trial] = [
         (file, change)

@@ -192,7 +192,7 @@ def test_the_blocks_of_a_page_run(
                 reader.run(command)
 
 
-def test_few_commands_are_not_run_and_each_stands_in_a_page() -> None:
+def test_few_commands_are_not_run_and_each_is_in_a_page() -> None:
     reasons = not_run()
     assert len(reasons) <= 10
     assert all(reasons.values())

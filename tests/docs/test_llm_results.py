@@ -40,7 +40,7 @@ def calls() -> list[list[object]]:
     return [json.loads(line) for line in (KEPT / "calls.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_call_is_kept_as_digest_ids_and_usage_alone() -> None:
+def test_a_call_is_stored_as_only_digest_ids_and_usage() -> None:
     kept = calls()
     assert len(kept) > 1000
     for call in kept:
@@ -87,7 +87,7 @@ def quotations(text: str, known: set[tuple[str, ...]]) -> list[str]:
 
 
 @pytest.mark.corpora
-def test_nothing_that_is_kept_quotes_the_documents_or_the_questions() -> None:
+def test_no_stored_file_quotes_the_documents_or_the_questions() -> None:
     if not CORPUS.is_dir():
         pytest.skip(f"{CORPUS} is not here")
     sources = [
@@ -109,7 +109,7 @@ def test_nothing_that_is_kept_quotes_the_documents_or_the_questions() -> None:
 
 
 @pytest.mark.corpora
-def test_a_replay_without_a_server_gives_every_figure(tmp_path: Path) -> None:
+def test_a_replay_without_a_server_reproduces_every_figure(tmp_path: Path) -> None:
     if not CORPUS.is_dir():
         pytest.skip(f"{CORPUS} is not here")
     Workspace.build(CORPUS, tmp_path / "data", embedder="all-MiniLM-L6-v2").close()

@@ -53,18 +53,18 @@ def script(name: str) -> ModuleType:
     return module
 
 
-def test_the_page_of_verification_is_what_the_tests_try() -> None:
+def test_the_verification_page_is_up_to_date() -> None:
     made = script("verification_page").verification_page()
     assert TEXTS["verification.md"] == made, "run: python docs/verification_page.py"
 
 
 @pytest.mark.parametrize("page", ["commands", "settings"])
-def test_generated_pages_are_what_the_code_says(page: str) -> None:
+def test_generated_pages_are_up_to_date(page: str) -> None:
     made = getattr(reference(), f"{page}_page")()
     assert TEXTS[f"{page}.md"] == made, "run: python docs/reference.py"
 
 
-def test_the_map_of_acceptance_tests_is_what_the_tests_say() -> None:
+def test_the_acceptance_page_is_up_to_date() -> None:
     made = script("acceptance_page").acceptance_page()
     assert TEXTS["acceptance.md"] == made, "run: python docs/acceptance_page.py"
     assert made.count("| `test_") > 100
@@ -94,7 +94,7 @@ def test_links_flags_and_targets_of_the_top_pages_exist(name: str) -> None:
     assert {target for target in re.findall(r"\bmake ([a-z-]+)", text) if target not in targets} == set()
 
 
-def test_the_readme_has_one_place_for_the_result() -> None:
+def test_the_readme_has_one_place_for_results() -> None:
     assert (ROOT / "README.md").read_text(encoding="utf-8").count("<!-- result -->") == 2
 
 
@@ -103,7 +103,7 @@ def anchors(document: Document) -> set[str]:
 
 
 @pytest.mark.parametrize("source", sorted(DOCUMENTS))
-def test_links_lead_somewhere(source: str) -> None:
+def test_links_have_existing_targets(source: str) -> None:
     prose = re.sub(r"(?ms)^```.*?^```", "", TEXTS[source])
     prose = re.sub(r"(?s)(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)", "", prose)
     for target in re.findall(r"\]\(([^)\s]+)\)", prose):
@@ -159,7 +159,7 @@ def test_every_branchrank_command_that_a_page_names_exists() -> None:
     assert {(verb, source) for verb, source in named if verb not in verbs} == set()
 
 
-def test_exit_codes_are_those_of_the_errors() -> None:
+def test_documented_exit_codes_match_the_errors() -> None:
     codes = {
         kind.exit_code
         for _, kind in inspect.getmembers(errors, inspect.isclass)
@@ -169,7 +169,7 @@ def test_exit_codes_are_those_of_the_errors() -> None:
     assert documented == codes | {0, 130, 143} | set(EXIT_CODES.values())
 
 
-def test_constants_of_the_systems_are_those_of_the_code() -> None:
+def test_documented_constants_match_the_code() -> None:
     page = TEXTS["systems.md"]
     formula = re.search(r"evidence = ([\d.]+) \* proximity \+ ([\d.]+) \* rank \+ ([\d.]+) \* count", page)
     assert formula is not None
@@ -194,7 +194,7 @@ def test_constants_of_the_systems_are_those_of_the_code() -> None:
     assert f"the {hybrid.bm25_top_n} best nodes" in prose
 
 
-def test_quoted_errors_are_those_of_the_code() -> None:
+def test_quoted_errors_match_the_code() -> None:
     """Each fixed part of an error message that the troubleshooting page quotes stands in the code."""
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "branchrank").rglob("*.py"))
     code = re.sub(r"\"\s*f?\"|`", "", code)
@@ -209,7 +209,7 @@ def test_quoted_errors_are_those_of_the_code() -> None:
             assert len(words) < 4 or words in code, f"{message!r}: {words!r}"
 
 
-def test_toml_examples_are_settings() -> None:
+def test_toml_examples_are_valid_settings() -> None:
     sections = {part.section: {setting.name for setting in settings_of(part)} for part in PARTS}
     for source, text in TEXTS.items():
         for example in re.findall(r"(?ms)^```toml\n(.*?)^```", text):
@@ -258,12 +258,12 @@ def test_every_file_of_a_run_is_described() -> None:
     assert {name for name in files if f"`{name}`" not in TEXTS["file-formats.md"]} == set()
 
 
-def test_gold_of_the_sample_stands_where_the_questions_say() -> None:
+def test_gold_of_the_sample_is_where_the_questions_say() -> None:
     problems = check_anchors(load_questions(QUESTIONS), corpus_lines(SAMPLE, ()))
     assert [str(problem) for problem in problems] == [], "run: branchrank questions reanchor"
 
 
-def test_questions_are_enough_varied_and_tightly_anchored() -> None:
+def test_questions_are_varied_and_tightly_anchored() -> None:
     questions = load_questions(QUESTIONS)
     answerable = [question for question in questions if question.answerable]
     assert len(answerable) >= 75

@@ -114,7 +114,7 @@ def run(world: World, query: str) -> None:
         (run, True),
     ],
 )
-def test_the_second_time_nobody_is_asked(
+def test_a_repeated_query_uses_the_caches(
     world: World, door: Callable[[World, str], None], asks_llm: bool
 ) -> None:
     query = f"which temperature for {door.__name__} tea"

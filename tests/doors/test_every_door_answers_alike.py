@@ -78,7 +78,7 @@ def library(sample: Path, questions: list[str]) -> Answers:
         }
 
 
-def test_the_questions_tell_the_predictors_apart(library: Answers) -> None:
+def test_the_predictors_answer_the_questions_differently(library: Answers) -> None:
     """Equal answers of all doors would prove little if every predictor answered alike, or nothing."""
     for name, answers in library.items():
         assert sum(bool(answer) for answer in answers) >= 25, name

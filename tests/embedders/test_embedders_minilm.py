@@ -96,7 +96,7 @@ def test_a_long_text_is_cut_to_its_first_256_tokens() -> None:
     )
 
 
-def test_a_lone_surrogate_is_no_error() -> None:
+def test_a_lone_surrogate_is_accepted() -> None:
     assert np.array_equal(embedder().embed_query("caf\udce9"), embedder().embed_query("caf?"))
 
 
@@ -134,7 +134,7 @@ def copy_of_model(folder: Path) -> Path:
     return folder
 
 
-def test_a_folder_with_the_original_weights_serves(tmp_path: Path) -> None:
+def test_a_folder_with_the_original_weights_can_be_used(tmp_path: Path) -> None:
     opened = open_embedder(IndexSettings(embedder=str(copy_of_model(tmp_path))))
     assert opened.identity == embedder().identity
     assert opened.identity.weights_digest == WEIGHTS_DIGEST

@@ -112,7 +112,7 @@ def test_a_querys_tokens_leave_out_the_prefix_and_special_tokens(nomic: Path) ->
     assert embedder.embed_query_tokens("").shape == (0, 32)
 
 
-def test_remote_code_of_a_built_in_architecture_is_not_looked_at(nomic: Path, copy: Path) -> None:
+def test_remote_code_of_a_built_in_architecture_is_ignored(nomic: Path, copy: Path) -> None:
     reference = {"AutoConfig": "canary.Config", "AutoModel": "canary.Model"}
     change(copy / "config.json", auto_map=reference)
     marker = copy / "ran"
@@ -354,7 +354,7 @@ def test_a_model_that_the_hub_lacks_is_a_model_error(hub: Hub) -> None:
         open_embedder(IndexSettings(embedder="tiny/absent"))
 
 
-def test_a_hub_that_refuses_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_hub_that_refuses_is_tried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -364,7 +364,7 @@ def test_a_hub_that_refuses_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "--embedder all-MiniLM-L6-v2" in caught.value.remedy
 
 
-def test_a_hub_that_is_silent_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_hub_that_does_not_respond_is_tried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from branchrank.embedders import hub as hub_module
 
@@ -379,7 +379,7 @@ def test_a_hub_that_is_silent_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp
             listener.accept()
 
 
-def test_what_is_no_name_at_all_is_a_model_error() -> None:
+def test_an_invalid_model_name_is_a_model_error() -> None:
     pytest.importorskip("torch")
     with pytest.raises(ModelError, match="not a valid model name"):
         open_embedder(IndexSettings(embedder="two words"))
@@ -401,7 +401,7 @@ def test_published_prefixes(model: str, query: str, document: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fakee", "ollamaa", "all-MiniLM-L6-v3", "CodeRankEmbed"])
-def test_a_misspelled_name_is_told_the_known_one_and_no_hub_is_asked(
+def test_a_misspelled_name_gets_a_suggestion_without_contacting_the_hub(
     hub: Hub, tmp_path: Path, name: str
 ) -> None:
     known = {"fakee": "fake", "ollamaa": "ollama", "all-MiniLM-L6-v3": "all-MiniLM-L6-v2"}
@@ -414,7 +414,7 @@ def test_a_misspelled_name_is_told_the_known_one_and_no_hub_is_asked(
     assert not (tmp_path / "data" / "branchrank.toml").exists()
 
 
-def test_a_misspelled_name_of_the_hub_is_told_the_known_one(hub: Hub) -> None:
+def test_a_misspelled_hub_name_gets_a_suggestion(hub: Hub) -> None:
     pytest.importorskip("torch")
     with pytest.raises(ModelError, match="did you mean `nomic-ai/CodeRankEmbed`"):
         open_embedder(IndexSettings(embedder="nomic-ai/CodeRankEmbd"))

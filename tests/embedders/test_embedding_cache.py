@@ -161,7 +161,7 @@ def test_a_damaged_row_is_a_miss_and_is_rewritten(path: Path, damage: str) -> No
     assert embedder.asked == []
 
 
-def test_two_rows_that_changed_places_are_misses(path: Path) -> None:
+def test_swapped_rows_are_misses(path: Path) -> None:
     expected = fill(path)
     (one, vector), (two, other) = raw(path, "SELECT key, vector FROM embeddings LIMIT 2")
     raw(path, "UPDATE embeddings SET vector = ? WHERE key = ?", other, one)
@@ -173,7 +173,7 @@ def test_two_rows_that_changed_places_are_misses(path: Path) -> None:
 
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(st.integers(0, 100_000), st.integers(1, 255))
-def test_no_flipped_byte_reaches_an_answer(
+def test_a_flipped_byte_never_changes_an_answer(
     tmp_path_factory: pytest.TempPathFactory, position: int, mask: int
 ) -> None:
     path = tmp_path_factory.mktemp("flip") / "embeddings.sqlite"
@@ -228,7 +228,7 @@ def test_a_file_of_something_else_is_set_aside_with_one_notice(path: Path, make:
     assert path.with_name("embeddings.sqlite.set-aside-1").read_bytes() == before
 
 
-def test_a_foreign_database_is_not_changed_by_the_look_at_it(path: Path) -> None:
+def test_a_foreign_database_is_not_changed_by_the_check(path: Path) -> None:
     path.parent.mkdir()
     foreign_database(path)
     opened(path)
@@ -238,7 +238,7 @@ def test_a_foreign_database_is_not_changed_by_the_look_at_it(path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["parent is a file", "directory", "fifo", "device"])
-def test_where_no_file_can_be_the_work_goes_on_and_it_is_said_once(tmp_path: Path, kind: str) -> None:
+def test_without_a_cache_file_embedding_continues_with_one_notice(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "embeddings.sqlite"
     if kind == "parent is a file":
         path.write_text("")
@@ -294,7 +294,7 @@ def test_a_folder_without_write_permission_means_no_cache_and_one_notice(filled:
     assert "embeddings are not cached" in result.stdout
 
 
-def test_the_file_is_the_users_alone(path: Path) -> None:
+def test_only_the_user_can_read_the_file(path: Path) -> None:
     fill(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -315,7 +315,7 @@ embedding_cache.cached_documents(FakeEmbedder(), cache, texts, told)
 
 
 @pytest.mark.parametrize("after", [1, 7, 30])
-def test_a_killed_build_loses_at_most_the_batch_in_hand(path: Path, after: int) -> None:
+def test_a_killed_build_loses_at_most_the_current_batch(path: Path, after: int) -> None:
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     for _ in range(after + 1):

@@ -79,7 +79,7 @@ def test_a_miss_is_kept_and_then_a_hit(cache: RedisEmbeddingCache, notices: list
     assert notices == []
 
 
-def test_a_url_opens_redis_and_none_a_file(shared: RedisServer, tmp_path: Path) -> None:
+def test_a_url_selects_redis_and_no_url_a_file(shared: RedisServer, tmp_path: Path) -> None:
     for url in ("", shared.url):
         opened = open_cache(tmp_path / "embeddings.sqlite", redis_url=url)
         assert isinstance(opened, RedisEmbeddingCache) == bool(url)
@@ -140,7 +140,7 @@ def test_a_value_of_something_else_is_a_miss_and_is_replaced(
     assert notices == []
 
 
-def test_two_values_that_changed_places_are_misses(cache: RedisEmbeddingCache, client) -> None:
+def test_swapped_values_are_misses(cache: RedisEmbeddingCache, client) -> None:
     asked(cache)
     one, two = client.mget(KEYS[:2])
     client.mset({KEYS[0]: two, KEYS[1]: one})
@@ -153,7 +153,7 @@ def test_more_keys_than_one_call_holds(cache: RedisEmbeddingCache, monkeypatch: 
     assert asked(cache) == 0
 
 
-def test_a_full_server_is_said_once_and_the_work_goes_on(
+def test_a_full_server_gives_one_notice_and_embedding_continues(
     cache: RedisEmbeddingCache, client, notices: list[str]
 ) -> None:
     client.config_set("maxmemory", 1)
@@ -163,7 +163,7 @@ def test_a_full_server_is_said_once_and_the_work_goes_on(
     assert "SET" not in notices[0]
 
 
-def test_a_server_that_is_down_is_said_once_without_its_password(notices: list[str]) -> None:
+def test_a_server_that_is_down_gives_one_notice_without_its_password(notices: list[str]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -174,7 +174,7 @@ def test_a_server_that_is_down_is_said_once_without_its_password(notices: list[s
     assert "secret" not in notices[0]
 
 
-def test_a_password_that_is_missing_is_said_once(tmp_path: Path, notices: list[str]) -> None:
+def test_a_missing_password_gives_one_notice(tmp_path: Path, notices: list[str]) -> None:
     server = RedisServer(tmp_path, "--requirepass", "secret")
     try:
         cache = RedisEmbeddingCache(server.url, notify=notices.append)
@@ -189,7 +189,7 @@ def test_a_password_that_is_missing_is_said_once(tmp_path: Path, notices: list[s
         server.stop()
 
 
-def test_a_slow_server_costs_one_timeout_and_is_used_again_later(
+def test_a_slow_server_is_skipped_after_one_timeout_and_used_again_later(
     tmp_path: Path, notices: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_connection, "TIMEOUT", 0.1)
@@ -225,7 +225,7 @@ def test_a_server_that_restarts_empty_is_filled_again(tmp_path: Path, notices: l
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:6379", "http://127.0.0.1:6379"])
-def test_what_is_no_redis_url_is_refused(url: str) -> None:
+def test_a_url_that_is_not_a_redis_url_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="Redis"):
         RedisEmbeddingCache(url)
 

@@ -79,7 +79,7 @@ def test_every_gate_and_pooling_that_the_files_name_is_honored(
         ("1_Pooling/config.json", "include_prompt", False),
     ],
 )
-def test_a_folder_that_the_graph_does_not_compute_is_left_to_sentence_transformers(
+def test_an_unsupported_checkpoint_falls_back_to_sentence_transformers(
     tmp_path: Path, file: str, field: str, value: object
 ) -> None:
     path = write_checkpoint(tmp_path / "model") / file
@@ -112,7 +112,7 @@ def test_int8_vectors_are_near_and_have_an_identity_of_their_own(model: str, che
     assert small.embed_documents(texts[::-1])[::-1].tobytes() == rows.tobytes()
 
 
-def test_indexes_of_two_precisions_lie_side_by_side(checkpoint: Path, tmp_path: Path) -> None:
+def test_indexes_of_two_precisions_can_exist_side_by_side(checkpoint: Path, tmp_path: Path) -> None:
     write_pages(tmp_path / "docs")
     common = ("--data-dir", tmp_path / "data", "--embedder", checkpoint, "--quiet")
     for precision in ("float32", "int8"):

@@ -91,7 +91,7 @@ def test_a_damaged_row_is_embedded_again(path: Path, damage: str) -> None:
     assert all(np.array_equal(one.values, two.values) for one, two in zip(found, expected, strict=True))
 
 
-def test_the_file_stays_below_its_limit_and_the_oldest_make_room(path: Path) -> None:
+def test_the_file_stays_below_its_limit_by_evicting_the_oldest_rows(path: Path) -> None:
     limit = 200_000
     cache = TokenCache(path, limit_bytes=limit)
     embedder = Counting(256)

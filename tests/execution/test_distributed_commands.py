@@ -199,14 +199,14 @@ def test_wrong_flags_are_errors_before_any_work(
 
 
 @pytest.mark.parametrize("flag", ["--max-calls", "--max-tokens", "--llm-record"])
-def test_what_counts_the_calls_of_one_process_is_refused(project: Path, flag: str) -> None:
+def test_flags_that_count_calls_in_one_process_are_refused(project: Path, flag: str) -> None:
     llm = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m", flag, 5)
     result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "hybrid", *llm, *JOBS)
     assert result.exit_code == 2
     assert f"{flag} works only within one process" in result.output
 
 
-def test_a_file_may_not_name_a_cluster_elsewhere(project: Path, tmp_path: Path) -> None:
+def test_a_file_cannot_name_a_remote_cluster(project: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     shutil.copytree(project / "data", data, symlinks=True)
     with (data / "branchrank.toml").open("a") as stream:

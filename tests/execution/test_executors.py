@@ -114,7 +114,7 @@ def test_a_worker_reads_what_the_command_reads(
         list(executor.map(ReadTask(tmp_path / "absent"), ["note.txt"]))
 
 
-def test_the_default_number_of_threads_is_that_of_openmp(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_number_of_threads_comes_from_openmp(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("branchrank.execution.threads.torch_threads", lambda: 0)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert thread_count() == 7

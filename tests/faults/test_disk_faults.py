@@ -61,7 +61,7 @@ def check(told: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("scenario", [each.name for each in SCENARIOS])
-def test_every_place_fails_once(library: Path, scenario: str) -> None:
+def test_every_disk_operation_fails_once(library: Path, scenario: str) -> None:
     _, told = trials(library, scenario, 0)
     assert len(told) >= 10
     check(told)

@@ -31,7 +31,7 @@ def test_the_binary_is_the_packaged_one() -> None:
     assert ripgrep_binary().is_absolute()
 
 
-def test_a_match_brings_ten_lines_on_both_sides(tmp_path: Path) -> None:
+def test_a_match_includes_ten_lines_before_and_after(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.rst", 100, {50: "the needle here"})
     (passage,) = Grep(tmp_path).search("needle").passages
     assert (passage.line_start, passage.line_end, passage.matched) == (40, 60, (50,))
@@ -55,7 +55,7 @@ def test_matches_within_twenty_lines_share_a_passage(tmp_path: Path, second: int
     assert len(Grep(tmp_path).search("needle", ranking="none").passages) == passages
 
 
-def test_windows_that_touch_do_not_chain(tmp_path: Path) -> None:
+def test_adjacent_windows_are_not_merged(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.rst", 300, dict.fromkeys((50, 71, 92, 113), "needle"))
     found = Grep(tmp_path).search("needle", ranking="none").passages
     assert spans(found) == [("a.rst", n - 10, n + 10) for n in (50, 71, 92, 113)]
@@ -80,7 +80,7 @@ def test_a_rare_term_outweighs_a_common_one_and_ties_keep_their_order(tmp_path: 
     assert found[0].score > found[1].score > 0
 
 
-def test_a_term_that_every_file_holds_still_finds_its_passages(tmp_path: Path) -> None:
+def test_a_term_in_every_file_still_finds_passages(tmp_path: Path) -> None:
     # The classic IDF is negative here and would drop the only exact match.
     write_lines(tmp_path / "only.rst", 30, {15: "needle"})
     (passage,) = Grep(tmp_path).search("needle").passages
@@ -101,14 +101,14 @@ def test_scores_below_the_first_quartile_are_dropped_and_ten_are_kept(tmp_path: 
     assert len(Grep(tmp_path).search("needle").passages) == 10
 
 
-def test_a_question_is_its_terms_not_one_expression(tmp_path: Path) -> None:
+def test_a_question_is_searched_as_separate_terms(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.rst", 30, {15: "clear the cached files"})
     found = Grep(tmp_path).search("How do I clear the cache?")
     assert [term.text for term in found.terms] == ["clear", "cache"]
     assert spans(found.passages) == [("a.rst", 5, 25)]
 
 
-def test_relevance_weighs_rare_terms_more(tmp_path: Path) -> None:
+def test_rare_terms_have_a_higher_weight(tmp_path: Path) -> None:
     for n in range(4):
         write_lines(tmp_path / f"{n}.rst", 30, {15: "cache"})
     write_lines(tmp_path / "4.rst", 30, {15: "cache zymurgy"})
@@ -121,7 +121,7 @@ def test_relevance_weighs_rare_terms_more(tmp_path: Path) -> None:
 @given(
     text=st.text(alphabet="aAbB_-. \nÉİ1", max_size=40), query=st.text(alphabet='aAbB_-. "É1', max_size=10)
 )
-def test_a_term_counts_as_often_as_its_pattern_matches(text: str, query: str) -> None:
+def test_a_term_counts_once_per_pattern_match(text: str, query: str) -> None:
     terms = extract_terms(query)
     lowered = text.lower()
     expected = [
@@ -172,14 +172,14 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert Grep(root, sources=["a.rst", "file.rst", "folder/secret.rst"]).search("needle").passages == ()
 
 
-def test_line_ends_and_bytes_that_are_no_utf8(tmp_path: Path) -> None:
+def test_line_ends_and_invalid_utf8_are_handled(tmp_path: Path) -> None:
     (tmp_path / "a.rst").write_bytes(b"first\r\nthe \xff needle\r\nlast\x0c still last")
     (passage,) = Grep(tmp_path).search("needle").passages
     assert passage.text == "first\nthe \ufffd needle\nlast\x0c still last"
     assert passage.line_end == 3
 
 
-def test_nothing_found_and_nothing_asked(tmp_path: Path) -> None:
+def test_empty_results_and_empty_queries_are_handled(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.rst", 30, {})
     assert Grep(tmp_path).search("absent").passages == ()
     assert Grep(tmp_path).search("   ").terms == ()
@@ -211,7 +211,7 @@ DASHES = [
 ]
 
 
-def test_no_query_becomes_a_flag(tmp_path: Path) -> None:
+def test_a_query_is_never_parsed_as_a_flag(tmp_path: Path) -> None:
     root = tmp_path / "corpus"
     write_lines(root / "a.rst", 30, {15: "root harmless --pre=touch"})
     script = root / "canary.sh"

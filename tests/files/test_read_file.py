@@ -94,13 +94,13 @@ def test_a_denial_lists_the_allowed_folders(root: Path) -> None:
     assert str(other.resolve()) in message
 
 
-def test_the_reader_raises_what_the_tool_answers(root: Path) -> None:
+def test_the_reader_raises_the_errors_that_the_tool_returns(root: Path) -> None:
     with pytest.raises(FileRefused) as refused:
         FileReader(root, ["guide.rst"]).text("../secret.txt")
     assert refused.value.code == "ACCESS_DENIED"
 
 
-def test_a_file_that_begins_like_an_error_is_still_a_text(root: Path) -> None:
+def test_a_file_that_starts_like_an_error_is_returned_as_text(root: Path) -> None:
     (root / "odd.txt").write_text("[ERROR: NOT_FOUND]")
     assert FileReader(root, ["odd.txt"]).text("odd.txt") == "[ERROR: NOT_FOUND]"
 
@@ -127,7 +127,7 @@ def test_below_the_corpus_only_indexed_files_are_read(root: Path) -> None:
         assert refused.value.code == expected
 
 
-def test_a_folder_that_the_user_allows_is_read_but_for_what_is_hidden(root: Path) -> None:
+def test_an_allowed_folder_is_readable_except_for_hidden_files(root: Path) -> None:
     (root / "drafts").mkdir()
     (root / "drafts" / "page.md").write_text("draft")
     (root / "drafts" / ".env").write_text(SECRET)
@@ -183,7 +183,7 @@ def test_no_traversal_payload_reads_anything_outside(root: Path) -> None:
 
 
 @pytest.mark.parametrize("swapped", ["file", "folder"])
-def test_a_link_swapped_in_during_the_read_leads_nowhere(root: Path, swapped: str) -> None:
+def test_a_link_swapped_in_during_the_read_is_not_followed(root: Path, swapped: str) -> None:
     """One thread swaps a name between the real thing and a link outside while another reads it."""
     outside = root.parent / "outside"
     (outside / "page").mkdir(parents=True)

@@ -36,7 +36,7 @@ def test_terms_of_a_question(query: str, expected: list[str]) -> None:
     assert texts(query) == expected
 
 
-def test_only_plain_words_are_bound_to_a_word_start() -> None:
+def test_only_plain_words_must_match_at_a_word_start() -> None:
     patterns = {term.text: term.pattern for term in extract_terms('form form_theme "form row"')}
     assert re.search(patterns["form"], "the forms")
     assert not re.search(patterns["form"], "platform")
@@ -44,7 +44,7 @@ def test_only_plain_words_are_bound_to_a_word_start() -> None:
     assert re.search(patterns["form row"], "x.form rows")
 
 
-def test_there_is_a_limit_to_terms_and_to_their_length() -> None:
+def test_the_number_and_length_of_terms_are_limited() -> None:
     assert len(texts(" ".join(f"word{n}" for n in range(500)))) == TERM_LIMIT
     assert max(map(len, texts("x" * 5000 + ' "' + "y" * 5000 + '"'))) == TERM_CHARACTERS
 
@@ -61,6 +61,6 @@ def test_any_text_gives_printable_terms_that_are_valid_patterns(query: str) -> N
 
 
 @pytest.mark.parametrize("unit", ['"', "'", "' ", "a'", "“", "`", "->", "-", "a ", "é", "(("])
-def test_time_grows_with_the_text_not_its_square(unit: str) -> None:
+def test_time_grows_linearly_with_the_text(unit: str) -> None:
     # A quadratic extraction takes minutes here, and the whole suite has a limit.
     assert len(extract_terms(unit * 50_000)) <= TERM_LIMIT

@@ -38,7 +38,7 @@ def refuses(location: Path | str, message: str, matrix: Vectors | None = None, i
     assert caught.value.remedy
 
 
-def test_it_opens_again_and_again(location: Path) -> None:
+def test_the_store_can_be_opened_repeatedly(location: Path) -> None:
     for _ in range(2):
         store = ChromaVectors(location, "vectors", IDS, rows())
         assert store.search(rows()[7], 1)[0].key == "k007"
@@ -88,9 +88,7 @@ def test_lost_neighbors_are_found_by_the_probe(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_graph_that_loses_its_vectors_is_built_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_graph_that_loses_its_vectors_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probe = ChromaVectors._probe
     failures = ["first", "second"]
 
@@ -111,7 +109,7 @@ def test_a_graph_that_loses_its_vectors_is_built_again(
         build_collection(tmp_path / "chroma", "vectors", IDS, rows())
 
 
-def test_near_duplicates_stay_within_reach(tmp_path: Path) -> None:
+def test_near_duplicates_can_still_be_found(tmp_path: Path) -> None:
     """Pages that differ in a number alone: with few links per point, a graph leaves some of them out."""
     noise = np.random.default_rng(3).normal(size=(90, 64)).astype(np.float32)
     noise[:, 2:] = np.where(np.abs(noise[:, 2:]) > 2.2, noise[:, 2:], 0)
@@ -195,7 +193,7 @@ def test_a_function_hidden_in_the_schema_is_refused(location: Path, key: str) ->
     assert LOADED == []
 
 
-def test_a_relative_path_is_that_of_the_working_directory(
+def test_a_relative_path_is_relative_to_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chroma keeps one database for each path that it was given in a process."""
@@ -227,12 +225,12 @@ def test_another_metric_is_refused(location: Path) -> None:
 @pytest.mark.parametrize(
     "url", ["localhost:8000", "ftp://host", "http://", "http://u:p@host", "http://h:99999"]
 )
-def test_a_url_that_is_none_is_a_usage_error(url: str) -> None:
+def test_an_invalid_url_is_a_usage_error(url: str) -> None:
     with pytest.raises(UsageError, match="--chroma-url"):
         ChromaVectors(url, "vectors", IDS, rows())
 
 
-def test_a_server_that_is_away_is_said(unused_port: int) -> None:
+def test_an_unreachable_server_is_reported(unused_port: int) -> None:
     refuses(f"http://127.0.0.1:{unused_port}", "Chroma at http")
 
 

@@ -38,7 +38,7 @@ def answers(index: Index) -> tuple[object, ...]:
     )
 
 
-def test_an_index_holds_the_corpus(tmp_path: Path) -> None:
+def test_an_index_contains_the_corpus(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     with build_index(workspace) as index:
         assert {chunk.source for chunk in index.chunks.values()} == set(PAGES)
@@ -91,7 +91,7 @@ def test_two_builds_write_the_same_bytes(tmp_path: Path) -> None:
     assert trees[0] == trees[1]
 
 
-def test_an_up_to_date_index_is_left_alone(tmp_path: Path) -> None:
+def test_an_up_to_date_index_is_not_rebuilt(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     with build_index(workspace) as first, build_index(workspace) as second:
         assert first.directory == second.directory
@@ -113,7 +113,7 @@ def test_only_a_changed_document_is_embedded_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["new", "gone", "touched"])
-def test_a_corpus_that_moved_on(tmp_path: Path, change: str) -> None:
+def test_a_changed_corpus_makes_the_index_stale(tmp_path: Path, change: str) -> None:
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
     page = tmp_path / "docs" / "guide" / "descale.md"
@@ -191,7 +191,7 @@ def test_bm25_settings_need_no_embedding(tmp_path: Path) -> None:
         assert index.bm25_chunks.settings.k1 != 2.0
 
 
-def test_damaged_derived_weights_are_made_again(tmp_path: Path) -> None:
+def test_damaged_derived_weights_are_recomputed(tmp_path: Path) -> None:
     build_index(small_workspace(tmp_path)).close()
     with open_index(reopened(tmp_path, bm25__b=0.1)) as index:
         before = index.bm25_nodes.search("lid", 3)
@@ -202,7 +202,7 @@ def test_damaged_derived_weights_are_made_again(tmp_path: Path) -> None:
         assert index.bm25_nodes.search("lid", 3) == before
 
 
-def test_every_file_is_checked_before_it_answers(tmp_path: Path) -> None:
+def test_every_file_is_checked_before_it_is_used(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     with build_index(workspace) as index:
         names = [*index.manifest.digests, "manifest.json", "build.json", "modified.json"]
@@ -222,7 +222,7 @@ def test_every_file_is_checked_before_it_answers(tmp_path: Path) -> None:
     open_index(workspace).close()
 
 
-def test_a_damaged_index_is_built_again(tmp_path: Path) -> None:
+def test_a_damaged_index_is_rebuilt(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     with build_index(workspace) as index:
         before = answers(index)
@@ -250,7 +250,7 @@ def test_chroma_holds_the_same_vectors(tmp_path: Path) -> None:
     open_index(workspace).close()
 
 
-def test_a_collection_that_was_never_made_is_said(tmp_path: Path) -> None:
+def test_a_missing_collection_is_reported(tmp_path: Path) -> None:
     build_index(small_workspace(tmp_path)).close()
     with pytest.raises(ArtifactError, match="built with the Chroma location none, not embedded"):
         open_index(reopened(tmp_path, index__vector_store="chroma"))
@@ -276,7 +276,7 @@ print(sorted(heavy & set(sys.modules)))
     assert done.stdout == "[]\n"
 
 
-def test_a_reader_keeps_its_generation(tmp_path: Path) -> None:
+def test_a_reader_keeps_the_generation_that_it_opened(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     reader = build_index(workspace)
     expected = answers(reader)
@@ -350,7 +350,7 @@ class TestGivenFiles:
         with pytest.raises(InputError, match=message):
             build_index(reopened(tmp_path))
 
-    def test_nodes_of_the_users_own(self, tmp_path: Path) -> None:
+    def test_nodes_can_be_imported(self, tmp_path: Path) -> None:
         with build_index(small_workspace(tmp_path)) as index:
             nodes = (index.directory / "pageindex" / "nodes.jsonl").read_text()
         mine = tmp_path / "nodes.jsonl"
@@ -377,7 +377,7 @@ class TestGivenFiles:
         assert not path.is_symlink()
 
 
-def test_corpora_that_can_not_be_indexed(tmp_path: Path) -> None:
+def test_a_corpus_that_cannot_be_indexed_is_an_error(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     for path in sorted((tmp_path / "docs").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -401,7 +401,7 @@ def test_one_document_is_a_corpus(tmp_path: Path) -> None:
         assert [entry.key for entry in index.bm25_chunks.search("paragraph", 10)] == [chunk.id]
 
 
-def test_progress_is_told(tmp_path: Path) -> None:
+def test_progress_is_reported(tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     build_index(
         small_workspace(tmp_path), progress=lambda stage, done, total: seen.append((stage, done, total))

@@ -60,7 +60,7 @@ def test_a_killed_rebuild_leaves_the_old_index_or_the_new(
 
 
 @pytest.mark.parametrize("point", OLD + NEW)
-def test_a_killed_first_build_leaves_none_or_the_new(
+def test_a_killed_first_build_leaves_no_index_or_the_new_one(
     trials: dict[tuple[str, bool], dict[str, object]], point: str
 ) -> None:
     result = trials[point, True]
@@ -88,7 +88,7 @@ def test_every_failpoint_is_killed_at() -> None:
     assert named == set(OLD + NEW + CHROMA)
 
 
-def test_a_second_builder_is_kept_out(tmp_path: Path) -> None:
+def test_a_second_builder_is_refused(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     with (
         build_lock(workspace.data_dir),
@@ -144,7 +144,7 @@ def test_a_failed_write_leaves_the_old_index(tmp_path: Path, monkeypatch: pytest
     assert len(list(workspace.index_directory.glob("0*"))) <= 2
 
 
-def test_a_full_disk_is_said_and_leaves_the_old_index(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_the_old_index(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     with build_index(workspace) as index:
         before = killed_builds.answers(index)
@@ -170,7 +170,7 @@ def test_a_full_disk_is_said_and_leaves_the_old_index(tmp_path: Path) -> None:
     assert [path.name for path in workspace.index_directory.glob("0*")] == ["000001"]
 
 
-def test_a_read_only_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
     write_corpus(tmp_path / "docs", {"index.md": PAGES["index.md"] + "\nMore.\n"})
@@ -189,7 +189,7 @@ def test_a_read_only_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert index.bm25_chunks.search("boils", 1)
 
 
-def test_readers_see_whole_generations_while_builds_go_on(tmp_path: Path) -> None:
+def test_readers_see_complete_generations_during_builds(tmp_path: Path) -> None:
     """Each text of a generation says its number; a reader never meets two numbers."""
     workspace = small_workspace(tmp_path)
     pages = tmp_path / "docs"
@@ -229,7 +229,7 @@ def test_readers_see_whole_generations_while_builds_go_on(tmp_path: Path) -> Non
     assert len(seen) > 1
 
 
-def test_a_reader_that_loses_a_race_takes_the_newer_generation(
+def test_a_reader_whose_generation_is_deleted_opens_the_newer_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The generation is deleted between the look at ``current`` and the lock."""
@@ -246,7 +246,7 @@ def test_a_reader_that_loses_a_race_takes_the_newer_generation(
 
 
 @pytest.mark.parametrize("pointer", ["nonsense", "../../..", "000009"])
-def test_a_pointer_to_no_generation_is_no_index(tmp_path: Path, pointer: str) -> None:
+def test_a_pointer_to_a_missing_generation_is_an_error(tmp_path: Path, pointer: str) -> None:
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
     current = workspace.index_directory / "current"

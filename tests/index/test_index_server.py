@@ -62,7 +62,7 @@ def test_a_server_answers_as_the_exact_store_does(
         assert not (index.directory / "chroma").exists()
 
 
-def test_a_proxy_of_the_environment_does_not_stand_before_the_loopback(
+def test_a_proxy_from_the_environment_is_not_used_for_loopback(
     tmp_path: Path, url: str, client: chromadb.ClientAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = f"http://127.0.0.1:{free_port()}"
@@ -76,7 +76,9 @@ def test_a_proxy_of_the_environment_does_not_stand_before_the_loopback(
     assert os.environ["no_proxy"] == "example.org"
 
 
-def test_collections_go_with_their_generations(tmp_path: Path, url: str, client: chromadb.ClientAPI) -> None:
+def test_collections_are_deleted_with_their_generations(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI
+) -> None:
     workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
     names = []
     for _ in range(4):
@@ -164,7 +166,7 @@ def test_a_killed_upload_is_resumed_with_what_is_missing(
     assert [each.name for each in client.list_collections()] == [collection.name]
 
 
-def test_what_another_state_of_the_corpus_left_on_the_server_is_replaced(
+def test_vectors_of_an_older_corpus_on_the_server_are_replaced(
     tmp_path: Path, url: str, client: chromadb.ClientAPI
 ) -> None:
     workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
@@ -175,7 +177,7 @@ def test_what_another_state_of_the_corpus_left_on_the_server_is_replaced(
         assert index.vectors.search(index.embedder.embed_query("lid"), 1)
 
 
-def test_an_interrupted_upload_with_a_wrong_vector_is_made_again(
+def test_an_interrupted_upload_with_a_wrong_vector_is_repeated(
     tmp_path: Path, url: str, client: chromadb.ClientAPI
 ) -> None:
     workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
@@ -190,9 +192,7 @@ def test_an_interrupted_upload_with_a_wrong_vector_is_made_again(
         assert index.vectors.search(index.vectors.vector(key), 1)[0].key == key
 
 
-def test_a_collection_that_is_not_ours_is_never_replaced(
-    tmp_path: Path, url: str, client: chromadb.ClientAPI
-) -> None:
+def test_a_foreign_collection_is_never_replaced(tmp_path: Path, url: str, client: chromadb.ClientAPI) -> None:
     workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
     name = _server_collection(workspace.generations.directory / "000001")
     client.create_collection(name, embedding_function=None).add(ids=["theirs"], embeddings=[[1.0, 0.0]])
@@ -246,7 +246,7 @@ def test_a_function_planted_on_the_server_is_never_loaded(
     assert LOADED == []
 
 
-def test_a_server_that_is_away_is_said(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=f"http://127.0.0.1:{free_port()}")
     with pytest.raises(ArtifactError, match="Chroma at http") as caught:
         build_index(workspace)
@@ -254,7 +254,7 @@ def test_a_server_that_is_away_is_said(tmp_path: Path) -> None:
     assert not list((tmp_path / "data").glob("indexes/*/0*"))
 
 
-def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_answers_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chroma_client, "_HEARTBEAT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -327,7 +327,7 @@ ENDLESS = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n" + b"[" * 20_
     [(b"", "timed out"), (ENDLESS, "larger"), (PACKED_HEAD + PACKED, "Chroma at")],
     ids=["silent", "endless", "bomb"],
 )
-def test_what_a_server_answers_is_bounded(
+def test_the_size_of_server_answers_is_limited(
     url: str, monkeypatch: pytest.MonkeyPatch, instead: bytes, reason: str
 ) -> None:
     monkeypatch.setattr(chroma_client, "_ANSWER_SECONDS", 2.0)
@@ -345,7 +345,7 @@ def test_what_a_server_answers_is_bounded(
 
 @pytest.mark.parametrize("honest", [1, 2, 3])
 @pytest.mark.parametrize("instead", [b"", ENDLESS, PACKED_HEAD + PACKED], ids=["silent", "endless", "bomb"])
-def test_what_a_server_answers_while_a_client_connects_is_bounded(
+def test_the_size_of_server_answers_is_limited_while_connecting(
     url: str, monkeypatch: pytest.MonkeyPatch, honest: int, instead: bytes
 ) -> None:
     monkeypatch.setattr(chroma_client, "_ANSWER_SECONDS", 1.0)

@@ -36,7 +36,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_link_for_the_indexes_leads_no_deletion_outside(tmp_path: Path, outside: Path) -> None:
+def test_a_link_in_place_of_the_indexes_does_not_delete_files_outside(tmp_path: Path, outside: Path) -> None:
     workspace = small_workspace(tmp_path)
     workspace.index_directory.parent.mkdir(parents=True)
     workspace.index_directory.symlink_to(outside)
@@ -46,7 +46,7 @@ def test_a_link_for_the_indexes_leads_no_deletion_outside(tmp_path: Path, outsid
     assert contents(outside) == before
 
 
-def test_a_link_for_a_generation_leads_no_deletion_outside(tmp_path: Path, outside: Path) -> None:
+def test_a_link_in_place_of_a_generation_does_not_delete_files_outside(tmp_path: Path, outside: Path) -> None:
     workspace = small_workspace(tmp_path)
     workspace.index_directory.mkdir(parents=True)
     (workspace.index_directory / "000007").symlink_to(outside)
@@ -55,7 +55,7 @@ def test_a_link_for_a_generation_leads_no_deletion_outside(tmp_path: Path, outsi
     assert contents(outside) == before
 
 
-def test_a_link_for_derived_bm25_weights_leads_no_deletion_outside(tmp_path: Path, outside: Path) -> None:
+def test_a_link_in_place_of_bm25_weights_does_not_delete_files_outside(tmp_path: Path, outside: Path) -> None:
     build_index(small_workspace(tmp_path)).close()
     workspace = reopened(tmp_path, bm25__k1=2.0)
     generation = (workspace.index_directory / "current").resolve()
@@ -70,7 +70,7 @@ def test_a_link_for_derived_bm25_weights_leads_no_deletion_outside(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", [".build.lock", "hybrid", "hybrid/cache", "hybrid/cache/embeddings.sqlite3"])
-def test_what_is_written_is_not_written_through_a_link(tmp_path: Path, outside: Path, name: str) -> None:
+def test_nothing_is_written_through_a_link(tmp_path: Path, outside: Path, name: str) -> None:
     workspace = small_workspace(tmp_path)
     link = workspace.data_dir / name
     shutil.rmtree(link, ignore_errors=True)
@@ -82,7 +82,7 @@ def test_what_is_written_is_not_written_through_a_link(tmp_path: Path, outside: 
     assert contents(outside) == before
 
 
-def test_the_collection_of_another_server_is_left_alone(
+def test_the_collection_of_another_server_is_not_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A generation that someone else made may name any server."""
@@ -191,7 +191,7 @@ def test_a_cache_is_not_used_through_a_link_that_is_swapped_in(
     assert kept.read_bytes() == before["embeddings.sqlite3"]
 
 
-def test_decisions_are_not_kept_through_a_link(tmp_path: Path, outside: Path) -> None:
+def test_decisions_are_not_stored_through_a_link(tmp_path: Path, outside: Path) -> None:
     place = tmp_path / "workspace" / "hybrid" / "cache" / "decisions.sqlite"
     place.parent.parent.mkdir(parents=True)
     place.parent.symlink_to(outside)

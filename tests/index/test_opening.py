@@ -34,7 +34,7 @@ def flip(path: Path) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def test_what_every_opening_reads_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+def test_the_bytes_read_to_open_an_index_do_not_grow_with_the_corpus(tmp_path: Path) -> None:
     sizes = []
     for documents in (1, 300):
         docs = tmp_path / f"docs{documents}"
@@ -69,9 +69,7 @@ def test_no_record_is_decoded_until_it_is_asked_for(
         assert len(decoded) == 1
 
 
-def test_moving_in_the_tree_decodes_no_node(
-    workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tree_navigation_decodes_no_node(workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_index(workspace) as index:
         section = next(iter(index.bm25_nodes.ids))
         monkeypatch.setattr(
@@ -112,7 +110,7 @@ def test_an_unchanged_file_is_not_read_again(
     open_index(workspace).close()
 
 
-def test_a_changed_byte_is_noticed_even_with_its_old_times(workspace: WorkspaceFolder) -> None:
+def test_a_changed_byte_is_detected_even_with_unchanged_timestamps(workspace: WorkspaceFolder) -> None:
     with open_index(workspace) as index:
         names = list(index.manifest.digests)
         directory = index.directory
@@ -125,7 +123,7 @@ def test_a_changed_byte_is_noticed_even_with_its_old_times(workspace: WorkspaceF
     open_index(workspace).close()
 
 
-def test_check_reads_files_that_have_a_stamp(workspace: WorkspaceFolder) -> None:
+def test_check_reads_even_files_with_a_matching_stamp(workspace: WorkspaceFolder) -> None:
     data = workspace.data_dir
     words = ("check", "--data-dir", data, "--embedder", workspace.index_settings.embedder)
     whole = invoke(*words)

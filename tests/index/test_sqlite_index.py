@@ -20,7 +20,7 @@ def index(tmp_path: Path) -> Iterator[Index]:
         yield opened
 
 
-def test_it_searches_the_chunks_of_the_index(index: Index) -> None:
+def test_sqlite_searches_the_chunks_of_the_index(index: Index) -> None:
     table = open_fts5(index)
     best = table.matches(QUERY, 5)[0]
     assert "max_retries" in index.chunks[best.key].text
@@ -28,7 +28,7 @@ def test_it_searches_the_chunks_of_the_index(index: Index) -> None:
     table.close()
 
 
-def test_the_file_is_made_once_and_again_when_it_is_damaged(index: Index) -> None:
+def test_the_file_is_created_once_and_rebuilt_when_damaged(index: Index) -> None:
     open_fts5(index).close()
     path = index.directory / PLACE
     content, modified = path.read_bytes(), path.stat().st_mtime_ns
@@ -39,9 +39,7 @@ def test_the_file_is_made_once_and_again_when_it_is_damaged(index: Index) -> Non
     assert path.read_bytes() == content
 
 
-def test_an_index_that_cannot_be_written_is_searched_all_the_same(
-    index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_index_can_still_be_searched(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     build = sqlite_index.build_sqlite
 
     def refusing(path: Path, *arguments: object, **options: object) -> None:

@@ -54,7 +54,7 @@ def test_an_index_keeps_the_token_vectors_of_its_chunks(tmp_path: Path, precisio
         assert_kept(index, precision)
 
 
-def test_by_default_an_index_keeps_none(tmp_path: Path) -> None:
+def test_by_default_an_index_has_no_token_vectors(tmp_path: Path) -> None:
     with build_index(small_workspace(tmp_path)) as index:
         assert index.token_vectors is None
         assert not (index.directory / "tokens").exists()
@@ -152,14 +152,14 @@ def test_two_builds_write_the_same_token_vectors(tmp_path: Path) -> None:
     assert {"tokens/values", "tokens/scales.npy"} <= digests[0].keys()
 
 
-def test_an_index_without_them_is_stale_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_an_index_without_token_vectors_is_stale_if_they_are_required(tmp_path: Path) -> None:
     build_index(small_workspace(tmp_path)).close()
     with pytest.raises(ArtifactError) as caught:
         open_index(reopened(tmp_path, index__token_vectors="int8"))
     assert "--token-vectors int8" in (caught.value.remedy or "")
 
 
-def test_they_are_ignored_where_a_search_asks_for_none_and_dropped_by_a_build(tmp_path: Path) -> None:
+def test_unused_token_vectors_are_ignored_by_searches_and_dropped_by_builds(tmp_path: Path) -> None:
     build_index(small_workspace(tmp_path, token_vectors="int8")).close()
     without = reopened(tmp_path, index__token_vectors="none")
     with open_index(without) as index:
@@ -171,7 +171,7 @@ def test_they_are_ignored_where_a_search_asks_for_none_and_dropped_by_a_build(tm
 
 
 @pytest.mark.parametrize("name", ["values", "scales.npy", "offsets.npy", "keys.npy"])
-def test_a_damaged_file_is_refused_when_it_is_first_used_and_built_again(tmp_path: Path, name: str) -> None:
+def test_a_damaged_file_is_refused_at_first_use_and_rebuilt(tmp_path: Path, name: str) -> None:
     workspace = small_workspace(tmp_path, token_vectors="int8")
     with build_index(workspace) as index:
         path = index.directory / "tokens" / name
@@ -186,7 +186,7 @@ def test_a_damaged_file_is_refused_when_it_is_first_used_and_built_again(tmp_pat
         assert_kept(index, "int8")
 
 
-def test_a_model_that_gives_none_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_a_model_without_token_vectors_is_refused_before_any_work(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path, embedder="ollama:nomic-embed-text", token_vectors="int8")
     with pytest.raises(UsageError) as caught:
         build_index(workspace)

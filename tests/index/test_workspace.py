@@ -29,7 +29,7 @@ def test_configure_writes_a_corpus_relative_to_the_file(tmp_path: Path) -> None:
     assert workspace.is_default_index
 
 
-def test_changing_keeps_comments_order_and_other_keys(tmp_path: Path) -> None:
+def test_configure_keeps_comments_and_order_and_other_keys(tmp_path: Path) -> None:
     path = tmp_path / "branchrank.toml"
     path.write_text(
         "# mine\ncorpus = 'a'  # where\n\n[index]\n# model\nembedder = 'x'\nchunk_tokens = 128\n\n"
@@ -74,7 +74,7 @@ def test_a_value_in_the_place_of_a_table_is_refused(tmp_path: Path) -> None:
     assert path.read_text() == "index = 3\n"
 
 
-def test_no_change_does_not_write(tmp_path: Path) -> None:
+def test_an_unchanged_file_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "branchrank.toml"
     update_config(path, {"corpus": "a"})
     before = path.stat().st_ino
@@ -90,7 +90,7 @@ values = st.one_of(
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.dictionaries(keys, values))
-def test_what_is_written_is_what_is_read(
+def test_written_settings_are_read_back_unchanged(
     tmp_path_factory: pytest.TempPathFactory, changes: dict[str, object]
 ) -> None:
     path = tmp_path_factory.mktemp("toml") / "branchrank.toml"
@@ -111,14 +111,14 @@ def test_what_is_written_is_what_is_read(
         ("[index]\nembeder = 'x'", "embeder"),
     ],
 )
-def test_a_wrong_file_is_said(tmp_path: Path, content: str, message: str) -> None:
+def test_an_invalid_workspace_file_is_reported(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "branchrank.toml").write_text(content)
     with pytest.raises(UsageError, match=message) as caught:
         WorkspaceFolder.open(tmp_path, environment={})
     assert caught.value.exit_code == 2
 
 
-def test_a_missing_workspace_or_corpus_is_said(tmp_path: Path) -> None:
+def test_a_missing_workspace_or_corpus_is_reported(tmp_path: Path) -> None:
     assert read_config(tmp_path / "branchrank.toml") == (WorkspaceConfig(), {})
     with pytest.raises(CorpusError, match=r"is not a workspace: it has no branchrank\.toml") as caught:
         _ = WorkspaceFolder.open(tmp_path, environment={}).corpus_root
@@ -128,7 +128,7 @@ def test_a_missing_workspace_or_corpus_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "branchrank.toml").exists()
 
 
-def test_a_corpus_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_can_be_given_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRANCHRANK_CORPORA", str(tmp_path / "corpora"))
     name = next(iter(known_corpora()))
     with pytest.raises(CorpusError, match="not been downloaded yet") as caught:
@@ -140,7 +140,7 @@ def test_a_corpus_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert WorkspaceFolder.open(tmp_path / "data", environment={}).corpus_root.name == name
 
 
-def test_flags_ask_for_an_index_beside_the_default(tmp_path: Path) -> None:
+def test_index_flags_select_a_second_index(tmp_path: Path) -> None:
     configure(tmp_path, settings={"index.embedder": "fake"})
     other = WorkspaceFolder.open(tmp_path, flags={"index.embedder": "fake:8"}, environment={})
     assert not other.is_default_index
@@ -148,7 +148,7 @@ def test_flags_ask_for_an_index_beside_the_default(tmp_path: Path) -> None:
     assert named.is_default_index
 
 
-def test_an_index_is_named_by_what_changes_its_vectors() -> None:
+def test_the_index_name_depends_on_the_settings_that_change_vectors() -> None:
     plain = IndexSettings(embedder="org/Some Model", vector_store="exact")
     assert index_name(plain).startswith("org-some-model-256-")
     assert index_name(plain) == index_name(IndexSettings(embedder="org/Some Model", vector_store="chroma"))

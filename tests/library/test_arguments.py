@@ -59,7 +59,7 @@ def test_a_wrong_argument_is_named_with_its_value(workspace: Workspace, name: st
     assert caught.value.remedy.startswith(name)
 
 
-def test_what_only_looks_unusual_is_taken(workspace: Workspace) -> None:
+def test_unusual_but_valid_arguments_are_accepted(workspace: Workspace) -> None:
     expected = workspace.search("tea", "local", 2)
     assert workspace.search("tea", "local", np.int64(2)) == expected
     assert workspace.search("tea", workspace.system("local"), 2, filters=()) == expected

@@ -59,7 +59,7 @@ def test_an_example_of_a_docstring_runs(
     assert tried
 
 
-def test_the_ways_in_have_examples() -> None:
+def test_the_entry_points_have_examples() -> None:
     names = {example.name.removeprefix("branchrank.") for example in examples()}
     assert {
         "workspace.Workspace",

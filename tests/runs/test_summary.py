@@ -215,7 +215,7 @@ FORMULAS = (
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-def test_no_cell_is_a_formula(text: str) -> None:
+def test_no_csv_cell_is_a_spreadsheet_formula(text: str) -> None:
     run = answered({"q0": RuntimeError(text), "q1": [passage(text, 1, 2)]}, llm=text, name=text)
     for content in (questions_csv(run), summary_csv(run)):
         for row in csv.reader(StringIO(content)):

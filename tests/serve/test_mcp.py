@@ -247,7 +247,7 @@ async def test_a_failure_says_nothing_of_the_machine(
         assert "someone" not in text(result)
 
 
-async def test_nothing_found_is_said(server: Any) -> None:
+async def test_an_empty_result_is_reported(server: Any) -> None:
     async with Client(server) as client:
         result = await client.call_tool("grep_search", {"query": "zzzunknown"})
     assert text(result) == "nothing found"

@@ -20,7 +20,7 @@ MUTANTS = (
         SECTIONS,
         "headings[open_headings[-1]].level >= heading.level",
         "headings[open_headings[-1]].level > heading.level",
-        (f"{TEST_SECTIONS}::test_skipped_levels_nest_and_repeated_siblings_get_numbers",),
+        (f"{TEST_SECTIONS}::test_skipped_levels_are_nested_and_repeated_siblings_are_numbered",),
     ),
     Mutant(
         "chunk-budget-ignores-the-breadcrumb",
@@ -41,7 +41,7 @@ MUTANTS = (
         "branchrank/corpus/discovery.py",
         "if entry.is_dir(follow_symlinks=False):",
         "if entry.is_dir(follow_symlinks=True):",
-        ("tests/corpus/test_discovery.py::test_links_are_not_followed_wherever_they_lead",),
+        ("tests/corpus/test_discovery.py::test_links_are_not_followed_regardless_of_their_target",),
     ),
     Mutant(
         "discovery-order-of-the-disk",

@@ -16,7 +16,7 @@ MUTANTS = (
         "while limit and _used(connection) + coming > limit:",
         "while False:",
         (
-            "tests/embedders/test_token_cache.py::test_the_file_stays_below_its_limit_and_the_oldest_make_room",
+            "tests/embedders/test_token_cache.py::test_the_file_stays_below_its_limit_by_evicting_the_oldest_rows",
         ),
     ),
     Mutant(
@@ -31,10 +31,7 @@ MUTANTS = (
         "branchrank/embedders/colbert.py",
         "        or _is_stanford(folder)\n",
         "",
-        (
-            "tests/embedders/test_colbert.py"
-            "::test_the_identity_names_markers_length_and_everything_the_vectors_depend_on",
-        ),
+        ("tests/embedders/test_colbert.py::test_the_identity_covers_everything_that_the_vectors_depend_on",),
     ),
     Mutant(
         "colbert-with-a-random-projection",
@@ -81,7 +78,7 @@ MUTANTS = (
         "branchrank/index/workspace_folder.py",
         'if settings.embedder_precision != "float32":',
         "if False:",
-        ("tests/embedders/test_nomic.py::test_indexes_of_two_precisions_lie_side_by_side",),
+        ("tests/embedders/test_nomic.py::test_indexes_of_two_precisions_can_exist_side_by_side",),
     ),
     Mutant(
         "a-precision-ignored-where-there-is-one",
@@ -129,7 +126,7 @@ MUTANTS = (
         "branchrank/embedders/sqlite_blobs.py",
         " and checksum == vector_checksum(key, blob)",
         "",
-        (f"{TEST_CACHE}::test_two_rows_that_changed_places_are_misses",),
+        (f"{TEST_CACHE}::test_swapped_rows_are_misses",),
     ),
     Mutant(
         "batches-kept-at-the-end-only",
@@ -150,7 +147,7 @@ MUTANTS = (
         HTTP,
         "if key and host == (own_host or named):",
         "if key:",
-        (f"{TEST_HTTP}::test_a_key_goes_to_no_host_but_its_own",),
+        (f"{TEST_HTTP}::test_a_key_is_sent_only_to_its_own_host",),
     ),
     Mutant(
         "missing-vectors-accepted",
@@ -201,7 +198,7 @@ MUTANTS = (
         'if not meant and "/" not in embedder',
         (
             "tests/embedders/test_embedders_sentence_transformers.py"
-            "::test_a_misspelled_name_is_told_the_known_one_and_no_hub_is_asked",
+            "::test_a_misspelled_name_gets_a_suggestion_without_contacting_the_hub",
         ),
     ),
     Mutant(

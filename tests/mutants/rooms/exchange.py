@@ -28,14 +28,14 @@ MUTANTS = (
         "branchrank/report/rates.py",
         '    return "Hit rates and means" if any(shares) else "Means"',
         '    return "Hit rates"',
-        (f"{TEST_BEIR}::test_the_report_calls_means_and_judged_documents_by_their_names",),
+        (f"{TEST_BEIR}::test_the_report_of_a_beir_run_uses_the_terms_of_graded_judgments",),
     ),
     Mutant(
         "judged-documents-called-pages",
         "branchrank/report/facts.py",
         "if not answerable or not all(map(is_judged, answerable)):",
         "if True:",
-        (f"{TEST_BEIR}::test_the_report_calls_means_and_judged_documents_by_their_names",),
+        (f"{TEST_BEIR}::test_the_report_of_a_beir_run_uses_the_terms_of_graded_judgments",),
     ),
     Mutant(
         "letters-mark-the-candidate-alone",
@@ -84,14 +84,14 @@ MUTANTS = (
         RANKING,
         'group=Group(by="document", members=1)',
         "group=Group(members=1)",
-        (f"{TEST_BEIR}::test_every_system_ranks_whole_documents_deep",),
+        (f"{TEST_BEIR}::test_every_system_ranks_whole_documents_to_the_full_depth",),
     ),
     Mutant(
         "late-interaction-cut-at-its-cap",
         RANKING,
         "fuse = msgspec.structs.replace(fuse, cap=0)",
         "fuse = msgspec.structs.replace(fuse, k=fuse.k)",
-        (f"{TEST_BEIR}::test_every_system_ranks_whole_documents_deep",),
+        (f"{TEST_BEIR}::test_every_system_ranks_whole_documents_to_the_full_depth",),
     ),
     Mutant(
         "grades-not-scored",
@@ -112,7 +112,7 @@ MUTANTS = (
         BEIR,
         "    _check(planned)\n",
         "",
-        (f"{TEST_BEIR}::test_mistakes_are_said_before_any_work",),
+        (f"{TEST_BEIR}::test_mistakes_are_reported_before_any_work",),
     ),
     Mutant(
         "changed-entries-kept",
@@ -133,7 +133,7 @@ MUTANTS = (
         DATASETS,
         "        if not allowed:\n",
         "        if not identifier:\n",
-        (f"{TEST_DATASETS}::test_nothing_is_downloaded_unless_it_is_asked_for",),
+        (f"{TEST_DATASETS}::test_nothing_is_downloaded_without_a_request",),
     ),
     Mutant(
         "downloads-stay-refused",
@@ -175,6 +175,6 @@ MUTANTS = (
         "branchrank/systems/checks.py",
         "if embedder == NONE and any(",
         "if not embedder and any(",
-        (f"{TEST_BEIR}::test_mistakes_are_said_before_any_work",),
+        (f"{TEST_BEIR}::test_mistakes_are_reported_before_any_work",),
     ),
 )

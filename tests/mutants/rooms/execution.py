@@ -57,13 +57,13 @@ MUTANTS = (
         OPENING,
         "and not _is_loopback(address):",
         "and not address:",
-        (f"{COMMANDS}::test_a_file_may_not_name_a_cluster_elsewhere",),
+        (f"{COMMANDS}::test_a_file_cannot_name_a_remote_cluster",),
     ),
     Mutant(
         "caps-count-each-worker",
         OPENING,
         "    if asks_llm and is_distributed(settings):\n",
         "    if asks_llm and not settings:\n",
-        (f"{COMMANDS}::test_what_counts_the_calls_of_one_process_is_refused",),
+        (f"{COMMANDS}::test_flags_that_count_calls_in_one_process_are_refused",),
     ),
 )

@@ -2,9 +2,9 @@
 
 from mutants.mutant import Mutant
 
-PLACES = "tests/faults/test_disk_faults.py::test_every_place_fails_once"
+PLACES = "tests/faults/test_disk_faults.py::test_every_disk_operation_fails_once"
 
-REFUSED = "tests/damaged_files/test_damaged_files.py::test_links_and_what_unpacks_without_end_are_refused"
+REFUSED = "tests/damaged_files/test_damaged_files.py::test_links_and_decompression_bombs_are_refused"
 MUTATED_INPUTS = "tests/fuzz/test_fuzz.py::test_mutated_inputs_are_read_or_refused"
 FOUND_INPUTS = "tests/fuzz/test_fuzz.py::test_an_input_that_failed_once_is_read_or_refused"
 SEEDS = "tests/fuzz/test_fuzz.py::test_the_seeds_are_valid"

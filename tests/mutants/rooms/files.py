@@ -13,7 +13,7 @@ MUTANTS = (
         GREP,
         "CONTEXT_LINES = 10",
         "CONTEXT_LINES = 9",
-        (f"{TEST_GREP}::test_a_match_brings_ten_lines_on_both_sides",),
+        (f"{TEST_GREP}::test_a_match_includes_ten_lines_before_and_after",),
     ),
     Mutant(
         "windows-that-touch-chain",
@@ -22,7 +22,7 @@ MUTANTS = (
         "if groups and line.number - groups[-1][-1].number <= 2 * reach:",
         (
             f"{TEST_GREP}::test_matches_within_twenty_lines_share_a_passage",
-            f"{TEST_GREP}::test_windows_that_touch_do_not_chain",
+            f"{TEST_GREP}::test_adjacent_windows_are_not_merged",
         ),
     ),
     Mutant(
@@ -37,7 +37,7 @@ MUTANTS = (
         GREP,
         "weights.append(math.log1p((max(files, holding) - holding + 0.5) / (holding + 0.5)))",
         "weights.append(1.0)",
-        (f"{TEST_GREP}::test_relevance_weighs_rare_terms_more",),
+        (f"{TEST_GREP}::test_rare_terms_have_a_higher_weight",),
     ),
     Mutant(
         "terms-are-regular-expressions",

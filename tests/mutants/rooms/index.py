@@ -22,7 +22,7 @@ MUTANTS = (
         "branchrank/index/stamps.py",
         "status.st_mtime_ns, status.st_ctime_ns",
         "status.st_mtime_ns, 0",
-        (f"{TEST_OPENING}::test_a_changed_byte_is_noticed_even_with_its_old_times",),
+        (f"{TEST_OPENING}::test_a_changed_byte_is_detected_even_with_unchanged_timestamps",),
     ),
     Mutant(
         "every-file-read-at-each-opening",
@@ -36,7 +36,7 @@ MUTANTS = (
         "branchrank/index/stamps.py",
         "known = {} if all_files else _read(generation)",
         "known = _read(generation)",
-        (f"{TEST_OPENING}::test_check_reads_files_that_have_a_stamp",),
+        (f"{TEST_OPENING}::test_check_reads_even_files_with_a_matching_stamp",),
     ),
     Mutant(
         "records-decoded-at-opening",
@@ -58,7 +58,7 @@ MUTANTS = (
         "branchrank/index/tree_file.py",
         "    return Tree.opened(nodes, links)",
         "    return Tree(nodes.values())",
-        (f"{TEST_OPENING}::test_moving_in_the_tree_decodes_no_node",),
+        (f"{TEST_OPENING}::test_tree_navigation_decodes_no_node",),
     ),
     Mutant(
         "token-vectors-of-another-precision-copied",
@@ -86,14 +86,14 @@ MUTANTS = (
         READER,
         "        check_digests(self.directory, _tokens(self.manifest.digests, of_tokens=True))\n",
         "",
-        (f"{TEST_TOKENS}::test_a_damaged_file_is_refused_when_it_is_first_used_and_built_again",),
+        (f"{TEST_TOKENS}::test_a_damaged_file_is_refused_at_first_use_and_rebuilt",),
     ),
     Mutant(
         "token-vectors-that-nobody-asked-for-are-kept",
         BUILD,
         "if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:",
         "if False:",
-        (f"{TEST_TOKENS}::test_they_are_ignored_where_a_search_asks_for_none_and_dropped_by_a_build",),
+        (f"{TEST_TOKENS}::test_unused_token_vectors_are_ignored_by_searches_and_dropped_by_builds",),
     ),
     Mutant(
         "file-renamed-before-it-is-flushed",
@@ -116,7 +116,7 @@ MUTANTS = (
         "os.O_RDONLY)",
         (
             "tests/damaged_files/test_damaged_files.py"
-            "::test_changes_that_once_ended_in_a_traceback_or_a_wait_are_refused",
+            "::test_changes_that_once_caused_a_traceback_or_a_hang_are_refused",
         ),
     ),
     Mutant(
@@ -131,7 +131,7 @@ MUTANTS = (
         "branchrank/index/stamps.py",
         "        if found != digest:\n",
         "        if not found:\n",
-        (f"{TEST_BUILD}::test_every_file_is_checked_before_it_answers",),
+        (f"{TEST_BUILD}::test_every_file_is_checked_before_it_is_used",),
     ),
     Mutant(
         "changed-files-of-the-same-size-unnoticed",
@@ -159,14 +159,14 @@ MUTANTS = (
         GENERATIONS,
         "if number < current - 1 and self._is_free(path):",
         "if number < current - 1:",
-        (f"{TEST_BUILD}::test_a_reader_keeps_its_generation",),
+        (f"{TEST_BUILD}::test_a_reader_keeps_the_generation_that_it_opened",),
     ),
     Mutant(
         "two-builders-at-once",
         GENERATIONS,
         "            lock.acquire()\n",
         "            pass\n",
-        (f"{TEST_FAULTS}::test_a_second_builder_is_kept_out",),
+        (f"{TEST_FAULTS}::test_a_second_builder_is_refused",),
     ),
     Mutant(
         "auto-never-uses-chroma",
@@ -229,7 +229,7 @@ MUTANTS = (
         "branchrank/index/embedding.py",
         "        if adopted is not None:\n            return adopted, 0\n",
         "",
-        (f"{TEST_ADOPT}::test_the_vectors_are_theirs_and_only_a_sample_is_embedded",),
+        (f"{TEST_ADOPT}::test_existing_vectors_are_kept_and_only_a_sample_is_embedded",),
     ),
     Mutant(
         "adopted-vectors-not-compared",
@@ -250,7 +250,7 @@ MUTANTS = (
         "branchrank/safe_open.py",
         "            if _is_link(name, descriptor):",
         "            if not name:",
-        (f"{TEST_ADOPT}::test_links_and_too_much_are_refused",),
+        (f"{TEST_ADOPT}::test_symbolic_links_and_oversized_files_are_refused",),
     ),
     Mutant(
         "adopted-chunks-of-other-documents",
@@ -271,7 +271,7 @@ MUTANTS = (
         "branchrank/index/workspace_folder.py",
         'here.with_name(f"{here.name}-branchrank")',
         "here",
-        (f"{TEST_ADOPT}::test_a_folder_of_theirs_as_workspace_leads_to_the_one_command_that_works",),
+        (f"{TEST_ADOPT}::test_the_fix_for_a_foreign_folder_as_workspace_is_a_command_that_works",),
     ),
     Mutant(
         "every-index-calibrated",

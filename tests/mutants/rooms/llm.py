@@ -156,7 +156,7 @@ MUTANTS = (
         "branchrank/llm/session.py",
         "            if self._refuses:\n                raise\n",
         "",
-        ("tests/cli/test_on_llm_failure.py::test_refuse_is_the_default_and_comes_before_any_work",),
+        ("tests/cli/test_on_llm_failure.py::test_refuse_is_the_default_and_applies_before_any_work",),
     ),
     Mutant(
         "hits-of-a-fallback-unmarked",
@@ -198,7 +198,7 @@ MUTANTS = (
         "branchrank/systems/searcher.py",
         "                    cache=cache,\n",
         "",
-        ("tests/doors/test_caches.py::test_the_second_time_nobody_is_asked",),
+        ("tests/doors/test_caches.py::test_a_repeated_query_uses_the_caches",),
     ),
     Mutant(
         "restored-calls-lose-their-key",

@@ -38,7 +38,7 @@ MUTANTS = (
         RUN_COMPARISON,
         "return [each for each in found if not each.same(primary)]",
         "return []",
-        (f"{TEST_CHOSEN}::test_compare_and_gate_test_the_primary_one_and_show_the_others",),
+        (f"{TEST_CHOSEN}::test_compare_and_gate_test_the_primary_measure_and_show_the_others",),
     ),
     Mutant(
         "p95-is-p50",
@@ -108,7 +108,7 @@ MUTANTS = (
         "branchrank/runs/csv_text.py",
         '    return f"\'{text}"\n',
         "    return text\n",
-        (f"{TEST_SUMMARY}::test_no_cell_is_a_formula",),
+        (f"{TEST_SUMMARY}::test_no_csv_cell_is_a_spreadsheet_formula",),
     ),
     Mutant(
         "rows-not-flushed",

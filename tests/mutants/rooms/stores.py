@@ -23,7 +23,7 @@ MUTANTS = (
         "        if not isinstance(error, Exception):\n",
         (
             "tests/damaged_files/test_damaged_files.py"
-            "::test_a_database_that_chromas_compiled_code_gives_up_on_is_refused",
+            "::test_a_database_that_crashes_chromas_compiled_code_is_refused",
         ),
     ),
     Mutant(
@@ -52,7 +52,7 @@ MUTANTS = (
         "branchrank/stores/chroma_upload.py",
         "    if found is None:\n",
         "    if False:\n",
-        (f"{TEST_SERVER}::test_a_collection_that_is_not_ours_is_never_replaced",),
+        (f"{TEST_SERVER}::test_a_foreign_collection_is_never_replaced",),
     ),
     Mutant(
         "collection-of-another-index-searched",
@@ -209,6 +209,6 @@ MUTANTS = (
         "branchrank/stores/chroma_client.py",
         "path=str(location.absolute())",
         "path=str(location)",
-        ("tests/index/test_chroma_safety.py::test_a_relative_path_is_that_of_the_working_directory",),
+        ("tests/index/test_chroma_safety.py::test_a_relative_path_is_relative_to_the_working_directory",),
     ),
 )

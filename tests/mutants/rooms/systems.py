@@ -438,7 +438,7 @@ MUTANTS = (
         "sources=admitted)",
         "sources=None)",
         (
-            f"{TEST_FILTERS}::test_the_library_finds_what_a_cut_would_have_lost[one-grep]",
+            f"{TEST_FILTERS}::test_the_library_filters_before_ranking[one-grep]",
             f"{TEST_FILTERS}::test_mcp",
         ),
     ),
@@ -447,6 +447,6 @@ MUTANTS = (
         "branchrank/systems/branches/tree.py",
         "sources.tree(filters),",
         "sources.tree(()),",
-        (f"{TEST_FILTERS}::test_the_library_finds_what_a_cut_would_have_lost",),
+        (f"{TEST_FILTERS}::test_the_library_filters_before_ranking",),
     ),
 )
