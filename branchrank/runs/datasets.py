@@ -1,7 +1,7 @@
 """One table that compares runs of the same systems over several datasets.
 
-1. The table has a row for each system that is in every run, and columns for the datasets and the macro
-   average (the mean of the datasets' means).
+1. The table has a row for each system that is in every run, and a column for each dataset. The last column is
+   the macro average, which is the mean of the datasets' means.
 2. Every cell shows the mean of the same measure, with a confidence interval. Every system is compared with
    the baseline over all datasets together (:mod:`branchrank.measures.stratified`).
 """
@@ -37,9 +37,9 @@ class SystemOverDatasets(Record, frozen=True, kw_only=True):
 class DatasetComparison(Record, frozen=True, kw_only=True):
     """The comparison of systems over several datasets on one measure.
 
-    For each dataset, ``questions`` is the number of answerable questions, and ``pages`` is the number of
-    pages that contain the gold of these questions. ``notes`` contains sentences about systems that were left
-    out, datasets with the same corpus, and systems whose settings differ between runs.
+    ``questions`` contains each dataset's number of answerable questions. ``pages`` contains each dataset's
+    number of pages with gold. ``notes`` contains sentences about systems that were left out, datasets with
+    the same corpus, and systems whose settings differ between runs.
     """
 
     measure: str

@@ -1,8 +1,7 @@
 """A run as pandas data frames, with the content of the run's CSV files.
 
-Empty numeric cells are NaN, and empty text cells are empty strings. In the CSV files, text that looks like a
-formula starts with an apostrophe (:mod:`branchrank.runs.csv_text`); in the data frames, the apostrophe is
-removed.
+Empty numeric cells are NaN, and empty text cells are empty strings. The CSV files have an apostrophe before
+text that looks like a formula (:mod:`branchrank.runs.csv_text`). The data frames do not have this apostrophe.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
 def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
     """Return a run's judgments, with one row per judged document.
 
-    With ``ids="gold"``, the judged documents are the gold items, and the pages on which at least one gold
-    item has lines or a quote.
+    If ``ids`` is ``gold``, the judged documents are the gold items and their pages. A page is judged only if
+    one of its gold items has lines or a quote.
     """
     rows = [
         (query, document, label)

@@ -6,8 +6,7 @@
    (:mod:`branchrank.measures.verdicts`).
 3. A mean that differs significantly from another system's mean is marked in the table. If there is one
    baseline, significant differences are marked with a dagger. If there are several baselines, every system
-   has a letter, and each mean is marked with the letters of the systems whose means differ significantly from
-   that mean.
+   has a letter. A mean is marked with the letters of the systems from which the mean differs significantly.
 """
 
 from __future__ import annotations

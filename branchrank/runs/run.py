@@ -3,8 +3,8 @@
 1. A run's stored data consists of the record (``run.json``), the rows, the questions, the timings and facts
    about the gold (:class:`~branchrank.runs.slices.GoldFacts`).
 2. Scores, summary, settings, measures and verdicts are properties that are computed on first use.
-3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or made from
-   another run by restricting its questions (:mod:`branchrank.runs.cutting`).
+3. A run is read from its directory (:func:`load_run`), or made in memory at the end of a benchmark. A run can
+   also be made from another run by restricting the questions (:mod:`branchrank.runs.cutting`).
 """
 
 from __future__ import annotations
@@ -254,8 +254,8 @@ def with_others(
 def load_run(directory: Path) -> RunData:
     """Read a run from its directory, including its copy of the questions.
 
-    Raises :class:`RunError` if the run is not finished, a file is missing or damaged, or the questions have
-    changed since the run.
+    Raises :class:`RunError` if the run is not finished, or if a file is missing or damaged. Questions that
+    have changed since the run are also a :class:`RunError`.
     """
     record = read_run(directory)
     check_files(directory)

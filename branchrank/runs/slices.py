@@ -1,8 +1,8 @@
 """Group questions into slices, for example by the kind of question or by the depth of the gold.
 
-1. At the end of a run, the documents with gold are read once to find their length, the depth of the gold's
-   section, and whether most of the gold's lines are prose, code or a table.
-2. The results are stored in ``gold.jsonl`` beside the rows, so that a report does not need the corpus.
+1. At the end of a run, each document with gold is read once. The document's length, the depth of the gold's
+   section and the gold's content (prose, code or a table) are determined.
+2. These facts are stored in ``gold.jsonl`` beside the rows, so that a report does not need the corpus.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Export a run as TREC runs and qrels, and score run files from other programs.
 
 1. If a run is exported with ``ids="gold"``, the document id of a hit is the id of the gold that the hit
-   matches (:mod:`branchrank.measures.trec`). The qrels have grade 2 for the gold itself and grade 1 for a
-   page with gold.
-2. If a run is exported with ``ids="document"``, the document id of a hit is its source, and only the first
-   hit of a document counts. In the qrels, the grade of a gold document is its ``relevance`` in the question
-   file, which is 1 by default.
+   matches (:mod:`branchrank.measures.trec`). In the qrels, the grade of a gold item is its ``relevance`` (2
+   by default), and the grade of a page with gold is 1.
+2. If a run is exported with ``ids="document"``, the document id of a hit is its source. Only the first hit of
+   each document counts. In the qrels, the grade of a gold document is its ``relevance`` in the question file,
+   which is 1 by default.
 3. The scores in an exported run are n, n-1, ..., 1.
 4. A failed query has no lines in the run. A failed query scores 0, since the qrels include every question
    with gold. Questions without gold are not in the qrels and not in the means.

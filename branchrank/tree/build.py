@@ -10,7 +10,7 @@
    title. Breadcrumbs omit the nodes above the document, because these nodes can change when the toctrees of
    other documents change.
 4. The text of a node does not include the text of its subsections. The summary of a node consists of the
-   first sentences of its prose and, if the node has children, the titles of the children.
+   first sentences of the node's prose and the titles of the node's children.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A tree is valid if all of the following are true.
    contain a cycle.
 3. Files and sections have a source and line numbers. The root and folders have no source and no line numbers.
 4. A file's node starts at line 1 of the file. The lines of a file or section before its first subsection are
-   called its own span. The first subsection starts on the line after its parent's own span, and every other
+   called its own span. The first subsection starts on the line after its parent's own span. Every other
    subsection starts on the line after the previous subsection. The last subsection ends on the last line of
    the file or section. Every line of a file is therefore in exactly one node's own span.
 5. A breadcrumb consists of the document's title and the titles of all headings down to the node.

@@ -139,8 +139,8 @@ def encode_document(document: PageIndexDocument) -> bytes:
 def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocument:
     """Decode ``payload``, the PageIndex tree of the file ``source``. ``content`` contains the file's bytes.
 
-    Raises :class:`InputError` if ``payload`` is not a PageIndex tree, or if its line numbers are not in
-    ascending order or do not exist in the file.
+    Raises :class:`InputError` if ``payload`` is not a PageIndex tree, or if its line numbers are not
+    ascending line numbers of the file.
     """
     tree = _decode(payload, source)
     read = read_document(source, content)
@@ -221,8 +221,7 @@ def _check_lines(entries: Sequence[_Entry], document: Document) -> None:
 def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Heading], list[str]]:
     """Return the headings of a PageIndex tree, and a note for each heading that is missing from the file.
 
-    A heading's lines and title are taken from the Markdown file or, if the heading is not in the file, from
-    the PageIndex tree.
+    The lines and title of a heading that is missing from the file are taken from the PageIndex tree.
     """
     read_at = {
         number: (block, section.labels)

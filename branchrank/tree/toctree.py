@@ -4,10 +4,10 @@
    order in which they are listed.
 2. A toctree entry is the path of a document, with or without a suffix, or ``Title <path>``. An entry's path
    is relative to the folder of the document that contains the toctree, unless the path starts with ``/``. A
-   path that starts with ``/`` is first looked up in the corpus folder. If the path does not exist in the
-   corpus folder, it is looked up in the document's parent folders, from the outermost to the innermost. An
-   entry with ``*``, ``?``, ``[...]`` or ``**`` is a pattern. A pattern selects the matching documents that
-   have no parent yet, in the order of their paths.
+   path that starts with ``/`` is first looked up in the corpus folder. A path that does not exist in the
+   corpus folder is looked up in the document's parent folders, from the outermost to the innermost. An entry
+   with ``*``, ``?``, ``[...]`` or ``**`` is a pattern. A pattern selects the matching documents that have no
+   parent yet, in the order of their paths.
 3. The parent of a document is the first document whose toctree lists it.
 4. Only the first ``MAX_PATTERNS`` patterns of a corpus are used, because each pattern is compared with every
    document. A note reports each ignored pattern.
