@@ -43,8 +43,8 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=50,
-            description="maximum number of files whose top section is added; files with the best-scoring "
-            "sections come first",
+            description="maximum number of files whose top-level section is added, starting with the files "
+            "that contain the highest-scoring sections",
         ),
     ] = 5
 

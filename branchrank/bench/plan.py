@@ -52,7 +52,7 @@ class Plan(Record, frozen=True, kw_only=True):
     contains the settings of each index that a system uses. ``questions`` is the question file (``None`` means
     the workspace's question file). ``reports`` is the folder in which the run's directory is created.
     ``repeats`` is the number of times that a system with an LLM answers each question. ``filters`` contains
-    strings ``KEY=VALUE``; every search returns only documents that pass all filters. ``command`` is the
+    ``KEY=VALUE`` strings; every search returns only documents that pass all filters. ``command`` is the
     command as the user typed it.
     """
 

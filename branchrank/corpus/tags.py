@@ -55,7 +55,7 @@ class TagFinder:
     def _pass(self, position: int) -> tuple[int, bool]:
         """Move from a position inside a tag past the next string or expression, or past the tag's ``>``.
 
-        Return the new position, and whether the tag ends at this position. If the tag is never closed, the
+        Return the new position, and whether the tag ends at the new position. If the tag is never closed, the
         returned position is 0.
         """
         run = self._run.match(self.text, position)

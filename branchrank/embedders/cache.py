@@ -67,7 +67,7 @@ def cache_keys(identity: EmbedderIdentity, prefix: str, texts: Sequence[str]) ->
 
 def cached_documents(
     embedder: Embedder,
-    cache: EmbeddingCache | None,
+    cache: EmbeddingCache,
     texts: Sequence[str],
     progress: Progress = no_progress,
     embed_batches: EmbedBatches | None = None,
@@ -79,8 +79,6 @@ def cached_documents(
     embeds one batch after another. ``progress("embed", done, total)`` is called with the number of texts that
     have a vector, including cached texts, and the total number of texts.
     """
-    if cache is None:
-        return embedder.embed_documents(texts, progress)
     identity = embedder.identity
     keys = np.empty(len(texts), dtype="S64")
     for start in range(0, len(texts), _BLOCK):

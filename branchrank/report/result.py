@@ -147,7 +147,7 @@ def _bold_words(judgment: Judgment) -> str:
 
 
 def _verdicts(run: RunData) -> Points:
-    """Return a list item per comparison, with the verdict, the numbers and warnings about the two systems."""
+    """Return one bullet per comparison, with the verdict, its numbers, and warnings about the two systems."""
     return Points(
         items=tuple(
             (

@@ -116,7 +116,7 @@ def compare_datasets(
 
 
 def _check_apart(runs: Mapping[str, RunData]) -> None:
-    """Raise :class:`RunError` if a run has no answerable questions or two runs have the same questions."""
+    """Raise :class:`RunError` if a run has no answerable questions, or two runs share all questions."""
     seen: dict[str, str] = {}
     for name, run in runs.items():
         if not run.clusters:

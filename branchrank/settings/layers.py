@@ -207,7 +207,7 @@ def resolve(
             parts[part.section] = part(**values)
     if problems:
         raise UsageError(
-            "wrong settings:\n" + "\n".join(f"  - {problem}" for problem in problems),
+            "invalid settings:\n" + "\n".join(f"  - {problem}" for problem in problems),
             remedy="correct the settings; `branchrank settings` lists all names, values and ranges",
         )
     return Resolved(parts=parts, origins=origins)

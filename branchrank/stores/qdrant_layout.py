@@ -1,9 +1,9 @@
 """Determine which vectors of an existing Qdrant collection are searched.
 
-1. The dense vector named ``dense`` is searched. In a collection without a dense vector of this name, the only
-   dense vector with the dimension of the model is searched.
-2. The sparse vector named ``sparse`` is searched. In a collection without a sparse vector of this name, the
-   only sparse vector is searched.
+1. Dense search uses the vectors named ``dense``. In a collection without dense vectors of this name, dense
+   search uses the only dense vectors that have the model's dimension.
+2. Sparse search uses the vectors named ``sparse``. In a collection without sparse vectors of this name,
+   sparse search uses the only sparse vectors.
 3. The multivector named ``tokens`` contains token vectors for late interaction. In a collection without a
    multivector of this name, the only multivector is used.
 """

@@ -64,7 +64,7 @@ class ChromaVectors:
         root: Path | None = None,
         made_for: str = "",
     ) -> None:
-        """Open the collection ``name``, and compare it with the ids ``ids`` and the vectors ``matrix``.
+        """Open the collection ``name``, and compare its ids with ``ids`` and its vectors with ``matrix``.
 
         ``made_for`` is the identifier of the index. The metadata of a collection on a server must contain
         this identifier. The path of an embedded database must not contain a symbolic link below the folder

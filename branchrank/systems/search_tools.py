@@ -34,7 +34,7 @@ TOP = 10
 GREP_DEPTH = 1000
 
 FoundUnit = Literal["files", "chunks", "sections", "passages"]
-#: Maps a system's unit to the word that messages use for the system's candidates.
+#: What messages call the candidates of a system, by the system's unit.
 FOUND_UNITS: dict[Unit, FoundUnit] = {"chunk": "chunks", "node": "sections", "span": "passages"}
 #: One or more filters of the form ``KEY=VALUE``. A document must pass every filter.
 Filters = str | Sequence[str]

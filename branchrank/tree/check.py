@@ -42,7 +42,7 @@ def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = N
 
 
 def find_problems(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> Iterator[Problem]:
-    """Yield the problems of the nodes in a tree.
+    """Yield every problem found in a tree's nodes.
 
     Lines, sources and breadcrumbs are checked only if all parents, children and depths are valid.
     """

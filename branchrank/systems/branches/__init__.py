@@ -1,4 +1,4 @@
-"""Branch kinds, which turn a query into a ranked list.
+"""The kinds of branches. A branch turns a query into a ranked list.
 
 The built-in branch kinds are in the modules of this package. An installed package can add a branch kind with
 an entry point in the group ``branchrank.branches``. The entry point's name is the name of the branch kind,
