@@ -5,8 +5,8 @@
     python .ci/audit_dependencies.py --advisories all.zip
 
 The file of vulnerability records comes from OSV. The file can be a zip archive of JSON records, a single JSON
-record, or a JSON list of records. The exit code is 1 if a vulnerability affects a pinned version, except for
-the ids passed with ``--ignore``. The exit code is 2 if the file of vulnerability records can't be read.
+record, or a JSON list of records. The exit code is 1 if a pinned version has a vulnerability whose id is not
+passed with ``--ignore``. The exit code is 2 if the file of vulnerability records can't be read.
 """
 
 from __future__ import annotations

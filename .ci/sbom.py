@@ -4,8 +4,8 @@
     python .ci/sbom.py build/sbom.json [--extra all]
 
 The list contains the direct and indirect dependencies of the installed ``branchrank``, but not the
-development tools. The versions are those in ``constraints.txt``. The same versions always give the same list,
-byte for byte.
+development tools. ``constraints.txt`` sets the versions of the packages. The same versions always give the
+same list, byte for byte.
 """
 
 from __future__ import annotations

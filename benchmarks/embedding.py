@@ -49,7 +49,7 @@ SentenceTransformer({folder!r}, local_files_only=True).encode("route", show_prog
 
 
 class Route(NamedTuple):
-    """A library, with its functions that embed documents and a query."""
+    """A library's name, and its functions to embed documents and to embed a query."""
 
     name: str
     documents: Callable[[Sequence[str]], Vectors]

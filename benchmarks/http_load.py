@@ -13,7 +13,7 @@
 
     python -m benchmarks.http_load [--seconds 60] [--write]
 
-There are three load tests: 8 clients with the default settings, 50 clients with the default settings, and 50
+The three load tests use 8 clients with the default settings, 50 clients with the default settings, and 50
 clients with a queue of 10 queries.
 """
 
@@ -268,7 +268,7 @@ async def drive(server: Server, cases: Sequence[Case], clients: int, queue: int,
 
 
 def run(loads: Sequence[tuple[int, int]], seconds: float) -> list[tuple[Load, int]]:
-    """Run a load test for each pair (number of clients, queue length), and return results and exit codes."""
+    """Run a load test for each number of clients and queue length; return results and exit codes."""
     done = []
     with tempfile.TemporaryDirectory() as folder:
         workspace = make_workspace(Path(folder))

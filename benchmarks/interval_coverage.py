@@ -14,17 +14,17 @@
    same outcome, and the outcomes on all other pages are independent. Nominal coverage is harder to reach with
    "shared" than with "own rates".
 3. The baseline has a hit at rank 1 with probability p. In the simulations of a true difference, the
-   candidate's probability of a hit at rank 1 is 5 points lower than the baseline's. In the other simulations,
-   both systems have the same probability.
+   candidate's probability of a hit at rank 1 is 5 points lower than the baseline's. In the simulations of
+   equal systems, both systems have a hit at rank 1 with probability p.
 4. For a random half of the questions, both systems have the same outcome as often as their hit rates allow.
-   For the other half, the outcomes of the two systems are independent. A cell is one combination of page
+   For all other questions, the outcomes of the two systems are independent. A cell is one combination of page
    sizes, n, ICC, model and p.
 5. For each sample, BranchRank's intervals are compared with those of earlier methods. For hit rates, the
    earlier method is Wilson's interval, which treats all questions as independent. For means and differences,
    the earlier method is the BCa bootstrap interval over resampled pages.
 6. For differences, a third interval ("padded") is computed after adding z**2 questions to the sample. Half of
-   these questions have a difference of -1, and half have a difference of 1. z is the normal quantile for the
-   confidence level.
+   the added questions have a difference of -1, and half have a difference of 1. z is the normal quantile for
+   the confidence level.
 7. The interval of a difference is adjusted as in a report. The adjusted interval contains 0 if and only if
    the test does not reject.
 8. The tables show coverage, type I error rates, false equivalence verdicts and power. The coverage is the
@@ -36,7 +36,7 @@
    the standard error of a share of .95 is .005. If a test rejects the null hypothesis in more than 5% of the
    samples of a cell, the cell is simulated again with ten times as many samples.
 9. The last table shows the padded intervals and BranchRank's intervals for samples in which the systems have
-   different outcomes on only a few questions. No two of these questions are on the same page.
+   different outcomes on only a few questions. The questions with different outcomes are on different pages.
 
 ``benchmarks/interval_coverage_graded.py`` runs similar simulations for AP and nDCG with few queries.
 """
@@ -138,7 +138,7 @@ class Shares(NamedTuple):
     """The results of each method for one cell.
 
     ``width`` and ``mean_width`` are the mean widths, in percentage points, of the intervals for
-    ``difference`` and ``mean_difference``. The other fields are shares of samples.
+    ``difference`` and ``mean_difference``. All other fields are shares of samples.
     """
 
     rate: tuple[float, ...]
@@ -222,10 +222,10 @@ def samples(
 def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0.95) -> Bounds:
     """Return the bounds of the BCa bootstrap interval over pages, which BranchRank used earlier.
 
-    If all pages of a sample have the same mean, all bootstrap resamples have this mean, too. To give such a
-    sample an interval, the upper bound assumes that some unseen pages have the value 1, and the lower bound
-    assumes that some unseen pages have the value -1. The assumed share of unseen pages is chosen so that a
-    sample contains none of these pages with a probability of ``(1 - level) / 2``.
+    If all pages of a sample have the same mean, all bootstrap resamples have this mean, too. In this case,
+    the bounds assume that some unseen pages have the value 1 (upper bound) or -1 (lower bound). The assumed
+    share of unseen pages is chosen so that a sample contains no unseen page with a probability of
+    ``(1 - level) / 2``.
     """
     from scipy.special import ndtr, ndtri
 
@@ -303,7 +303,7 @@ def measure(cell: Cell, count: int, *, before: bool = True) -> Shares:
 def type_one_again(cell: Cell, which: int, count: int) -> float:
     """Simulate ``count`` new samples of a cell, and return the type I error rate of the test.
 
-    The test compares hits if ``which`` is 0, and reciprocal ranks if it is 1.
+    The test compares hits if ``which`` is 0, and reciprocal ranks if ``which`` is 1.
     """
     of = (hits, reciprocal_ranks)[which](cell.p)
     sizes = page_sizes(cell.structure, cell.n)
@@ -353,7 +353,7 @@ def delivered(structure: str, icc: float, model: str, disagreement: float, count
 
 
 def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> None:
-    """Print the table for one field of :class:`Shares`, with a row for each combination except ``p``."""
+    """Print the table for one field of :class:`Shares`, with a column for each ``p``."""
     join = ", " if name == "type_one" else " → "
     table(
         ("pages of", "n", "pages", "ICC", *(f"p = {p:g}".replace("0.", ".") for p in RATES)),

@@ -7,7 +7,7 @@
    some queries, both systems have the same score. No two queries share a page. Every simulation is run for
    two equal systems, and for a candidate with a higher mean than the baseline.
 2. For each sample, BranchRank's interval is compared with the interval of an earlier method ("padded"). The
-   padded interval is computed after adding z**2 questions to the sample. Half of these questions have a
+   padded interval is computed after adding z**2 questions to the sample. Half of the added questions have a
    difference of -1, and half have a difference of 1. z is the normal quantile for the confidence level.
 3. The column "coverage" is measured after each interval is adjusted to agree with the test, and should be at
    least .93. The column "width" is the mean width of the unadjusted intervals.
@@ -78,7 +78,10 @@ def true_difference(kind: Kind) -> float:
 
 
 class Shares(NamedTuple):
-    """The results for one combination of parameters. Pairs are for the padded and BranchRank's interval."""
+    """The results for one combination of parameters.
+
+    Each pair contains the result for the padded interval and the result for BranchRank's interval.
+    """
 
     held: tuple[float, ...]
     width: tuple[float, ...]

@@ -2,14 +2,14 @@
 
     python benchmarks/late_interaction.py [CORPUS] [--embedder all-MiniLM-L6-v2] [--queries 200]
 
-1. The corpus (by default this project's docs) is indexed three times: without token vectors, with int8 token
-   vectors, and with fp16 token vectors. Sizes and times are scaled to 10,000 chunks.
+1. The corpus (by default this project's docs) is indexed without token vectors, with int8 token vectors, and
+   with fp16 token vectors. Sizes and times are scaled to 10,000 chunks.
 2. The system `late-interaction` is queried with the headings of the corpus. Queries run one at a time in one
    process, without cached results.
-3. Two times are printed for the queries: the time to embed the query's tokens, and the time to get the
-   candidates' token vectors and to compute MaxSim.
+3. The time to embed the query's tokens is printed separately from the time to get the candidates' token
+   vectors and to compute MaxSim.
 4. The index without token vectors is measured twice. In the rows "cold", the candidates are embedded for each
-   query. In the rows "warm", their token vectors are read from the workspace's cache.
+   query. In the rows "warm", the candidates' token vectors are read from the workspace's cache.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def named(arm: str, shown: dict[str, str], gold: Gold, query: str) -> list[str]:
 
 
 def script(workspace: Workspace, questions: Path) -> Any:
-    """Return a function that answers each request as the scripted LLM that the request names."""
+    """Return a function that answers each request with the script of the requested LLM."""
     golds = {each.question: known_gold(workspace.tree, each) for each in load_questions(questions)}
 
     def answer(chat: Chat, number: int) -> Action:
@@ -228,7 +228,7 @@ def figures(made: Run) -> dict[str, Any]:
 
 
 def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
-    """Replay the recorded calls of two runs: the run with scripted LLMs and the run with the real model."""
+    """Replay each recorded run from ``calls.jsonl``, without an LLM server."""
     models = {read_call(text).model for text in CALLS.read_bytes().splitlines()}
     made = {}
     for name in ("scripted", "model") if MODEL in models else ("scripted",):

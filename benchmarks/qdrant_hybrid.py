@@ -104,7 +104,7 @@ def generated(count: int, dimension: int, queries: int) -> tuple[list[Point], li
 
 
 def embedded(points: list[Point], queries: list[tuple[str, Vectors]]) -> float:
-    """Time BranchRank's embedded engine, and return the p95 of a hybrid query in ms."""
+    """Measure BranchRank's embedded engine, and return the p95 of a hybrid query in ms."""
     dimension = len(points[0].vector)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
@@ -155,7 +155,7 @@ def delay(collection: EmbeddedCollection) -> None:
 
 
 def client_local(points: list[Point], queries: list[tuple[str, Vectors]]) -> None:
-    """Time a dense and a sparse search of ``points`` in qdrant-client's local mode, in two threads."""
+    """Measure a dense and a sparse search of ``points`` in qdrant-client's local mode, in two threads."""
     from qdrant_client import QdrantClient, models
 
     encoder = Bm25Encoder()

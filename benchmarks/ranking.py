@@ -117,7 +117,7 @@ def run_set(work: Path, each: QuestionSet) -> None:
 
 
 def read_runs(work: Path) -> dict[str, tuple[QuestionSet, Run]]:
-    """Return the newest run on each question set, without the sets that have no run."""
+    """Return the newest run on each question set that has been run."""
     found = {}
     for each in read_sets():
         runs = sorted((work / "reports" / each.name).glob("*/run.json"))
@@ -199,7 +199,7 @@ def comparison_row(each: Comparison) -> list[str]:
 
 
 def interval(each: Comparison) -> str:
-    """Format the confidence interval of a step. All intervals in a table have a joint level of 95%."""
+    """Format a step's interval. All intervals in a table have a joint confidence level of 95%."""
     if each.ci_low is None or each.ci_high is None:
         return "(few pages)"
     return f"[{100 * each.ci_low:+.1f}, {100 * each.ci_high:+.1f}]"

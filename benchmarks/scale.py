@@ -6,8 +6,8 @@
    The time to embed the chunks with the bundled model is projected from the number of texts that the model
    embeds per second.
 2. Every step (see :mod:`scale_steps`) runs in a new process. The memory used by a step is measured as the
-   ``VmHWM`` of this process. The peak memory of the process and its descendants is measured, too (the sum of
-   PSS, sampled every half second).
+   ``VmHWM`` of the step's process. The peak memory of the process and its descendants is measured, too (the
+   sum of PSS, sampled every half second).
 3. Queries run one at a time, without cached results. If the index has at most ``--chroma-up-to`` chunks, a
    Chroma collection is also built, and its recall@10 is measured against exact search.
 4. Lower bounds for the times are computed from the size of the data and from the memory and disk bandwidths,

@@ -5,8 +5,8 @@
 Each case runs in a new process. All cases use one workspace, which is built from the bundled sample before
 the first case. Each round runs every case once. The minimum of each case is printed, because other programs
 can only make a process slower. CPU time includes all threads, and varies less than wall time on a busy
-machine. Warm queries are measured in this process: for each vector store, all questions of the sample are
-asked twice, and the second pass is timed.
+machine. Warm queries run in this process. For each vector store, all questions of the sample are asked twice,
+and the second pass is timed.
 """
 
 from __future__ import annotations

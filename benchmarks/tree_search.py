@@ -72,14 +72,14 @@ Rule = Callable[[dict[str, str], "Gold"], list[str]]
 
 
 class Gold(NamedTuple):
-    """What an oracle knows about a question: the headings of the gold's sections and of their ancestors."""
+    """The headings of the gold's sections and of their ancestors, which an oracle knows."""
 
     exact: frozenset[str]
     above: frozenset[str]
 
 
 class Scripted:
-    """A script in place of an LLM. ``rule`` selects the labels, and ``cpu`` is its CPU time in seconds."""
+    """A script that replaces an LLM. ``rule`` selects labels, and ``cpu`` is the rule's CPU time in s."""
 
     model = "scripted"
 

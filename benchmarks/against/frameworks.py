@@ -104,8 +104,8 @@ def retrievers(world: World) -> Iterator[Retriever | Any]:
 def pairs(world: World, found: Sequence[Any], rates: Sequence[Rate]) -> Source:
     """Yield a comparison of ``local`` with each retriever in ``found``.
 
-    The ``answers`` of a comparison are the strict hit@5 of the two systems, from ``rates``. Entries of
-    ``found`` that are not retrievers (frameworks that are not installed) are yielded unchanged.
+    ``answers`` in each comparison contains the strict hit@5 of the two systems, from ``rates``. The entry of
+    a framework that is not installed is yielded unchanged.
     """
     (system,) = builtin_systems(("local",), world.folder.settings)
     known = Known(world)

@@ -2,7 +2,7 @@
 
 All programs count the same tokens, because each program gets the tokens of BranchRank's analyzer. For a
 program that tokenizes text itself, each token is replaced by a made-up word such as ``t12``, which no stemmer
-or stop list changes. The time of a query includes the analysis of its text in every program.
+or stop list changes. In every program, the time of a query includes the time to analyze its text.
 """
 
 from __future__ import annotations
