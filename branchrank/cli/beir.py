@@ -131,7 +131,7 @@ def run(
     write_latex(latex, table)
     if made.failed:
         raise FailedRunError(
-            "ignore the results of these predictors, as all their queries or LLM calls failed: "
+            "ignore the results of these predictors, because all their queries or LLM calls failed: "
             + ", ".join(line.partition(":")[0] for line in made.failed),
             remedy="fix the cause of the errors and run the command again",
         )

@@ -34,7 +34,7 @@ def run_and_report(
     if seal is not None and not seal.exists():
         made = branchrank.library.seal_plan(plan, seal)
         click.echo(f"the plan is sealed in {safe(str(seal))} (digest {made.digest}); nothing was run")
-        click.echo("publish a copy of this file before the run to prove that the plan came first")
+        click.echo("to prove that the plan is older than the run, publish a copy of this file before the run")
         return
     run = branchrank.library.run_benchmark(
         plan, fresh=fresh, resume=resume, seal=seal, notify=say, progress=not quiet
@@ -46,7 +46,7 @@ def run_and_report(
     click.echo(f"report: {report}, report.html")
     if run.failed:
         raise FailedRunError(
-            "ignore the results of these predictors, as all their queries or LLM calls failed: "
+            "ignore the results of these predictors, because all their queries or LLM calls failed: "
             + ", ".join(line.partition(":")[0] for line in run.failed),
             remedy=f"read the errors in {report}, fix the cause and run the command again",
         )

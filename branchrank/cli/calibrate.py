@@ -19,8 +19,7 @@ from branchrank.settings import GrepSettings, IndexSettings
     "--questions",
     "questions_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The question file. Only the text of the questions is used, not their gold. Default: the question "
-    "file of the workspace.",
+    help="The question file. Gold is not used. Default: the question file of the workspace.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")

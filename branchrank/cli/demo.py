@@ -20,9 +20,10 @@ from branchrank.cli.terminal import Command, safe, say, shown_path
 def command(folder: Path, open_report: bool, fresh: bool, quiet: bool) -> None:
     """Compare three systems on the bundled sample, in FOLDER (by default branchrank-demo).
 
-    The sample has 31 documents and 161 questions. The command copies the sample into FOLDER, indexes it, and
-    runs the predictors local, pageindex and hybrid, without an LLM and without the network. If the
-    command is interrupted, run it again to resume. Existing files in FOLDER are not overwritten.
+    The sample has 31 documents and 161 questions. The command copies the sample into FOLDER, indexes the
+    documents, and runs the predictors local, pageindex and hybrid. The demo needs neither an LLM nor the
+    network. If the command is interrupted, run it again to resume. Existing files in FOLDER are not
+    overwritten.
     """
     from branchrank import library
 

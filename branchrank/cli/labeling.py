@@ -76,9 +76,9 @@ def label(
 
     The first hits of all systems are pooled and shown in random order, without the names of the systems.
     Passages that overlap the gold are not shown. The label `yes` adds the passage to the question's gold in
-    the output file; the labels `partly` and `no` are only recorded. Labels are read line by line, from a
-    terminal or a pipe. Every label is saved immediately. If the command is interrupted, run it again to
-    resume.
+    the output file. The labels `partly` and `no` are recorded, but add no gold. Labels are read line by line,
+    from a terminal or a pipe. Every label is saved immediately. If the command is interrupted, run it again
+    to resume.
 
     With --base-url, an LLM proposes a label for each passage, and you confirm or change it.
     """
@@ -148,7 +148,7 @@ def _ask(labeling: Labeling, proposals: Proposals | None, *, quiet: bool) -> Non
 
 
 def _accept(labeling: Labeling, proposals: Proposals) -> None:
-    """Store the LLM's proposal for each passage as its label. Passages whose LLM call fails get no label."""
+    """Store the LLM's proposals as labels. If an LLM call fails, the passage gets no label."""
     for passage in labeling.waiting():
         proposed = proposals(passage.question, passage.heading, passage.text)
         if proposed is not None:

@@ -1,4 +1,4 @@
-"""The flag ``--latex FILE`` for commands that print a table of results."""
+"""The flag ``--latex FILE`` of commands that print a table of results."""
 
 from __future__ import annotations
 

@@ -33,8 +33,7 @@ command.add_command(summarize)
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write the nodes to. Default: pageindex/nodes.jsonl in the workspace, which is also written "
-    "when the index is built.",
+    help="File to write the nodes to. Default: pageindex/nodes.jsonl in the workspace.",
 )
 def build(data_dir: Path, output: Path | None) -> None:
     """Build the tree of the workspace's corpus, and write its nodes to a nodes.jsonl file."""

@@ -110,7 +110,7 @@ def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
         place = corpus or workspace.folder.corpus_root
     click.echo(f"{mined.links} cross-references that have link text")
     click.echo(f"  dropped: {_counts(mined.dropped_links)}")
-    click.echo(f"{mined.queries} distinct texts")
+    click.echo(f"{mined.queries} distinct link texts")
     click.echo(f"  dropped: {_counts(mined.dropped_queries)}")
     if not mined.questions:
         raise QuestionError(
@@ -152,7 +152,7 @@ def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> No
         total = sum(part.questions for part in made.parts)
         click.echo(
             f"warning: the tuning file has {made.share:.0%} of the questions instead of {share:.0%}, because "
-            f"questions that share documents stay together, and the largest such group has "
+            f"questions that share documents stay together; the largest group has "
             f"{made.largest_group} of {total} questions",
             err=True,
         )

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TERMINATED = 143
 HELP = ["-h", "--help"]
-#: The error numbers of a full, read-only or failing disk. Printing can raise such an error if standard output
-#: is redirected to a file.
+#: The error numbers of a full, read-only or failing disk. Printing raises these errors if standard output is
+#: redirected to such a disk.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
@@ -125,8 +125,8 @@ def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
 class Command(click.Command):
     """A click command that reports errors with a message, a fix and an exit code instead of a traceback.
 
-    ``help_name`` is the command's key in ``COMMON`` (such as ``beir run``) if the key is not the command's
-    name. If ``resumes`` is true, running the command again after Ctrl-C resumes the interrupted work.
+    ``help_name`` is the command's key in ``COMMON``, such as ``beir run``. By default, the key is the
+    command's name. If ``resumes`` is true, an interrupted command can be run again to resume its work.
     """
 
     def __init__(self, *arguments: Any, help_name: str = "", resumes: bool = False, **named: Any) -> None:

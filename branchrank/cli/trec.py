@@ -26,8 +26,8 @@ from branchrank.cli.terminal import Command, safe
     type=click.Choice(["gold", "document"]),
     default="gold",
     show_default=True,
-    help="Document ids in the files: `gold` uses the id of the gold that a hit matches, and `document` uses "
-    "the hit's file.",
+    help="What the document ids in the files identify: the gold that a hit matches (`gold`), or a hit's file "
+    "(`document`).",
 )
 def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> None:
     """Export the finished run RUN as TREC files (qrels.txt, and one run file per predictor)."""

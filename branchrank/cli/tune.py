@@ -47,9 +47,9 @@ def command(
 ) -> None:
     """Tune the BM25 weight, MaxSim weight, k1 and b of each system in EXPERIMENT by cross-validation.
 
-    All questions about a document are in the same fold. The command prints the expected gain of each system
-    with its 95% interval, and the TOML tables of the tuned systems. With --write, the tuned systems are added
-    to EXPERIMENT, next to the original systems.
+    All questions about the same document are in one fold. The command prints the expected gain of each system
+    with a 95% interval, and the TOML tables of the tuned systems. With --write, the tuned systems are added
+    to EXPERIMENT. The original systems are kept.
     """
     tuning = branchrank.library.tune(
         experiment,

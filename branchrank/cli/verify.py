@@ -31,7 +31,7 @@ from branchrank.cli.terminal import Command, safe, say, shown_path
 @click.option(
     "--seal",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Check that the run's plan equals the sealed plan in this file, which --seal wrote before the run.",
+    help="Check that the run's plan is equal to the sealed plan in this file.",
 )
 @naming_options
 @click.pass_context

@@ -1,4 +1,4 @@
-"""``branchrank questions add``: add a question whose gold is given by flags or picked in the terminal UI."""
+"""``branchrank questions add``: add a question, with gold from flags or from the terminal UI."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ FLAGS = "--question TEXT --source FILE --lines 5-8"
 @click.option(
     "--question",
     default="",
-    help="The text of the question. Without --source, the command first searches the corpus for this text, "
-    "so that you can pick the gold passage from the hits.",
+    help="The text of the question. Without --source, the terminal UI opens with the search results for this "
+    "text.",
 )
 @click.option(
     "--source",
@@ -45,7 +45,7 @@ FLAGS = "--question TEXT --source FILE --lines 5-8"
 @click.option(
     "--quote",
     default="",
-    help="A few words from the gold lines, used to find the lines again after the file is edited.",
+    help="A few words from the gold lines. The quote helps to find the lines again after the file is edited.",
 )
 @click.option(
     "--id", "id_", default="", help="The question's id. Default: an id made from the text and the files."
@@ -69,8 +69,8 @@ def add(
     """Add a question to QUESTIONS (by default the question file of the workspace).
 
     Without --source, the terminal UI opens. In the terminal UI, search for the passage that answers the
-    question, press F4, and enter the question and the numbers of the lines that answer it. A digest of the
-    gold lines is stored with the question. If QUESTIONS does not exist, it is created.
+    question, and press F4. Then enter the question and the line numbers of the answer. A digest of the gold
+    lines is stored with the question. The file QUESTIONS is created if it does not exist.
     """
     if len(sources) != len(lines):
         raise UsageError(

@@ -190,7 +190,7 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalizedLine
 
 
 def _window(before: Span | None, first: int, last: int, lines: Sequence[str]) -> tuple[int, int]:
-    """Return a span around the quote that is as long as ``before`` and starts and ends at blank lines."""
+    """Return a span around the quote, at least as long as ``before``, between blank lines if possible."""
     length = max(last - first + 1, before.lines if before is not None else 0)
     length = min(length, len(lines))
     home = before.line_start if before is not None else first

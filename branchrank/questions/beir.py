@@ -2,8 +2,8 @@
 
 1. Each query in ``qrels/<split>.tsv`` becomes a question. Each document with a relevance above 0 becomes a
    gold item for the whole file.
-2. A relevant document that is missing from the corpus is also a gold item, so that nDCG counts the document
-   in the ideal DCG. The key ``absent_gold`` of a question lists these missing documents.
+2. A relevant document that is missing from the corpus is also a gold item, because nDCG's ideal DCG includes
+   the document. The key ``absent_gold`` of a question lists the missing documents.
 3. Queries without a relevant document are ignored and reported.
 """
 

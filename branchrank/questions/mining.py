@@ -10,8 +10,8 @@
    "chapter", are ignored in this comparison.
 5. Queries that point to a place ("as shown above"), name code, or have fewer than two content words are
    dropped.
-6. The hits of a query exclude every section that contains a link with the query's text, because a search for
-   the link text would find this section first. A query whose gold overlaps an excluded section is dropped.
+6. Sections that contain a link with the query's text are excluded from the query's hits, because a search for
+   the link text would find them first. A query whose gold overlaps an excluded section is dropped.
 7. If several pages are exact copies, the gold is on the first copy, and the other copies become aliases.
 
 The key ``overlap`` of a question shows how many content words of the query are in the heading of its target:

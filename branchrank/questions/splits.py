@@ -6,9 +6,9 @@
 3. The smaller part (the part with the smaller requested share) is filled with groups. Groups that would
    exceed the requested share are skipped. All groups that are not added to the smaller part go to the larger
    part.
-4. The smallest skipped group is added to the smaller part if this part would otherwise be empty, or farther
-   from its requested share. If only one group was skipped, this group goes to the larger part, which would
-   otherwise be empty.
+4. If the smaller part is empty, the smallest skipped group is added to it. The smallest skipped group is also
+   added if the smaller part then comes closer to its requested share. If only one group was skipped, this
+   group goes to the larger part, which would otherwise be empty.
 5. The tuning part is filled from the start of the order, and the test part from its end. If all groups have
    the same size, a larger tuning part therefore contains every smaller tuning part with the same seed.
 """

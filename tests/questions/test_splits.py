@@ -147,7 +147,7 @@ def test_a_missed_share_is_warned_of(tmp_path: Path) -> None:
         result = CliRunner().invoke(main, ["questions", "split", str(path)])
         assert result.exit_code == 0, result.output
         assert ("warning: the tuning file has 19% of the questions instead of 30%" in result.stderr) == warned
-        assert ("the largest such group has 130 of 161" in result.stderr) == warned
+        assert ("the largest group has 130 of 161" in result.stderr) == warned
 
 
 def test_a_share_outside_its_range_is_refused(tmp_path: Path) -> None:
