@@ -11,7 +11,7 @@
    - ``retrieval``: No branch found the gold.
    - ``mapping``: A chunk of the gold was found, but no node of the tree covers the chunk's lines.
    - ``cap``: The gold's rank in the fused list was too low for the gold to become a candidate.
-   - ``group``: One chunk of each document was kept, and the gold's chunk was dropped.
+   - ``group``: Only the best chunks of each document were kept, and the gold's chunk was dropped.
    - ``rerank``: The reranker moved the gold from the first k results to a lower rank.
    - ``fusion``: The gold was found, but ranked below the first k results.
    - ``passage``: The gold's section is in the first k results, but the passage returned from this section

@@ -215,7 +215,7 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
                 continue
             return directory
     raise RunError(
-        f"{reports} already has a thousand runs from this second", remedy="wait a second and start again"
+        f"{reports} already has 999 runs from this second", remedy="wait a second and start again"
     )
 
 

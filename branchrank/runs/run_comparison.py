@@ -6,7 +6,7 @@ of predictors together. A positive difference means that the candidate is better
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -311,18 +311,23 @@ def check_same_questions(candidate: RunData, baseline: RunData) -> None:
     new, old = candidate.record, baseline.record
     alone = sorted(set(old.question_ids) ^ set(new.question_ids))
     if alone:
-        shown = ", ".join(alone[:5])
+        shown = _first(alone)
         raise RunError(
-            f"the runs have different questions: {len(alone)} are in only one of the runs ({shown}, ...)",
+            f"the runs have different questions: {len(alone)} are in only one of the runs ({shown})",
             remedy="run both with the same questions, sample size and seed",
         )
     if old.questions_digest != new.questions_digest:
         questions = baseline.scores.questions
         changed = [each.id for each in candidate.asked if questions[each.id] != each]
         raise RunError(
-            f"the text or gold of these questions differs between the two runs: {', '.join(changed[:5])}",
+            f"the text or gold of these questions differs between the two runs: {_first(changed)}",
             remedy="run both with the same question file",
         )
+
+
+def _first(ids: Sequence[str]) -> str:
+    """Return the first five ids, separated by commas, and an ellipsis if there are more."""
+    return ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
 
 
 def _pairs(candidate: RunData, baseline: RunData, wanted: str, wanted_old: str) -> list[tuple[str, str]]:

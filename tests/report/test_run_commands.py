@@ -128,7 +128,7 @@ def test_other_questions_are_refused(tmp_path: Path, verb: str) -> None:
     b = make_run(tmp_path / "b", questions=make_questions(11), latency_sample=0).directory
     result = invoke(verb, a, *(["--baseline"] if verb == "gate" else []), b)
     assert result.exit_code == 3
-    assert "1 are in only one of the runs (q0010" in result.output
+    assert "1 are in only one of the runs (q0010)" in result.output
 
 
 def test_other_gold_is_refused(tmp_path: Path) -> None:
