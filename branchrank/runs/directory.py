@@ -214,9 +214,7 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
             except FileExistsError:
                 continue
             return directory
-    raise RunError(
-        f"{reports} already has 999 runs from this second", remedy="wait a second and start again"
-    )
+    raise RunError(f"{reports} already has 999 runs from this second", remedy="wait a second and start again")
 
 
 def sealed(directory: Path, run: RunRecord) -> RunRecord:
