@@ -60,7 +60,7 @@ def test_a_file_is_flushed_before_it_gets_its_name_and_the_folder_after(
     assert steps == ["flush file", "rename", "flush folder"]
 
 
-def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
+def test_two_writers_of_one_file_do_not_mix_their_content(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     with atomic_writer(path) as first, atomic_writer(path) as second:
         first.write(b"first")
@@ -69,13 +69,13 @@ def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["run.json"]
 
 
-def test_what_the_disk_refuses_is_a_storage_error(tmp_path: Path) -> None:
+def test_a_disk_error_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot write"):
         write_text(tmp_path / "file" / "below", "text")
 
 
-def test_a_bad_line_is_named(tmp_path: Path) -> None:
+def test_a_bad_line_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl"
     path.write_bytes(b'{"source":"a","line_start":1,"line_end":2}\n\n{"source":"a"}\n')
     with pytest.raises(InputError, match=r"spans\.jsonl:3: .*line_start"):

@@ -69,7 +69,7 @@ def test_a_missing_corpus(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_a_corpus_that_went_away(tmp_path: Path) -> None:
+def test_a_deleted_corpus_is_reported(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     shutil.rmtree(project / "docs")
     result = invoke("retrieve", "--data-dir", project / "data", "tea")
@@ -108,7 +108,7 @@ def test_an_empty_file_is_indexed_with_the_others(tmp_path: Path, content: str) 
     checked(tmp_path)
 
 
-def test_a_corpus_of_empty_files_alone(tmp_path: Path) -> None:
+def test_a_corpus_of_only_empty_files_is_handled(tmp_path: Path) -> None:
     put(tmp_path, "empty.md", "")
     result = indexed(tmp_path)
     assert result.exit_code in (0, 3)
@@ -116,7 +116,7 @@ def test_a_corpus_of_empty_files_alone(tmp_path: Path) -> None:
         assert found(tmp_path, "anything") == []
 
 
-def test_a_binary_file_is_left_out_and_said(tmp_path: Path) -> None:
+def test_a_binary_file_is_left_out_and_reported(tmp_path: Path) -> None:
     put(tmp_path, "image.md", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)))
     put(tmp_path, "a.md", "# Kettle\n\nBoils water.\n")
     result = indexed(tmp_path)
@@ -125,7 +125,7 @@ def test_a_binary_file_is_left_out_and_said(tmp_path: Path) -> None:
     assert {hit["source"] for hit in found(tmp_path, "water")} == {"a.md"}
 
 
-def test_a_latin_1_file_is_read_and_said(tmp_path: Path) -> None:
+def test_a_latin_1_file_is_read_and_reported(tmp_path: Path) -> None:
     put(tmp_path, "cafe.rst", "Café\n====\n\nDéjà vu à la crème.\n".encode("latin-1"))
     put(tmp_path, "a.md", "# Kettle\n\nBoils water.\n")
     result = indexed(tmp_path)
@@ -211,7 +211,7 @@ def test_symlinks_that_loop_or_leave_the_corpus_are_left_out(tmp_path: Path) -> 
     assert "swordfish" not in (tmp_path / "data" / "chunks.jsonl").read_text()
 
 
-def test_other_things_than_files_are_left_out(tmp_path: Path) -> None:
+def test_pipes_and_folders_with_a_document_suffix_are_left_out(tmp_path: Path) -> None:
     put(tmp_path, "a.md", "# Kettle\n\nBoils water.\n")
     os.mkfifo(tmp_path / "docs" / "pipe.md")
     (tmp_path / "docs" / "folder.md").mkdir()
@@ -265,14 +265,14 @@ def test_a_wrong_question_file_ends_the_benchmark_before_it_begins(
     assert not (tmp_path / "reports").exists()
 
 
-def test_unanswerable_questions_alone_have_rates_of_nothing(project: Path, tmp_path: Path) -> None:
+def test_with_only_unanswerable_questions_the_rates_are_empty(project: Path, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "questions.jsonl", [QUESTIONS[6]])
     made = benchmark(project, "--predictor", "local", "--questions", path, reports=tmp_path / "reports")
     [row] = table(made / "summary.csv")
     assert (row["questions"], row["answerable_questions"], row["strict_hit@1"]) == ("1", "0", "")
 
 
-def test_an_index_from_another_model_is_built_anew_for_this_one(tmp_path: Path) -> None:
+def test_an_index_of_another_model_is_rebuilt(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     result = invoke("retrieve", "--data-dir", project / "data", "--embedder", "fake:32", "--json", "tea")
     assert result.exit_code == 0
@@ -316,7 +316,7 @@ def test_a_foreign_index_is_never_used(tmp_path: Path, kind: str) -> None:
     "name", ["chunks.jsonl", "vectors.npy", "pageindex/nodes.jsonl", "manifest.json", "build.json"]
 )
 @pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
-def test_a_damaged_index_is_built_anew(tmp_path: Path, name: str, damage: str) -> None:
+def test_a_damaged_index_is_rebuilt(tmp_path: Path, name: str, damage: str) -> None:
     project = make_project(tmp_path)
     whole = found(project, "remove stains")
     path = manifest_of(project).parent / name
@@ -355,7 +355,7 @@ def refuse_writes(monkeypatch: pytest.MonkeyPatch, code: int, below: Path) -> No
         (errno.EACCES, "Permission denied", "--data-dir"),
     ],
 )
-def test_a_disk_that_refuses_is_said_with_a_remedy(
+def test_a_disk_error_is_reported_with_a_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: str, remedy: str
 ) -> None:
     project = make_project(tmp_path)
@@ -409,7 +409,7 @@ def test_a_full_disk_ends_a_benchmark_that_is_resumed_later(project: Path, tmp_p
 
 
 @pytest.mark.parametrize("point", ["embedded", "published"])
-def test_an_interrupted_build_is_mended_by_the_next_command(tmp_path: Path, point: str) -> None:
+def test_the_next_command_completes_an_interrupted_build(tmp_path: Path, point: str) -> None:
     write_pages(tmp_path / "docs")
     configure(tmp_path / "data", corpus=tmp_path / "docs", settings={"index.embedder": "fake:64"})
     words = ("-m", "branchrank.cli.main", "retrieve", "--json", "remove stains")
@@ -434,14 +434,14 @@ def test_two_builds_at_once(tmp_path: Path) -> None:
     assert found(tmp_path, "tea")
 
 
-def test_a_build_beside_readers_disturbs_none(tmp_path: Path) -> None:
+def test_a_build_does_not_disturb_readers(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     with open_index(WorkspaceFolder.open(project / "data")) as reader, build_lock(project / "data"):
         assert len(found(project, "tea")) > 0
         assert reader.chunks
 
 
-def test_pages_that_share_everything(tmp_path: Path) -> None:
+def test_identical_pages_are_indexed_separately(tmp_path: Path) -> None:
     """The same page many times: every chunk has its own id, and ties are broken the same way every time."""
     for number in range(12):
         put(tmp_path, f"p{number:02d}.md", PAGES["guide/cleaning.md"])

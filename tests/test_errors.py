@@ -7,5 +7,5 @@ def test_a_typo_gets_the_nearest_name():
     assert suggestion("hybird", ["local", "hybrid"]) == "did you mean `hybrid`?"
 
 
-def test_a_name_like_no_other_gets_nothing():
+def test_a_name_without_a_near_match_gets_no_suggestion():
     assert suggestion("xyz", ["local", "hybrid"]) == ""

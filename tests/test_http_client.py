@@ -187,12 +187,12 @@ def test_the_body_of_an_error_is_read_up_to_its_limit(serve) -> None:
     [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhalf", b"SSH-2.0-OpenSSH_9.6\r\n"],
     ids=["nothing", "half a body", "another protocol"],
 )
-def test_a_cut_connection_is_told_from_no_connection(serve, answer: bytes) -> None:
+def test_a_dropped_connection_differs_from_a_refused_one(serve, answer: bytes) -> None:
     with pytest.raises(LostConnectionError):
         ask(serve(says(answer)).url)
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection_is_an_error() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         with pytest.raises(UnreachableError, match="refused"):
@@ -305,7 +305,7 @@ def test_a_request_leaves_no_connection_open(serve) -> None:
         ("", False),
     ],
 )
-def test_loopback(host: str, expected: bool) -> None:
+def test_loopback_addresses_are_recognized(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 

@@ -65,7 +65,7 @@ def test_a_build_a_search_and_a_benchmark_leave_the_process_as_it_was(
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
 @pytest.mark.parametrize(("store", "embedder"), STORES)
-def test_a_closed_workspace_holds_nothing_open(folder: Path, store: str, embedder: str) -> None:
+def test_a_closed_workspace_leaves_nothing_open(folder: Path, store: str, embedder: str) -> None:
     done = run(SUPPORT / "open_resources.py", folder, store, embedder)
     assert (done.returncode, done.stderr) == (0, b"")
     answer = json.loads((folder / "open.json").read_text())
@@ -180,7 +180,7 @@ def test_variables_are_set_for_one_block_and_restored_after_an_error(monkeypatch
     assert dict(os.environ) == before
 
 
-def test_threads_that_set_variables_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_set_environment_variables_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BRANCHRANK_TEST_NEW", raising=False)
 
     def turn(number: int) -> bool:

@@ -64,7 +64,7 @@ def test_a_public_name_resolves_and_is_documented(name: str) -> None:
                 assert inspect.getdoc(function), f"{name}.{method}"
 
 
-def test_another_name_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'branchrank' has no attribute 'Worspace'"):
         branchrank.Worspace  # noqa: B018 - the access is the test
     assert not hasattr(branchrank, "__path_of_nothing__")

@@ -184,7 +184,7 @@ def test_a_notebook_shows_the_table_and_the_plot_escaped(tmp_path: Path) -> None
     assert f"{100 * rate:.1f}%" in found.cells
 
 
-def test_a_run_says_what_it_is(run: Run) -> None:
+def test_the_repr_of_a_run_describes_it(run: Run) -> None:
     assert repr(run) == f"<Run {run.directory.name}: 62 questions, local, hybrid, asked>"
     assert repr(run.where("kind=lookup")).endswith(": 20 questions, kind=lookup, local, hybrid, asked>")
 
@@ -196,7 +196,7 @@ def test_a_run_prints_what_show_prints(run: Run, capsys: pytest.CaptureFixture[s
     assert "hybrid vs local: better" in printed
 
 
-def test_a_cut_is_a_run_that_replaces_no_report(run: Run, tmp_path: Path) -> None:
+def test_a_cut_is_a_run_that_does_not_overwrite_reports(run: Run, tmp_path: Path) -> None:
     cut = run.where("kind=lookup")
     assert isinstance(cut, Run)
     assert set(cut.questions["kind"]) == {"lookup"}

@@ -39,7 +39,7 @@ def request(text: str = "first line\nsecond line", question: str = "q1", **field
     return LLMRequest(stage="rerank", messages=(Message(role="user", content=text),), context=context)
 
 
-def test_gives_back_exactly_what_was_put(tmp_path: Path) -> None:
+def test_get_returns_exactly_what_was_put(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     with Cassette(path) as cassette:
         cassette.put(request(), "m", RECORDED)
@@ -67,7 +67,7 @@ def test_calls_are_restored_without_their_prompts(tmp_path: Path) -> None:
     assert b"first line" not in content
 
 
-def test_the_key_is_the_content_and_not_the_label() -> None:
+def test_the_cache_key_is_the_content_and_not_the_label() -> None:
     base = call_key(request(), "m")
     assert call_key(request(question="q2"), "m") == base
     others = [
@@ -92,7 +92,7 @@ def damage(path: Path, column: str, at: int) -> None:
 
 
 @pytest.mark.parametrize("column", ["stage", "question", "request", "recorded", "checksum"])
-def test_a_damaged_row_never_answers(tmp_path: Path, column: str) -> None:
+def test_a_damaged_row_is_never_returned(tmp_path: Path, column: str) -> None:
     path = tmp_path / "c.sqlite"
     with Cassette(path) as cassette:
         cassette.put(request(), "m", RECORDED)
@@ -106,7 +106,7 @@ def test_a_damaged_row_never_answers(tmp_path: Path, column: str) -> None:
         assert cassette.get(request(), "m") == RECORDED
 
 
-def test_says_what_differs_from_the_nearest_call(tmp_path: Path) -> None:
+def test_a_miss_reports_the_difference_from_the_nearest_call(tmp_path: Path) -> None:
     with Cassette(tmp_path / "c.sqlite") as cassette:
         assert cassette.difference(request(), "m") == "the cassette is empty"
         cassette.put(request("unrelated"), "m", RECORDED)
@@ -124,7 +124,7 @@ def test_says_what_differs_from_the_nearest_call(tmp_path: Path) -> None:
         assert len(long) < 300
 
 
-def test_keys_are_taken_out_of_what_is_stored(tmp_path: Path) -> None:
+def test_keys_are_removed_before_storing(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     with Cassette(path, redact=lambda text: text.replace("sk-secret-key", "[key]")) as cassette:
         leaky = request("my key is sk-secret-key", question="sk-secret-key")
@@ -133,7 +133,7 @@ def test_keys_are_taken_out_of_what_is_stored(tmp_path: Path) -> None:
     assert b"sk-secret-key" not in path.read_bytes()
 
 
-def test_a_missing_file_is_named_with_the_way_to_make_one(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_shows_how_to_create_one(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="does not exist") as caught:
         Cassette(tmp_path / "none", readonly=True)
     assert "--llm-record" in caught.value.remedy
@@ -172,7 +172,7 @@ def test_a_planted_trigger_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"hello", b"SQLite format 3\0" + b"\xff" * 2000, b"x" * 5000])
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "c.sqlite"
     path.write_bytes(content)
     with pytest.raises((ArtifactError, StorageError)):
@@ -180,7 +180,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -
     assert path.read_bytes() == content
 
 
-def test_damaged_pages_are_refused_or_miss_but_never_lie(tmp_path: Path) -> None:
+def test_damaged_pages_never_give_a_wrong_reply(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     with Cassette(path) as cassette:
         for number in range(40):
@@ -221,7 +221,7 @@ def test_a_killed_process_loses_no_finished_call(tmp_path: Path) -> None:
         assert len(cassette) == 5
 
 
-def test_two_processes_may_share_a_cassette(tmp_path: Path) -> None:
+def test_two_processes_can_share_a_cassette(tmp_path: Path) -> None:
     with Cassette(tmp_path / "c.sqlite") as one, Cassette(tmp_path / "c.sqlite") as two:
         one.put(request("a"), "m", RECORDED)
         two.put(request("b"), "m", RECORDED)
@@ -246,7 +246,7 @@ def test_processes_that_open_a_new_cassette_at_once_all_get_it(tmp_path: Path) -
                 assert len(cassette) == openers
 
 
-def test_a_creation_that_is_cut_anywhere_leaves_a_usable_file(
+def test_an_interrupted_creation_leaves_a_usable_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before each statement the files are copied, as a kill would leave them."""
@@ -283,7 +283,7 @@ def test_a_creation_that_is_cut_anywhere_leaves_a_usable_file(
         [module._TABLE, f"PRAGMA application_id = {module._APPLICATION}"],
     ],
 )
-def test_a_creation_that_was_cut_is_completed(tmp_path: Path, statements: list[str]) -> None:
+def test_an_interrupted_creation_is_completed(tmp_path: Path, statements: list[str]) -> None:
     path = tmp_path / "c.sqlite"
     database = sqlite3.connect(path)
     for statement in statements:
@@ -296,7 +296,7 @@ def test_a_creation_that_was_cut_is_completed(tmp_path: Path, statements: list[s
         assert cassette.get(request(), "m") == RECORDED
 
 
-def test_a_file_that_stays_locked_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_stays_locked_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     path = tmp_path / "c.sqlite"
     owner = sqlite3.connect(path, isolation_level=None)
@@ -307,7 +307,7 @@ def test_a_file_that_stays_locked_is_given_up(tmp_path: Path, monkeypatch: pytes
     Cassette(path).close()
 
 
-def test_a_schema_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_schema_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     Cassette(path).close()
     path.write_bytes(path.read_bytes().replace(b"question TEXT", b"questio\xff TEXT", 1))

@@ -96,7 +96,7 @@ def test_absurd_usage_is_estimated(serve: Call, usage: Any) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_retries_what_may_pass(serve: Call, status: int) -> None:
+def test_temporary_errors_are_retried(serve: Call, status: int) -> None:
     server, client = serve(
         lambda chat, n: scripted.fail(status, retry_after="0.01") if n < 3 else scripted.say("ok")
     )
@@ -106,7 +106,7 @@ def test_retries_what_may_pass(serve: Call, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 307])
-def test_does_not_retry_what_will_not_pass(serve: Call, status: int) -> None:
+def test_permanent_errors_are_not_retried(serve: Call, status: int) -> None:
     server, client = serve(always(scripted.fail(status, location="http://127.0.0.1:9/elsewhere")))
     assert failure(client).reason == f"http {status}"
     assert len(server.requests) == 1
@@ -118,7 +118,7 @@ def test_a_dropped_connection_is_retried_then_named(serve: Call) -> None:
     assert len(server.requests) == 3
 
 
-def test_a_body_cut_short_is_asked_again(serve: Call) -> None:
+def test_a_truncated_body_is_retried(serve: Call) -> None:
     whole = scripted.say("ok")
     _, client = serve(lambda chat, n: whole if n > 1 else Action(content=whole.content[:30], missing=99))
     assert client.complete(request()).attempt == 2
@@ -133,7 +133,7 @@ def test_a_body_cut_short_is_asked_again(serve: Call) -> None:
     ],
     ids=["drip", "silence", "endless 429"],
 )
-def test_nothing_outlasts_the_deadline(serve: Call, action: Action) -> None:
+def test_no_call_exceeds_the_deadline(serve: Call, action: Action) -> None:
     _, client = serve(always(action), deadline_s=0.4, retries=10)
     started = time.monotonic()
     error = failure(client)
@@ -171,7 +171,7 @@ def test_the_run_has_one_retry_budget(serve: Call) -> None:
         (scripted.fail(400, "maximum context length is 10 tokens"), "context overflow"),
     ],
 )
-def test_an_unusable_reply_is_named_and_asked_once(serve: Call, action: Action, reason: str) -> None:
+def test_an_unusable_reply_is_reported_without_a_retry(serve: Call, action: Action, reason: str) -> None:
     server, client = serve(always(action))
     assert failure(client).reason == reason
     assert len(server.requests) == 1
@@ -227,12 +227,12 @@ def test_the_list_of_models_is_read_up_to_a_limit(serve: Call) -> None:
         client.probe()
 
 
-def test_garbage_decoded_is_a_malformed_reply(serve: Call) -> None:
+def test_a_body_that_cannot_be_decompressed_is_a_malformed_response(serve: Call) -> None:
     _, client = serve(always(Action(content=b"not gzip", headers={"Content-Encoding": "gzip"})))
     assert failure(client).reason == "malformed response"
 
 
-def test_learns_which_format_the_server_has(serve: Call) -> None:
+def test_the_client_remembers_the_supported_response_format(serve: Call) -> None:
     def script(chat: Chat, number: int) -> Action:
         return scripted.say("{}") if chat.format == "plain" else scripted.fail(400, "response_format")
 
@@ -242,7 +242,7 @@ def test_learns_which_format_the_server_has(serve: Call) -> None:
     assert [chat.format for chat in server.requests] == ["json_schema", "json_object", "plain", "plain"]
 
 
-def test_a_bad_request_teaches_nothing_once_the_format_is_known(serve: Call) -> None:
+def test_a_bad_request_does_not_change_a_known_format(serve: Call) -> None:
     server, client = serve(lambda chat, n: scripted.fail(400) if n == 2 else scripted.say("{}"))
     client.complete(request(schema=SCHEMA))
     assert failure(client, schema=SCHEMA).reason == "http 400"
@@ -250,7 +250,7 @@ def test_a_bad_request_teaches_nothing_once_the_format_is_known(serve: Call) -> 
     assert {chat.format for chat in server.requests} == {"json_schema"}
 
 
-def test_caps_refuse_before_the_call(serve: Call) -> None:
+def test_caps_are_enforced_before_the_call(serve: Call) -> None:
     server, client = serve(always(scripted.say("x")), max_calls=2)
     client.complete(request())
     client.complete(request())
@@ -260,7 +260,7 @@ def test_caps_refuse_before_the_call(serve: Call) -> None:
     assert len(server.requests) == 2
 
 
-def test_the_token_cap_counts_what_was_spent(serve: Call) -> None:
+def test_the_token_cap_counts_used_tokens(serve: Call) -> None:
     server, client = serve(always(scripted.say("x")), max_tokens=218)
     client.complete(request())
     client.complete(request())
@@ -291,7 +291,7 @@ def test_concurrency_is_bounded(serve: Call) -> None:
     assert most == 2
 
 
-def test_cancel_cuts_a_call(serve: Call) -> None:
+def test_cancel_interrupts_a_call(serve: Call) -> None:
     server, client = serve(always(Action(silent_s=30.0)), deadline_s=30.0)
     caught: list[CallFailedError] = []
     thread = threading.Thread(target=lambda: caught.append(failure(client)))
@@ -302,7 +302,7 @@ def test_cancel_cuts_a_call(serve: Call) -> None:
     assert caught[0].reason == "interrupted"
 
 
-def test_sends_no_header_of_the_environment(serve: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_header_from_the_environment_is_sent(serve: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-environment-openai")
     monkeypatch.setenv("OPENAI_ORG_ID", "org-environment")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "project-environment")
@@ -314,7 +314,7 @@ def test_sends_no_header_of_the_environment(serve: Call, monkeypatch: pytest.Mon
     assert "environment" not in str(headers)
 
 
-def test_probe_lists_models_and_names_a_dead_endpoint(serve: Call) -> None:
+def test_probe_lists_models_and_reports_an_unreachable_endpoint(serve: Call) -> None:
     _, client = serve(always(scripted.say("x")))
     assert client.probe() == ("scripted",)
     dead = ChatClient(Endpoint("http://127.0.0.1:9/v1"), "m", LLMSettings())

@@ -60,7 +60,7 @@ def opened(
         yield open_cache
 
 
-def test_what_was_put_is_got_by_whoever_opens_the_cache(opened: Callable[..., DecisionCache]) -> None:
+def test_stored_decisions_are_returned_after_reopening(opened: Callable[..., DecisionCache]) -> None:
     first = opened()
     assert first.get(request(), "m", AT) is None
     first.put(request(), "m", RECORDED, AT)
@@ -82,7 +82,7 @@ def test_another_call_is_another_entry(opened: Callable[..., DecisionCache]) -> 
         assert cache.get(other, model, endpoint) is None
 
 
-def test_the_newest_of_a_call_counts(opened: Callable[..., DecisionCache]) -> None:
+def test_the_newest_entry_of_a_call_is_returned(opened: Callable[..., DecisionCache]) -> None:
     cache = opened()
     cache.put(request(), "m", RECORDED, AT)
     newer = Recorded(reply=msgspec.structs.replace(RECORDED.reply, text="newer"))
@@ -90,7 +90,7 @@ def test_the_newest_of_a_call_counts(opened: Callable[..., DecisionCache]) -> No
     assert cache.get(request(), "m", AT) == newer
 
 
-def test_secrets_are_taken_out(opened: Callable[..., DecisionCache]) -> None:
+def test_secrets_are_removed_before_storing(opened: Callable[..., DecisionCache]) -> None:
     cache = opened(redact=lambda text: text.replace("s01", "[key]"))
     cache.put(request(), "m", RECORDED, AT)
     found = cache.get(request(), "m", AT)
@@ -103,7 +103,7 @@ def test_secrets_are_taken_out(opened: Callable[..., DecisionCache]) -> None:
     "value",
     [b"", b"null", b"[]", b"\x80\x04.", b'["a","b","c","d","e","f"]', b"[" * 100_000, "other type"],
 )
-def test_a_foreign_value_is_a_miss_and_is_written_anew(
+def test_a_foreign_value_is_a_miss_and_is_replaced(
     server: RedisServer, client: object, value: bytes | str
 ) -> None:
     if isinstance(value, str):
@@ -119,7 +119,7 @@ def test_a_foreign_value_is_a_miss_and_is_written_anew(
     assert 0 < client.ttl(KEY) <= EXPIRY
 
 
-def test_a_changed_byte_never_answers(server: RedisServer, client: object) -> None:
+def test_a_damaged_entry_is_never_returned(server: RedisServer, client: object) -> None:
     with RedisDecisions(server.url) as cache:
         cache.put(request(), "m", RECORDED, AT)
         intact = client.get(KEY)
@@ -128,14 +128,14 @@ def test_a_changed_byte_never_answers(server: RedisServer, client: object) -> No
             assert cache.get(request(), "m", AT) is None, intact[:place]
 
 
-def test_an_entry_of_another_call_never_answers(server: RedisServer, client: object) -> None:
+def test_an_entry_of_another_call_is_never_returned(server: RedisServer, client: object) -> None:
     with RedisDecisions(server.url) as cache:
         cache.put(request("other"), "m", RECORDED, AT)
         client.set(KEY, client.get(f"branchrank:decision:{call_key(request('other'), 'm', AT)}"))
         assert cache.get(request(), "m", AT) is None
 
 
-def test_a_server_that_is_away_costs_the_memory_alone(tmp_path: Path) -> None:
+def test_an_unreachable_server_only_disables_the_cache(tmp_path: Path) -> None:
     notices: list[str] = []
     gone = RedisServer(tmp_path)
     gone.stop()
@@ -146,7 +146,7 @@ def test_a_server_that_is_away_costs_the_memory_alone(tmp_path: Path) -> None:
     assert f"the decision cache at 127.0.0.1:{gone.port}" in notices[0]
 
 
-def test_what_is_no_redis_is_refused() -> None:
+def test_a_url_that_is_not_a_redis_url_is_refused() -> None:
     with pytest.raises(UsageError, match="is not a Redis URL"):
         RedisDecisions("ftp://127.0.0.1/0")
 

@@ -85,7 +85,7 @@ def test_a_replay_equals_the_recording_byte_for_byte(server: ScriptedLLM, tmp_pa
 
 
 @pytest.mark.parametrize("script", [fails_first, garbage_first])
-def test_a_failure_is_replayed_as_it_was_met(tmp_path: Path, script: Script) -> None:
+def test_a_failure_is_replayed_as_recorded(tmp_path: Path, script: Script) -> None:
     cassette = str(tmp_path / "c.sqlite")
     with ScriptedLLM(script) as server:
         recorded = run(server, THREE, record=cassette)
@@ -94,7 +94,7 @@ def test_a_failure_is_replayed_as_it_was_met(tmp_path: Path, script: Script) -> 
     assert rows(run(None, THREE, replay=cassette)) == rows(recorded)
 
 
-def test_a_later_recording_asks_again_what_failed(tmp_path: Path) -> None:
+def test_a_later_recording_repeats_failed_calls(tmp_path: Path) -> None:
     cassette = str(tmp_path / "c.sqlite")
     with ScriptedLLM(fails_first) as server:
         run(server, THREE, record=cassette)
@@ -111,7 +111,7 @@ def test_recording_again_spends_nothing_and_changes_nothing(server: ScriptedLLM,
     assert len(server.requests) == 2
 
 
-def test_the_decision_cache_serves_and_says_so(server: ScriptedLLM, tmp_path: Path) -> None:
+def test_cached_decisions_are_marked_as_cached(server: ScriptedLLM, tmp_path: Path) -> None:
     cache = tmp_path / "hybrid" / "cache" / "decisions.sqlite"
     first = run(server, THREE, cache)
     assert [answer.call.served_by for answer in first] == ["server", "server", "cache"]
@@ -137,7 +137,7 @@ def test_failures_are_not_cached(tmp_path: Path, script: Script) -> None:
     assert [answer.value for answer in answers] == [None, "reply 2"]
 
 
-def test_a_recording_takes_over_what_the_cache_knows(server: ScriptedLLM, tmp_path: Path) -> None:
+def test_a_recording_includes_cached_replies(server: ScriptedLLM, tmp_path: Path) -> None:
     cache, cassette = tmp_path / "d.sqlite", str(tmp_path / "c.sqlite")
     run(server, THREE, cache)
     recorded = run(server, [*THREE, request("c")], cache, record=cassette)
@@ -146,7 +146,7 @@ def test_a_recording_takes_over_what_the_cache_knows(server: ScriptedLLM, tmp_pa
     assert rows(run(None, [*THREE, request("c")], replay=cassette)) == rows(recorded)
 
 
-def test_repeats_are_calls_of_their_own(server: ScriptedLLM, tmp_path: Path) -> None:
+def test_repeats_are_separate_calls(server: ScriptedLLM, tmp_path: Path) -> None:
     repeats = [request(repeat=number) for number in range(3)]
     recorded = run(server, repeats, record=str(tmp_path / "c.sqlite"))
     assert [answer.value for answer in recorded] == ["reply 1", "reply 2", "reply 3"]
@@ -164,7 +164,7 @@ def test_a_missing_call_names_question_stage_and_difference(server: ScriptedLLM,
         assert part in message
 
 
-def test_equal_calls_under_way_reach_the_server_once(tmp_path: Path) -> None:
+def test_concurrent_equal_calls_reach_the_server_once(tmp_path: Path) -> None:
     def slow(chat: scripted.Chat, number: int) -> Action:
         return Action(content=echo(chat, number).content, silent_s=0.1)
 
@@ -178,7 +178,7 @@ def test_equal_calls_under_way_reach_the_server_once(tmp_path: Path) -> None:
     assert [answer.call.question_id for answer in answers] == [f"q{n}" for n in range(8)]
 
 
-def test_whoever_waits_for_a_call_keeps_the_next_ones_waiting() -> None:
+def test_equal_uncached_calls_run_one_after_the_other() -> None:
     """Without a memory every one of them is asked, one after the other."""
     under_way, most = [], []
 
@@ -209,7 +209,7 @@ def test_answers_come_in_the_order_of_the_calls(server: ScriptedLLM) -> None:
     assert [answer.value for answer in answers] == [str(n) for n in range(20)]
 
 
-def test_an_interruption_is_not_remembered(tmp_path: Path) -> None:
+def test_an_interruption_is_not_cached(tmp_path: Path) -> None:
     with ScriptedLLM(lambda chat, n: Action(silent_s=30)) as server:
         cassette = str(tmp_path / "c.sqlite")
         with LLMSession(LLMSettings(record=cassette), environment={}) as session:
@@ -225,7 +225,7 @@ def test_an_interruption_is_not_remembered(tmp_path: Path) -> None:
             run(None, [request()], replay=cassette)
 
 
-def test_a_spent_budget_leaves_what_was_finished(server: ScriptedLLM, tmp_path: Path) -> None:
+def test_a_used_up_budget_keeps_finished_calls(server: ScriptedLLM, tmp_path: Path) -> None:
     cassette = str(tmp_path / "c.sqlite")
     with pytest.raises(LLMError, match="1 LLM calls have been used"):
         run(server, THREE, record=cassette, max_calls=1)
@@ -239,7 +239,7 @@ def test_record_and_replay_exclude_each_other(tmp_path: Path) -> None:
         LLMSession(LLMSettings(record="a", replay="b"), environment={})
 
 
-def test_the_model_is_the_only_one_or_must_be_named(tmp_path: Path) -> None:
+def test_a_server_with_several_models_needs_a_model_name(tmp_path: Path) -> None:
     with (
         ScriptedLLM(echo, models=("one", "two")) as server,
         LLMSession(LLMSettings(), environment={}) as session,
@@ -251,7 +251,7 @@ def test_the_model_is_the_only_one_or_must_be_named(tmp_path: Path) -> None:
         assert session.gateway(server.base_url, "").model == "one"
 
 
-def test_no_endpoint_names_both_remedies() -> None:
+def test_the_error_for_a_missing_endpoint_shows_both_fixes() -> None:
     with LLMSession(LLMSettings(), environment={}) as session, pytest.raises(UsageError) as caught:
         session.gateway("", "m")
     assert "--hybrid-base-url" in caught.value.remedy

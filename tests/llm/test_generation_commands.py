@@ -68,7 +68,7 @@ def test_generates_questions_once(server: ScriptedLLM, workspace: Path) -> None:
     assert output.read_bytes() == written
 
 
-def test_a_workspace_without_text_says_so(server: ScriptedLLM, workspace: Path) -> None:
+def test_a_workspace_without_text_is_an_error(server: ScriptedLLM, workspace: Path) -> None:
     for path in (workspace / "docs").iterdir():
         path.write_text("# Short\n\nText.\n")
     result = run(server, workspace, "questions", "generate", str(workspace / "q.jsonl"))
@@ -76,7 +76,9 @@ def test_a_workspace_without_text_says_so(server: ScriptedLLM, workspace: Path) 
     assert not (workspace / "q.jsonl").exists()
 
 
-def test_summaries_are_written_and_only_edits_are_asked_again(server: ScriptedLLM, workspace: Path) -> None:
+def test_summaries_are_written_and_only_edited_sections_are_repeated(
+    server: ScriptedLLM, workspace: Path
+) -> None:
     output = workspace / "nodes.jsonl"
     assert run(server, workspace, "pageindex", "summarize", str(output)).exit_code == 0
     tree = load_nodes(output)
@@ -90,7 +92,7 @@ def test_summaries_are_written_and_only_edits_are_asked_again(server: ScriptedLL
     assert "alpha9" in asked[0]
 
 
-def test_a_failing_server_is_asked_three_times(server: ScriptedLLM, workspace: Path) -> None:
+def test_a_failing_server_is_tried_three_times(server: ScriptedLLM, workspace: Path) -> None:
     server.script = lambda chat, number: scripted.fail(400, "the model is not loaded")
     output = workspace / "q.jsonl"
     result = run(server, pages(workspace, 12), "questions", "generate", str(output), "--count", "10")
@@ -102,7 +104,7 @@ def test_a_failing_server_is_asked_three_times(server: ScriptedLLM, workspace: P
 
 
 @pytest.mark.parametrize("concurrency", ["1", "4"])
-def test_a_run_of_failures_keeps_what_was_made(
+def test_repeated_failures_keep_the_generated_questions(
     server: ScriptedLLM, workspace: Path, concurrency: str
 ) -> None:
     """Failures that a success interrupts do not add up."""
@@ -125,7 +127,7 @@ def test_a_run_of_failures_keeps_what_was_made(
     assert len(load_questions(output)) == 10
 
 
-def test_a_model_that_never_writes_a_question_is_given_up(server: ScriptedLLM, workspace: Path) -> None:
+def test_a_model_that_never_writes_a_question_ends_the_command(server: ScriptedLLM, workspace: Path) -> None:
     server.script = lambda chat, number: scripted.say("I would rather not.")
     flags = ("--count", "30", "--llm-concurrency", "1")
     result = run(server, pages(workspace, 40), "questions", "generate", str(workspace / "q.jsonl"), *flags)
@@ -134,7 +136,7 @@ def test_a_model_that_never_writes_a_question_is_given_up(server: ScriptedLLM, w
     assert len(server.requests) == 20
 
 
-def test_a_dry_run_asks_nothing_and_bounds_what_is_asked(server: ScriptedLLM, workspace: Path) -> None:
+def test_a_dry_run_makes_no_calls_and_prints_an_upper_bound(server: ScriptedLLM, workspace: Path) -> None:
     output = workspace / "q.jsonl"
     words = ("questions", "generate", str(output), "--count", "4", "--llm-completion-tokens", "100")
     dry = run(server, pages(workspace, 9), *words, "--dry-run")
@@ -166,7 +168,7 @@ def pages(workspace: Path, count: int) -> Path:
 
 @pytest.mark.parametrize("verb", [("questions", "generate"), ("pageindex", "summarize")], ids=" ".join)
 @pytest.mark.full
-def test_processes_write_what_one_process_writes(
+def test_several_processes_write_the_files_of_one_process(
     server: ScriptedLLM, workspace: Path, verb: tuple[str, str]
 ) -> None:
     pages(workspace, 12)

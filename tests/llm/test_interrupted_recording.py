@@ -92,7 +92,7 @@ def terminated(arguments: list[object], project: Path, server: ScriptedLLM) -> A
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
-def test_a_new_recording_asks_again_what_failed_before(tmp_path: Path) -> None:
+def test_a_new_recording_repeats_failed_calls(tmp_path: Path) -> None:
     """Only a resumed run keeps the failures of its rows; another run into the same cassette may do better."""
     project = make_project(tmp_path)
     with ScriptedLLM(lambda chat, number: scripted.fail(500) if number == 1 else good(chat)) as server:

@@ -60,7 +60,7 @@ def test_totals_are_sums_of_rows() -> None:
     assert list(totals_by(ROWS, lambda row: row.stage)) == ["rerank", "tree final"]
 
 
-def test_cost_per_million_tokens_with_the_cached_ones_apart(tmp_path: Path) -> None:
+def test_cost_is_per_million_tokens_with_a_separate_price_for_cached_tokens(tmp_path: Path) -> None:
     path = tmp_path / "prices.toml"
     path.write_text(TABLE)
     prices = read_prices(path)
@@ -95,7 +95,7 @@ def test_a_missing_table_is_named(tmp_path: Path) -> None:
         read_prices(tmp_path / "none.toml")
 
 
-def test_a_ledger_can_keep_the_newest_rows_alone() -> None:
+def test_a_ledger_can_keep_only_the_newest_rows() -> None:
     seen: list[LLMCall] = []
     ledger = Ledger(seen.append, limit=2)
     for row in ROWS:
@@ -104,7 +104,7 @@ def test_a_ledger_can_keep_the_newest_rows_alone() -> None:
     assert seen == list(ROWS)
 
 
-def test_the_ledger_tells_of_each_row() -> None:
+def test_the_ledger_reports_each_row() -> None:
     seen: list[LLMCall] = []
     ledger = Ledger(seen.append)
     for row in ROWS:

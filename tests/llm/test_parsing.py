@@ -32,23 +32,23 @@ LABELS = labels(30)
         '{"note": "a } inside \\" a string", "ids": ["s03", "s01"]}',
     ],
 )
-def test_reads_the_same_order_in_any_dress(text: str) -> None:
+def test_the_same_order_is_read_from_different_formats(text: str) -> None:
     assert read_labels(text, LABELS) == ["s03", "s01"]
 
 
 @pytest.mark.parametrize("text", ["", "no idea", "{", "[[[[", "{]", "null", "3", '"s"', "<html>"])
-def test_what_names_nothing_is_malformed(text: str) -> None:
+def test_a_reply_without_labels_is_malformed(text: str) -> None:
     with pytest.raises(ReplyError, match="malformed reply"):
         read_labels(text, LABELS)
 
 
 @pytest.mark.parametrize("text", ['{"ids": ["s99"]}', '{"ids": []}', "[]"])
-def test_json_without_a_known_id_says_so(text: str) -> None:
+def test_json_without_a_known_id_is_an_error(text: str) -> None:
     with pytest.raises(ReplyError, match="no known id"):
         read_labels(text, LABELS)
 
 
-def test_an_empty_list_may_be_an_answer_but_foreign_ids_are_not() -> None:
+def test_an_empty_list_can_be_an_answer_but_unknown_ids_are_an_error() -> None:
     assert read_labels('{"ids": []}', LABELS, may_be_empty=True) == []
     with pytest.raises(ReplyError, match="no known id"):
         read_labels('{"ids": ["s99"]}', LABELS, may_be_empty=True)
@@ -58,7 +58,7 @@ def test_an_empty_list_may_be_an_answer_but_foreign_ids_are_not() -> None:
 @given(
     st.text() | st.recursive(st.text() | st.none() | st.integers(), st.lists, max_leaves=20).map(json.dumps)
 )
-def test_never_crashes_and_never_names_a_stranger(text: str) -> None:
+def test_any_text_gives_known_labels_or_an_error(text: str) -> None:
     try:
         named = read_labels(text, LABELS)
     except ReplyError:
@@ -70,7 +70,7 @@ def test_never_crashes_and_never_names_a_stranger(text: str) -> None:
 
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(LABELS), unique=True, min_size=1), st.data())
-def test_a_reply_cut_anywhere_keeps_its_whole_ids(order: list[str], data: st.DataObject) -> None:
+def test_a_truncated_reply_keeps_its_complete_ids(order: list[str], data: st.DataObject) -> None:
     whole = json.dumps({"ids": order})
     cut = data.draw(st.integers(len('{"ids": ["s01"'), len(whole)))
     named = read_labels(whole[:cut], LABELS)
@@ -84,7 +84,7 @@ def test_deep_nesting_is_malformed() -> None:
     assert read_labels("[" * 900 + '"s01"' + "]" * 900, LABELS) == ["s01"]
 
 
-def test_text_is_one_clean_line() -> None:
+def test_text_is_reduced_to_one_clean_line() -> None:
     assert read_text(" two\n lines\x1b[31m\u202e ") == "two lines [31m"
     with pytest.raises(ReplyError, match="empty reply"):
         read_text("\x00 \n")

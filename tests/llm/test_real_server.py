@@ -123,7 +123,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect_ex", blocked)
 
 
-def test_listwise_names_only_the_pool(recorded: Outcome) -> None:
+def test_listwise_reranking_returns_only_ids_from_the_pool(recorded: Outcome) -> None:
     assert sorted(recorded.listwise.order) == ["n0", "n1", "n2", "n3"]
     assert recorded.listwise.fallback is None
 
@@ -135,26 +135,26 @@ def test_pointwise_reads_real_log_probabilities(recorded: Outcome) -> None:
     assert all(logprob <= 0 for logprob in recorded.plain.logprobs[0].values())
 
 
-def test_the_tree_search_takes_its_steps(recorded: Outcome) -> None:
+def test_the_tree_search_runs_all_its_steps(recorded: Outcome) -> None:
     stages = [call.stage for call in recorded.tree.calls]
     assert stages[0] == "tree step 1"
     assert stages[-1] == "tree final"
     assert recorded.tree.ranking
 
 
-def test_the_schema_binds_the_reply(recorded: Outcome) -> None:
+def test_the_reply_follows_the_schema(recorded: Outcome) -> None:
     value = read_json(recorded.schema.text)
     assert set(value) == {"ids"}
     assert set(value["ids"]) <= {"s01", "s02"}
 
 
-def test_usage_is_the_servers_own(recorded: Outcome) -> None:
+def test_usage_comes_from_the_server(recorded: Outcome) -> None:
     calls = [*recorded.listwise.calls, *recorded.pointwise.calls, *recorded.tree.calls]
     assert all(call.reported and call.prompt_tokens > 50 and call.completion_tokens > 0 for call in calls)
     assert any(call.cached_tokens for call in calls)
 
 
-def test_overflow_and_timeout_are_named(recorded: Outcome) -> None:
+def test_overflow_and_timeout_are_reported(recorded: Outcome) -> None:
     assert recorded.overflow == "context overflow"
     assert recorded.timeout == "timeout"
 

@@ -62,7 +62,7 @@ OPENAI = {"OPENAI_API_KEY": "sk-openai-own"}
         ("https://user:pass-word@lan/v1", {}, False, "Basic " + base64.b64encode(b"user:pass-word").decode()),
     ],
 )
-def test_a_key_goes_to_its_own_host_alone(
+def test_a_key_is_sent_to_its_own_host_only(
     url: str, environment: dict[str, str], explicit: bool, header: str | None
 ) -> None:
     sent = open_endpoint(url, environment, explicit=explicit).authorization
@@ -85,7 +85,7 @@ def test_an_endpoint_is_shown_without_credentials() -> None:
 @pytest.mark.parametrize(
     "url", ["", "localhost:8080", "file:///etc/passwd", "http://", "ftp://key-1234@host/"]
 )
-def test_what_is_no_endpoint_is_refused(url: str) -> None:
+def test_a_value_that_is_not_an_endpoint_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="is not the URL of an LLM endpoint") as caught:
         Endpoint(url)
     assert "key-1234" not in str(caught.value)
@@ -97,7 +97,7 @@ def test_what_is_no_endpoint_is_refused(url: str) -> None:
     before=st.binary(max_size=4),
     after=st.binary(max_size=4),
 )
-def test_no_spelling_of_a_key_passes_the_redactor(secret: str, before: bytes, after: bytes) -> None:
+def test_the_redactor_removes_every_spelling_of_a_key(secret: str, before: bytes, after: bytes) -> None:
     redact = Redactor([secret])
     for text in (secret, quote(secret, safe=""), f"x{secret}y"):
         assert secret not in redact(text)
@@ -133,13 +133,13 @@ def test_urls_are_recorded_without_credentials(text: str, shown: str) -> None:
     assert hide_credentials(text, OPENAI) == shown
 
 
-def test_the_redactor_leaves_other_text_alone() -> None:
+def test_the_redactor_does_not_change_other_text() -> None:
     assert Redactor([KEY, "", "abc"])("abc is no key; nothing changes") == "abc is no key; nothing changes"
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(secret=st.text(st.characters(exclude_categories=("Cs",)), min_size=6, max_size=20))
-def test_no_key_passes_the_redactor_inside_json(secret: str) -> None:
+def test_the_redactor_removes_keys_inside_json(secret: str) -> None:
     redact = Redactor([secret])
     texts = (json.dumps(secret), json.dumps(secret, ensure_ascii=False), msgspec.json.encode(secret).decode())
     assert [redact(text) for text in texts] == ['"[key]"'] * 3
@@ -164,7 +164,7 @@ ODD = st.text(st.sampled_from("aZ09\"'<>\\ \t:@/?#&=%$`|;äß☃"), min_size=6, 
     ['Sup3r"Secret', "Sup3r<Secret>", "Sup3r\\Secret", "Sup3r'Secret", "Sup3r Secret", "Sup3r/Se?c#r@et"],
 )
 @pytest.mark.parametrize("form", ["--cache-redis-url {}", "--cache-redis-url={}", "-r{}"])
-def test_a_url_loses_its_password_whatever_that_is_made_of(password: str, form: str) -> None:
+def test_any_password_in_a_url_is_removed(password: str, form: str) -> None:
     url = f"redis://me:{password}@10.0.0.9:6379/0"
     words = ["branchrank", "benchmark", *(word.format(url) for word in form.split()), "--corpus", "it's here"]
     run = Recorded(
@@ -199,7 +199,7 @@ def test_no_password_of_a_url_is_recorded(password: str) -> None:
         ("https://me:hunter@22@h/v1", "hunter@22"),
     ],
 )
-def test_the_password_of_a_setting_vanishes_elsewhere_too(url: str, elsewhere: str) -> None:
+def test_the_password_of_a_setting_is_redacted_everywhere(url: str, elsewhere: str) -> None:
     run = Recorded(
         command=f"b --note {shlex.quote(elsewhere)}",
         settings={"cache": {"redis_url": url}, "other": {"text": f"it is {elsewhere}."}},
@@ -232,12 +232,12 @@ def test_an_error_about_an_endpoint_shows_no_password(url: str) -> None:
     assert "hunter22" not in f"{refused.value} {refused.value.remedy}"
 
 
-def test_a_password_that_is_the_name_of_a_predictor_leaves_that_name() -> None:
+def test_a_password_equal_to_a_predictor_name_does_not_redact_the_name() -> None:
     run = Recorded(predictors=("hybrid",), settings={"cache": {"redis_url": "redis://:hybrid@h"}})
     assert scrubbed(run, {}).predictors == ("hybrid",)
 
 
-def test_what_holds_no_credential_is_recorded_as_it_is() -> None:
+def test_values_without_credentials_are_recorded_unchanged() -> None:
     run = Recorded(
         command=shlex.join(["b", "--url", "http://h:1/v1?page=2", "it's", 'a "b"', "me@host", ""]),
         settings={"llm": {"base_url": "http://h:1/v1", "about": "ask me@host about http://h, or you@host"}},
@@ -246,13 +246,13 @@ def test_what_holds_no_credential_is_recorded_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("command", ["b --u 'redis://:hunter22@h", "b --u redis://:hun ter'22@h"])
-def test_a_command_that_no_shell_could_split_keeps_no_password(command: str) -> None:
+def test_a_command_that_cannot_be_parsed_is_stored_without_its_password(command: str) -> None:
     shown = scrubbed(Recorded(command=command), {}).command
     assert "hun" not in shown
     assert "22" not in shown
 
 
-def test_a_key_that_the_server_echoes_is_seen_nowhere(
+def test_a_key_that_the_server_echoes_is_never_shown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -58,7 +58,7 @@ def words(server: ScriptedLLM) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("kept_in", ["sqlite", "redis"])
-def test_the_second_server_is_asked_and_the_runs_differ(
+def test_the_second_server_is_called_and_the_runs_differ(
     project: Path, kept_in: str, request: pytest.FixtureRequest
 ) -> None:
     cache: tuple[object, ...] = ()
@@ -80,7 +80,7 @@ def test_the_second_server_is_asked_and_the_runs_differ(
     assert "decision cache" not in invoke("show", second).output
 
 
-def test_a_recording_replays_whatever_the_endpoint_is_called(project: Path, tmp_path: Path) -> None:
+def test_a_recording_replays_with_any_endpoint_name(project: Path, tmp_path: Path) -> None:
     cassette = tmp_path / "c.sqlite"
     with ScriptedLLM(informed) as server:
         recorded = benchmark(project, *words(server), "--llm-record", cassette)
@@ -89,7 +89,7 @@ def test_a_recording_replays_whatever_the_endpoint_is_called(project: Path, tmp_
     assert (recorded / "rows.jsonl").read_bytes() == (replayed / "rows.jsonl").read_bytes()
 
 
-def test_one_recording_of_both_is_refused(project: Path, tmp_path: Path) -> None:
+def test_one_recording_for_two_endpoints_is_refused(project: Path, tmp_path: Path) -> None:
     """Its cassette could not tell the second server's answers from the first's."""
     with ScriptedLLM(informed) as one, ScriptedLLM(misled) as other:
         flags = ("--pageindex-base-url", other.base_url, "--pageindex-model", "m", "--predictor", "pageindex")
@@ -111,7 +111,7 @@ def test_one_recording_of_both_is_refused(project: Path, tmp_path: Path) -> None
         assert not (project / "reports").exists()
 
 
-def test_the_line_of_a_search_says_what_answered(project: Path, tmp_path: Path) -> None:
+def test_a_search_reports_which_model_answered(project: Path, tmp_path: Path) -> None:
     with ScriptedLLM(informed) as server:
         flags = ("--hybrid-base-url", server.base_url, "--hybrid-model", "m", "--data-dir", project / "data")
         asked, cached = (invoke("hybrid", "remove stains", *flags).stderr for _ in range(2))
@@ -125,7 +125,7 @@ def test_the_line_of_a_search_says_what_answered(project: Path, tmp_path: Path) 
     assert "LLM: 1 call (1 from the cassette), 107 tokens" in replay
 
 
-def test_the_line_of_a_benchmark_says_what_answered(project: Path, tmp_path: Path) -> None:
+def test_a_benchmark_reports_which_model_answered(project: Path, tmp_path: Path) -> None:
     flags = ("--data-dir", project / "data", "--reports", tmp_path / "reports", "--fresh")
     quick = ("--latency-sample", 0)
     with ScriptedLLM(informed) as server:

@@ -128,7 +128,7 @@ def test_no_key_is_in_any_file_or_output(
                 assert form not in content, f"{secret} is in {name}"
 
 
-def test_a_missing_call_ends_the_run_with_its_name(workspace: Path, runs: object) -> None:
+def test_a_missing_call_ends_the_run_and_is_named(workspace: Path, runs: object) -> None:
     process = command(workspace, "http://127.0.0.1:9/v1", "--llm-replay", "c.sqlite", "--sample-seed", "7")
     assert process.returncode == 7
     assert re.search(r"has no call for question 'q\d', stage '[a-z ]+\d?'", process.stderr)
@@ -136,7 +136,7 @@ def test_a_missing_call_ends_the_run_with_its_name(workspace: Path, runs: object
     assert "Traceback" not in process.stderr
 
 
-def test_a_dead_endpoint_is_refused_before_any_work(workspace: Path) -> None:
+def test_an_unreachable_endpoint_is_refused_before_any_work(workspace: Path) -> None:
     process = command(workspace, f"http://127.0.0.1:9/v1?api_key={URL_KEY}", "--reports", "none")
     assert process.returncode == 7
     assert "no LLM answers at http://127.0.0.1:9/v1" in process.stderr
@@ -144,7 +144,7 @@ def test_a_dead_endpoint_is_refused_before_any_work(workspace: Path) -> None:
     assert not (workspace / "none").exists()
 
 
-def test_a_recording_is_whole_after_an_interrupted_run_without_one(workspace: Path) -> None:
+def test_a_recording_is_complete_after_an_interrupted_run_without_recording(workspace: Path) -> None:
     arm = ("--predictor", "pageindex", "--sample-seed", "5")
     with ScriptedLLM(lambda chat, number: scripted.ids(list(chat.entries)[:4])) as server:
         stopped = command(workspace, server.base_url, *arm, "--max-calls", "8", "--reports", "whole")
@@ -171,7 +171,7 @@ completion = 1000
 """
 
 
-def test_a_dry_run_prices_its_bounds(workspace: Path) -> None:
+def test_a_dry_run_shows_the_maximum_cost(workspace: Path) -> None:
     (workspace / "prices.toml").write_text(PRICES)
     dry = ("--dry-run", "--price-table", "prices.toml", "--llm-completion-tokens", "500", "--reports", "dry")
     process = command(workspace, "http://127.0.0.1:9/v1", *dry, "--pageindex-model", "unpriced")

@@ -27,7 +27,7 @@ def sample(seed, sizes=SIZES, spread=0.5):
     return np.concatenate(values), [f"p{page}" for page, size in enumerate(sizes) for _ in range(int(size))]
 
 
-def test_the_correlation_within_pages_as_scipys_analysis_of_variance():
+def test_the_correlation_within_pages_matches_scipys_analysis_of_variance():
     from scipy.stats import f_oneway
 
     values, pages = sample(3)
@@ -40,7 +40,7 @@ def test_the_correlation_within_pages_as_scipys_analysis_of_variance():
 
 
 @pytest.mark.parametrize("icc", [0.0, 0.2, 1.0])
-def test_degrees_of_freedom_as_with_matrices(icc):
+def test_degrees_of_freedom_match_the_matrix_formula(icc):
     """Bell and McCaffrey: the squared sum of the eigenvalues over the sum of their squares."""
     share = SIZES / SIZES.sum()
     residual = np.eye(len(SIZES)) - np.outer(share, np.ones(len(SIZES)))
@@ -55,7 +55,7 @@ def test_equal_pages_have_one_degree_less_than_pages(icc):
     assert float(working_degrees(np.full(12, 4.0), np.asarray(icc))) == pytest.approx(11)
 
 
-def test_degrees_from_the_spread_of_the_pages():
+def test_degrees_of_freedom_depend_on_the_spread_of_the_pages():
     """Deviations 1 and -1 on two pages, 0 on two: squares 1, 1, 0, 0 with weight 4/3 each."""
     totals = page_totals([1.0, 0, 0.5, 0.5], ["a", "b", "c", "d"])
     assert float(observed_degrees(totals)) == pytest.approx(2 * 2**2 / ((1 - 0.5) ** 2 * 4 * 4 / 3))
@@ -63,13 +63,13 @@ def test_degrees_from_the_spread_of_the_pages():
     assert float(observed_degrees(alike)) == np.inf
 
 
-def test_one_page_that_carries_the_variance_leaves_two_degrees():
+def test_a_dominant_page_leaves_two_degrees_of_freedom():
     values = [0.0] * 10 + [1.0] * 90
     pages = [f"p{number // 10}" for number in range(100)]
     assert 1.5 < float(observed_degrees(page_totals(values, pages))) < 3
 
 
-def test_one_page_that_carries_the_variance_costs_questions():
+def test_a_dominant_page_reduces_the_effective_questions():
     pages = [str(number // 4) for number in range(160)]
     values = np.tile([0.0, 1.0, 0, 0, 1, 0, 0, 1], 20)
     values[:4] = 1.0
@@ -82,14 +82,14 @@ def test_one_page_that_carries_the_variance_costs_questions():
     assert expected < 140
 
 
-def test_pages_are_worth_at_least_a_single_observation_each():
+def test_each_page_counts_as_at_least_one_observation():
     totals = page_totals([0.0] * 10 + [1.0] * 90, [f"p{number // 10}" for number in range(100)])
     assert 100 / float(design_effect(totals)) * float(t_penalty(0.95, observed_degrees(totals))) < 4
     least = 10 * float(t_penalty(0.95, np.asarray(9.0)))
     assert float(effective_questions(totals, 0.95)) == pytest.approx(least)
 
 
-def test_padding_by_hand():
+def test_padding_matches_a_manual_calculation():
     """One differing question of 40 on pages of four, and 4 effective questions added, which are 10 questions:
     with a correlation of 0.5 their design effect is 2.5."""
     values, pages = [1.0] + [0.0] * 39, [str(number // 4) for number in range(40)]
@@ -103,7 +103,7 @@ def test_padding_by_hand():
     assert ratio == pytest.approx(((own + 25) / own) ** 2)
 
 
-def test_the_design_effect_by_hand():
+def test_the_design_effect_matches_a_manual_calculation():
     rng = np.random.default_rng(8)
     pages = [str(number // 5) for number in range(200)]
     together = np.repeat(rng.choice([-1.0, 0.0, 1.0], size=40), 5)
@@ -113,7 +113,7 @@ def test_the_design_effect_by_hand():
     assert float(intraclass_correlation(alone)) == 0.0
 
 
-def test_where_all_values_are_alike_a_page_is_one_question():
+def test_with_equal_values_a_page_counts_as_one_question():
     totals = page_totals(np.zeros(60), [str(number // 4) for number in range(60)])
     assert float(design_effect(totals)) == 4
     worth = effective_questions(totals, 0.95)
@@ -121,19 +121,19 @@ def test_where_all_values_are_alike_a_page_is_one_question():
     assert float(worth) == pytest.approx(15 * float(t_penalty(0.95, np.asarray(14.0))))
 
 
-def test_the_t_penalty_as_scipy():
+def test_the_t_penalty_matches_scipy():
     from scipy.stats import norm, t
 
     found = t_penalty(0.95, np.array([4.0, 28.0, np.inf]))
     assert found == pytest.approx((norm.ppf(0.975) / t.ppf(0.975, [4, 28, np.inf])) ** 2)
 
 
-def test_effective_pages_count_equal_ones_and_discount_a_large_one():
+def test_effective_pages_counts_equal_pages_and_discounts_a_large_one():
     assert effective_pages(np.full(9, 3.0)) == pytest.approx(9)
     assert effective_pages(np.array([30.0, 1, 1, 1])) < 1.3
 
 
-def test_few_pages_are_worth_no_interval_and_single_questions_always_are():
+def test_few_pages_have_no_effective_size_unless_each_has_one_question():
     def worth(sizes):
         values, pages = sample(1, sizes)
         return effective_questions(page_totals(values, pages), 0.95)
@@ -147,14 +147,14 @@ def test_few_pages_are_worth_no_interval_and_single_questions_always_are():
 
 @settings(derandomize=True, max_examples=80, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=6, max_size=20), st.integers(0, 9))
-def test_shared_pages_are_never_worth_more(sizes, seed):
+def test_effective_questions_never_exceed_the_questions(sizes, seed):
     values, pages = sample(seed, sizes)
     worth = effective_questions(page_totals(values, pages), 0.95)
     if worth is not None:
         assert 0 < float(worth) <= len(values)
 
 
-def test_many_samples_at_once_are_as_one_by_one():
+def test_many_samples_at_once_give_the_results_of_single_samples():
     rng = np.random.default_rng(5)
     sizes = np.array([4, 4, 3, 2, 2, 1, 1, 1])
     pages = [str(page) for page, size in enumerate(sizes) for _ in range(size)]

@@ -45,7 +45,7 @@ def noise(share: float) -> float:
         ("Symfony", 160, 0.5, "shared", 0.5),
     ],
 )
-def test_intervals_hold_and_verdicts_keep_their_level(
+def test_intervals_have_their_coverage_and_verdicts_their_level(
     coverage: ModuleType, structure: str, n: int, icc: float, model: str, p: float
 ) -> None:
     found = coverage.measure(coverage.Cell(structure, n, icc, model, p), SAMPLES, before=False)
@@ -56,12 +56,12 @@ def test_intervals_hold_and_verdicts_keep_their_level(
     assert found.equivalent[-1] <= 0.025 + noise(0.025)
 
 
-def test_without_the_pages_the_same_intervals_do_not_hold(coverage: ModuleType) -> None:
+def test_intervals_that_ignore_pages_do_not_reach_their_coverage(coverage: ModuleType) -> None:
     cell = coverage.Cell("sample", 160, 0.5, "rates", 0.5)
     assert coverage.measure(cell, SAMPLES, before=False).rate[0] < 0.75
 
 
-def test_planned_power_arrives(coverage: ModuleType) -> None:
+def test_the_planned_power_is_reached(coverage: ModuleType) -> None:
     _, before, _, now = coverage.delivered("sample", 0.2, "shared", 0.4, SAMPLES)
     assert float(before) < 0.65
     assert float(now) >= 0.8 - noise(0.8)

@@ -13,7 +13,7 @@ def pages(count):
     return [str(number) for number in range(count)]
 
 
-def test_the_odds_of_a_differing_question_and_wilsons_interval_of_them():
+def test_the_odds_of_a_differing_question_have_wilsons_interval():
     gaps = [1.0] * 12 + [0.0] * 30 + [-1.0] * 6
     found = matched_odds(gaps, pages(48))
     share = mean_interval([1.0] * 12 + [0.0] * 6, pages(18))
@@ -25,14 +25,14 @@ def test_the_odds_of_a_differing_question_and_wilsons_interval_of_them():
     assert (mirrored.ratio, mirrored.low) == pytest.approx((0.5, 1 / found.high))
 
 
-def test_nothing_lost_is_infinite_and_no_difference_has_no_odds():
+def test_the_odds_are_infinite_without_losses_and_undefined_without_differences():
     found = matched_odds([1.0] * 7, pages(7), rejected=True)
     assert (found.ratio, found.high) == (inf, inf)
     assert found.low > 1
     assert matched_odds([0.0] * 7, pages(7)) is None
 
 
-def test_the_interval_says_of_1_what_the_test_says():
+def test_the_interval_contains_1_unless_the_test_rejects():
     gaps = [1.0] * 6 + [-1.0]
     assert matched_odds(gaps, pages(7)).low <= 1
     assert matched_odds(gaps, pages(7), rejected=True).low >= 1
@@ -43,7 +43,7 @@ def test_differing_questions_of_few_pages_have_no_interval():
     assert (found.ratio, found.low, found.high) == (3.0, None, None)
 
 
-def test_cohens_d_is_t_over_the_root_of_n():
+def test_cohens_d_is_t_divided_by_the_square_root_of_n():
     from scipy.stats import ttest_1samp
 
     gaps = np.random.default_rng(4).normal(0.1, 0.3, 40)

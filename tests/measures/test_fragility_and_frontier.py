@@ -20,7 +20,7 @@ def own(scores):
     return {each: each for each in scores}
 
 
-def test_six_unanimous_flips_hang_on_one_label():
+def test_six_unanimous_flips_depend_on_one_label():
     a, b = scored([0] * 6 + [1] * 20), scored([1] * 6 + [1] * 20)
     found = fragility(("a", a), ("b", b), own(a))
     assert (found.leader, found.candidates) == ("b", 6)
@@ -28,7 +28,7 @@ def test_six_unanimous_flips_hang_on_one_label():
     assert found.overturn == ("q00", "q01", "q02")
 
 
-def test_the_leader_may_be_either():
+def test_the_first_system_can_be_the_leader():
     a, b = scored([1, 1, 0]), scored([0, 0, 1])
     found = fragility(("a", a), ("b", b), own(a))
     assert (found.leader, found.unsettle, found.overturn) == ("a", (), ("q00",))
@@ -39,14 +39,14 @@ def test_a_tie_has_no_leader():
     assert fragility(("a", a), ("b", scored([0, 1])), own(a)).leader is None
 
 
-def test_the_heaviest_questions_go_first():
+def test_the_questions_with_the_largest_effect_come_first():
     a, b = scored([0, 0, 0.9]), scored([0.2, 1, 1])
     assert fragility(("a", a), ("b", b), own(a)).overturn == ("q01",)
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), min_size=6, max_size=11))
-def test_no_smaller_set_of_labels_would_do(differences):
+def test_the_set_of_labels_is_minimal(differences):
     a, b = scored([0.0] * len(differences)), scored(differences)
     found = fragility(("a", a), ("b", b), own(a))
     values = np.array(differences) * (1 if sum(differences) > 0 else -1)
@@ -69,7 +69,7 @@ def standing(name, quality, p95_ms, cost):
     return Standing(name=name, quality=quality, p95_ms=p95_ms, cost=cost)
 
 
-def test_the_frontier_drops_what_another_beats_in_everything():
+def test_the_frontier_drops_dominated_systems():
     best, cheap = standing("llm", 0.9, 900, 2000), standing("bm25", 0.7, 5, 0)
     middle, beaten = standing("hybrid", 0.8, 40, 0), standing("slow", 0.8, 50, 0)
     assert frontier([cheap, beaten, middle, best]) == (best, middle, cheap)
@@ -80,16 +80,16 @@ def test_the_frontier_drops_what_another_beats_in_everything():
     [standing("b", 0.9, 20, 20), standing("b", 0.7, 5, 20), standing("b", 0.7, 20, 5)],
     ids=["better", "faster", "cheaper"],
 )
-def test_being_ahead_in_one_thing_is_enough(other):
+def test_a_system_that_leads_in_one_dimension_stays_on_the_frontier(other):
     assert set(frontier([standing("a", 0.8, 10, 10), other])) == {standing("a", 0.8, 10, 10), other}
 
 
-def test_equal_pipelines_both_stay():
+def test_equal_pipelines_both_stay_on_the_frontier():
     twins = (standing("a", 0.8, 10, 0), standing("b", 0.8, 10, 0))
     assert frontier(twins) == twins
 
 
-def test_the_cheapest_not_inferior():
+def test_the_cheapest_non_inferior_system_is_selected():
     n = 400
     llm, hybrid, bm25 = [1] * 320 + [0] * 80, [1] * 318 + [0] * 80 + [1] * 2, [1] * 240 + [0] * 160
     scores = {"llm": scored(llm), "hybrid": scored(hybrid), "bm25": scored(bm25)}
@@ -105,7 +105,7 @@ def test_the_cheapest_not_inferior():
     assert loose.cheapest.name == "bm25"
 
 
-def test_of_equals_the_best_is_the_preferred_one():
+def test_a_tie_is_won_by_the_preferred_system():
     """The baseline, as in a report's recommendation, though another is cheaper."""
     scores = {"a": scored([1, 0] * 40), "b": scored([1, 0] * 40)}
     standings = [standing("a", 0.5, 5, 0), standing("b", 0.5, 9, 1)]
@@ -118,7 +118,7 @@ def test_of_equals_the_best_is_the_preferred_one():
     assert [best(""), best("b"), best("a")] == ["a", "b", "a"]
 
 
-def test_a_few_questions_without_a_difference_show_nothing():
+def test_a_few_questions_without_a_difference_do_not_show_non_inferiority():
     scores = {"a": scored([1, 0] * 4), "b": scored([1, 0] * 4)}
     standings = [standing("a", 0.5, 5, 0), standing("b", 0.5, 9, 0)]
     found = cheapest_not_inferior(standings, scores, own(scores["a"]), measure="Success@1", delta=0.05)

@@ -33,12 +33,12 @@ def hits(successes, n):
         (1, 29, 0.0061, 0.1718),
     ],
 )
-def test_wilson_as_published(successes, n, low, high):
+def test_wilson_matches_published_values(successes, n, low, high):
     found = mean_interval(hits(successes, n), singles(range(n)))
     assert (found.low, found.high) == pytest.approx((low, high), abs=5e-5)
 
 
-def test_wilson_at_the_edges():
+def test_wilson_is_correct_at_0_and_1():
     assert mean_interval(hits(20, 20), singles(range(20))).high == 1.0
     assert mean_interval(hits(0, 20), singles(range(20))).low == 0.0
     assert mean_interval([], []) is None
@@ -47,7 +47,7 @@ def test_wilson_at_the_edges():
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 20), (7, 30), (81, 263), (148, 148)])
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
-def test_a_padded_mean_of_hits_as_agresti_and_coull(successes, n, level):
+def test_a_padded_mean_of_hits_matches_agresti_and_coull(successes, n, level):
     """The interval of graded means, on hits, is Agresti and Coull's (statsmodels)."""
     from statsmodels.stats.proportion import proportion_confint
 
@@ -64,7 +64,7 @@ def test_a_padded_mean_of_hits_as_agresti_and_coull(successes, n, level):
         (86, 150, 1600, -0.059, -0.021),  # approval ratings: Agresti, Categorical Data Analysis, 10.1
     ],
 )
-def test_a_difference_of_hits_as_tango(won, lost, n, low, high):
+def test_a_difference_of_hits_matches_tangos_interval(won, lost, n, low, high):
     differences = [1.0] * won + [-1.0] * lost + [0.0] * (n - won - lost)
     found = difference_interval(differences, singles(differences))
     assert (found.low, found.high) == pytest.approx((low, high), abs=5e-4)
@@ -89,7 +89,7 @@ def test_tangos_bounds_solve_its_equation(won, lost, n):
             assert ((won - lost) / n - true) ** 2 == pytest.approx(1.959964**2 * variance, rel=1e-4)
 
 
-def test_a_graded_difference_as_students_where_all_questions_differ():
+def test_a_graded_difference_matches_students_interval_when_all_questions_differ():
     """BEIR's smallest sets: 50 queries whose AP differs a little on each."""
     from scipy.stats import t
 
@@ -111,20 +111,20 @@ def test_ties_widen_a_graded_difference_by_the_size_of_the_others():
     assert (found.low, found.high) == pytest.approx((0.1 - half, 0.1 + half), abs=1e-6)
 
 
-def test_one_small_difference_is_no_proof_of_small_differences():
+def test_one_small_difference_does_not_prove_that_all_are_small():
     found = difference_interval([0.001] + [0.0] * 99, singles(range(100)))
     assert found.high > 0.02
     assert difference_interval([0.3], ["page"]).high == 1
 
 
-def test_a_small_p_of_a_graded_measure_has_an_interval_that_says_so():
+def test_a_small_p_of_a_graded_measure_has_an_interval_without_0():
     """20 queries, all of them a little better: p is below 0.0001, and no bound is cut at 0."""
     rng = np.random.default_rng(1)
     found = difference_interval(rng.uniform(0.01, 0.11, 20), singles(range(20)))
     assert 0.03 < found.low < found.high < 0.09
 
 
-def test_no_difference_in_n_questions_is_wilsons_bound_of_none_in_n():
+def test_no_difference_in_n_questions_has_wilsons_bound_for_0_of_n():
     """Newcombe's 0 of 20: 0.1611."""
     found = difference_interval([0.0] * 20, singles(range(20)))
     assert (found.low, found.high) == pytest.approx((-0.1611, 0.1611), abs=5e-5)
@@ -132,7 +132,7 @@ def test_no_difference_in_n_questions_is_wilsons_bound_of_none_in_n():
     assert widths == pytest.approx([0.0713, 0.0370, 0.0095], abs=5e-5)
 
 
-def test_a_rate_on_shared_pages_is_wilsons_at_the_effective_questions():
+def test_a_rate_on_shared_pages_has_wilsons_interval_for_the_effective_questions():
     values = hits(45, 60)
     pages = [str(number // 3) for number in range(60)]
     found = mean_interval(values, pages)
@@ -143,7 +143,7 @@ def test_a_rate_on_shared_pages_is_wilsons_at_the_effective_questions():
     assert found.high - found.low > 1.5 * (alone.high - alone.low)
 
 
-def test_a_rate_never_takes_its_pages_for_independent():
+def test_a_rate_never_treats_pages_as_independent():
     """Pages of four that show no correlation at all."""
     values, pages = np.tile([0.0, 1.0], 60), [str(number // 4) for number in range(120)]
     found = mean_interval(values, pages)
@@ -152,7 +152,7 @@ def test_a_rate_never_takes_its_pages_for_independent():
     assert (found.low, found.high) == pytest.approx(tuple(map(float, wilson_bounds(0.5, n))))
 
 
-def test_a_difference_allows_for_shared_pages_only_where_they_matter():
+def test_a_difference_interval_widens_only_for_correlated_pages():
     pages = [str(number // 4) for number in range(120)]
     together, apart = np.repeat([1.0, 0, -1, 1, 0, 1] * 5, 4), np.tile([1.0, 0, -1, 1], 30)
     for values, least, most in ((together, 1.7, 2.6), (apart, 1.0, 1.1)):
@@ -242,7 +242,7 @@ SCORES = st.lists(
 
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(SCORES, st.booleans(), st.sampled_from([0.8, 0.95, 0.99]))
-def test_every_interval_holds_the_mean_and_stays_on_the_scale(scores, alone, level):
+def test_every_interval_contains_the_mean_and_stays_within_the_scale(scores, alone, level):
     values = np.array([value for value, _ in scores])
     pages = singles(values) if alone else [str(page) for _, page in scores]
     whole = np.rint(1 - 2 * values)
@@ -261,7 +261,7 @@ def test_every_interval_holds_the_mean_and_stays_on_the_scale(scores, alone, lev
 
 @settings(derandomize=True, max_examples=80, deadline=None)
 @given(SCORES, st.randoms(use_true_random=False))
-def test_order_is_nothing_and_a_sign_mirrors(scores, random):
+def test_the_order_does_not_matter_and_a_sign_change_mirrors_the_interval(scores, random):
     values, pages = [value for value, _ in scores], [str(page) for _, page in scores]
     mixed = random.sample(list(zip(values, pages, strict=True)), len(values))
     found = difference_interval(values, pages)

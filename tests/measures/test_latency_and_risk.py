@@ -44,13 +44,13 @@ def test_the_interval_of_a_percentile_is_two_sided(n, quantile, low, high):
         assert binom.sf(high - 1, n, quantile) <= 0.025 < binom.sf(high - 2, n, quantile)
 
 
-def test_no_times_no_percentile():
+def test_without_times_there_is_no_percentile():
     with pytest.raises(UsageError):
         percentile([], 0.5)
 
 
 @pytest.mark.parametrize("n", [59, 100, 250])
-def test_the_bound_holds_in_95_percent_of_samples(n):
+def test_the_bound_is_correct_in_95_percent_of_samples(n):
     """The r-th smallest of n exceeds the 95th percentile with probability P(Bin(n, .95) < r)."""
     from math import comb
 
@@ -66,7 +66,7 @@ def answers(*pairs):
     return [Answer(confidence=confidence, right=right) for confidence, right in pairs]
 
 
-def test_a_curve_by_hand():
+def test_a_risk_coverage_curve_matches_a_manual_calculation():
     found = risk_coverage(answers((0.9, True), (0.8, False), (0.7, True), (0.1, False)))
     assert [(p.coverage, p.risk) for p in found.points] == [
         (0.25, 0),
@@ -78,19 +78,19 @@ def test_a_curve_by_hand():
     assert found.excess == pytest.approx(found.aurc - (0 + 0 + 1 / 3 + 1 / 2) / 4)
 
 
-def test_equal_confidence_enters_together():
+def test_answers_with_equal_confidence_are_added_together():
     found = risk_coverage(answers((0.5, True), (0.5, False)))
     assert [(p.coverage, p.risk) for p in found.points] == [(1.0, 0.5)]
     assert found.aurc == 0.5
 
 
-def test_abstaining_costs_coverage_and_no_risk():
+def test_abstaining_lowers_coverage_but_not_risk():
     found = risk_coverage(answers((0.5, True), (None, False)))
     assert found.points[-1].coverage == 0.5
     assert found.aurc == 0.0
 
 
-def test_who_never_answers_has_no_risk_rather_than_none_at_all():
+def test_a_system_that_never_answers_has_an_undefined_risk():
     never = risk_coverage(answers((None, False), (None, False)))
     assert (never.points, never.aurc, never.excess) == ((), None, None)
 

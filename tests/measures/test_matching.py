@@ -19,7 +19,7 @@ def gains(hits, asked):
     ("start", "end", "gain"),
     [(1, 9, 1), (1, 10, 2), (12, 13, 2), (20, 30, 2), (21, 30, 1), (1, 99, 2)],
 )
-def test_strict_needs_one_common_line(start, end, gain):
+def test_a_strict_hit_needs_one_common_line(start, end, gain):
     assert gains([hit("a.md", start, end)], question(gold("a.md", 10, 20))) == [gain]
 
 
@@ -32,7 +32,7 @@ def test_the_quote_makes_a_hit_strict_when_lines_moved():
     assert gains([hit("a.md", 50, 60, "First **use the\n--force flag**, then")], asked) == [2]
 
 
-def test_the_quote_counts_in_the_gold_source_only():
+def test_the_quote_is_matched_only_in_the_gold_source():
     asked = question(gold("a.md", 10, 20, quote="Use the flag"))
     assert gains([hit("b.md", 50, 60, "use the flag")], asked) == [0]
 
@@ -41,7 +41,7 @@ def test_a_quote_of_markup_alone_matches_nothing():
     assert gains([hit("a.md", 50, 60, "anything")], question(gold("a.md", 10, 20, quote="**"))) == [1]
 
 
-def test_normalizing_folds_layout_case_and_markup():
+def test_normalizing_ignores_layout_and_case_and_markup():
     assert normalize("  A *bold*\n\tSTRASSE\u00a0``x_y`` ") == "a bold strasse xy"
     assert normalize("Straße") == normalize("STRASSE")
 
@@ -60,7 +60,7 @@ def test_an_item_with_a_quote_and_no_lines_is_not_file_level():
     assert gains([hit("a.md", 1, 2, "no"), hit("a.md", 3, 4, "The answer!")], asked) == [1, 2]
 
 
-def test_an_alias_stands_for_the_source_line_for_line():
+def test_an_alias_has_the_same_lines_as_its_source():
     asked = question(gold("a.md", 10, 20), source_aliases=("old/a.md",))
     assert gains([hit("old/a.md", 15, 16)], asked) == [2]
     assert gains([hit("old/a.md", 30, 31)], asked) == [1]
@@ -73,13 +73,13 @@ def test_each_gold_item_is_credited_once_to_the_first_hit_that_covers_it():
     assert [each.gain for each in judged.hits] == [2, 1, 2, 1]
 
 
-def test_a_hit_that_covers_two_items_leaves_nothing_for_a_second():
+def test_a_later_hit_on_the_same_items_gets_no_credit():
     asked = question(gold("a.md", 10, 20), gold("a.md", 15, 30))
     judged = judge([hit("a.md", 12, 18), hit("a.md", 25, 28)], asked)
     assert [each.gold for each in judged.hits] == [0, None]
 
 
-def test_relaxed_credits_a_page_once():
+def test_relaxed_hits_count_a_page_once():
     judged = judge([hit("a.md", 90, 91), hit("a.md", 10, 12)], question(gold("a.md", 10, 20)))
     assert judged.ranking("relaxed").gains == ((1, 1),)
     assert judged.ranking("strict").gains == ((2, 2),)
@@ -91,14 +91,14 @@ def test_alternates_count_as_the_first_gold_does():
     assert parse_measure("hit@1")(judge([hit("b.md", 5, 5)], asked).ranking("strict")) == 1
 
 
-def test_excluded_hits_go_before_ranks_are_given():
+def test_excluded_hits_are_removed_before_ranking():
     asked = question(gold("a.md", 10, 20), excluded_spans=(Span(source="link.md", line_start=5, line_end=9),))
     hits = [hit("link.md", 5, 9), hit("link.md", 6, 7), hit("link.md", 8, 10), hit("a.md", 10, 11)]
     assert [each.line_start for each in without_excluded(hits, asked)] == [8, 10]
     assert judge(hits, asked).ranking("strict").gains == ((2, 2),)
 
 
-def test_no_hits_and_no_gold():
+def test_hits_and_gold_can_be_empty():
     assert judge([], question(gold("a.md", 1, 2))).ranking("strict").gold == (2,)
     nothing = judge([hit("a.md", 1, 2)], question(answerable=False))
     assert (nothing.ranking("strict").gold, nothing.hits[0].gain) == ((), 0)
@@ -138,13 +138,13 @@ def test_the_views_agree_with_each_other(hits, golds, level):
         (40, 51, True, False),
     ],
 )
-def test_half_and_full_count_the_gold_lines_that_one_hit_holds(first, last, half, full):
+def test_half_and_full_count_the_gold_lines_in_one_hit(first, last, half, full):
     """The gold has 13 lines, 40 to 52: half of them are 7."""
     [judged] = judge([hit("a.md", first, last)], question(gold("a.md", 40, 52))).hits
     assert (judged.gold, judged.half, judged.full) == (0, half, full)
 
 
-def test_half_and_full_are_credited_once_and_to_one_hit():
+def test_each_gold_item_gives_half_and_full_credit_to_one_hit():
     asked = question(gold("a.md", 1, 10))
     judged = judge([hit("a.md", 1, 4), hit("a.md", 5, 9), hit("a.md", 1, 20), hit("a.md", 1, 30)], asked)
     assert [each.gold is not None for each in judged.hits] == [True, False, False, False]
@@ -154,7 +154,7 @@ def test_half_and_full_are_credited_once_and_to_one_hit():
     assert {mode: parse_measure("RR")(judged.ranking(mode)) for mode in names} == names
 
 
-def test_gold_without_lines_is_held_whole_by_what_is_strict():
+def test_gold_without_lines_is_fully_contained_in_strict_hits():
     quoted = question(gold("a.md", quote="the answer"))
     hits = [hit("a.md", 1, 2), hit("a.md", 3, 4, text="here is the answer")]
     assert [(each.half, each.full) for each in judge(hits, quoted).hits] == [(False, False), (True, True)]
@@ -164,7 +164,7 @@ def test_gold_without_lines_is_held_whole_by_what_is_strict():
 
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(hits_of, golds_of, st.sampled_from(["span", "file"]))
-def test_what_holds_all_holds_half_and_what_holds_half_overlaps(hits, golds, level):
+def test_full_matches_are_half_matches_and_half_matches_overlap(hits, golds, level):
     judged = judge(hits, question(*golds, gold_level=level))
     for k in (1, 2, 5):
         any_, half, full = (

@@ -72,7 +72,7 @@ HAND = Ranking(gains=((2, 1), (3, 2), (6, 0)), returned=8, gold=(2, 2, 1))
         ("RBP(p=0.5,rel=2)", 0.5 * 0.5**2),
     ],
 )
-def test_values_worked_out_by_hand(name, value):
+def test_measures_match_values_calculated_by_hand(name, value):
     assert parse_measure(name)(HAND) == pytest.approx(value, abs=1e-7)
 
 
@@ -118,7 +118,7 @@ def test_names_are_those_of_ir_measures():
         "AP(p=0.8)",
     ],
 )
-def test_a_wrong_name_is_an_error_with_a_remedy(name):
+def test_a_wrong_name_is_an_error_with_a_fix(name):
     with pytest.raises(UsageError) as caught:
         parse_measure(name)
     assert caught.value.remedy
@@ -127,7 +127,7 @@ def test_a_wrong_name_is_an_error_with_a_remedy(name):
 @pytest.mark.parametrize(
     ("typo", "near"), [("nDGC@10", "nDCG@10"), ("Sucess(rel=2)@1", "Success(rel=2)@1"), ("Judgd", "Judged")]
 )
-def test_a_typo_is_answered_with_a_name_that_works(typo, near):
+def test_a_typo_gets_a_valid_name_suggested(typo, near):
     with pytest.raises(UsageError) as caught:
         parse_measure(typo)
     assert caught.value.remedy == f"did you mean `{near}`?"
@@ -153,7 +153,7 @@ collections = st.dictionaries(
 
 @settings(derandomize=True, max_examples=1_000, deadline=None)
 @given(collections)
-def test_agrees_with_ir_measures_on_random_runs_with_missing_questions(collection):
+def test_measures_agree_with_ir_measures_on_random_runs_with_missing_questions(collection):
     qrels = {name: judged for name, (judged, _) in collection.items()}
     lists = {name: found for name, (_, found) in collection.items() if found}
     runs = {
@@ -172,7 +172,7 @@ def test_agrees_with_ir_measures_on_random_runs_with_missing_questions(collectio
     qrels_of,
     st.dictionaries(doc_ids, st.sampled_from([0.1, 0.1 + 1e-12, 0.25, 1e9, 1e9 + 1, -3]), min_size=1),
 )
-def test_breaks_ties_in_foreign_runs_as_trec_eval_does(qrels, run):
+def test_ties_in_foreign_runs_are_broken_as_in_trec_eval(qrels, run):
     ranking = run_ranking([Scored(doc, value) for doc, value in run.items()], qrels)
     names = [name for name in NAMES if not name.startswith(("RR@", "Judged"))]  # those break ties otherwise
     assert_agrees({"q": qrels}, {"q": run}, {"q": ranking}, names)
@@ -180,7 +180,7 @@ def test_breaks_ties_in_foreign_runs_as_trec_eval_does(qrels, run):
 
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(st.lists(st.tuples(golds_of, hits_of, st.sampled_from(["span", "file"])), min_size=1, max_size=5))
-def test_agrees_with_ir_measures_on_exported_runs(cases):
+def test_measures_agree_with_ir_measures_on_exported_runs(cases):
     qrels, runs, graded, strict = {}, {}, {}, {}
     for number, (golds, hits, level) in enumerate(cases):
         name, asked = f"q{number}", question(*golds, gold_level=level)

@@ -16,7 +16,7 @@ def test_sizes_precision_and_coverage_of_one_question():
     assert (size.gold_lines, size.span_precision, size.gold_coverage) == (2, 0.2, 0.5)
 
 
-def test_a_line_returned_twice_earns_once_and_costs_twice():
+def test_a_line_returned_twice_counts_once_as_gold_and_twice_as_output():
     size = passage_size([hit("a", 1, 4), hit("a", 1, 4)], question(gold("a", 1, 4)))
     assert (size.gold_lines, size.span_precision, size.gold_coverage) == (4, 0.5, 1.0)
 
@@ -47,7 +47,7 @@ def test_spans_are_measured_as_the_sets_of_their_lines(hits, golds):
     assert size.gold_coverage == max(len(returned & each) / len(each) for each in wanted)
 
 
-def test_a_boundless_hit_costs_no_memory():
+def test_a_huge_hit_uses_little_memory():
     tracemalloc.start()
     size = passage_size([hit("a", 1, 2_000_000), hit("a", 5, 9)], question(gold("a", 3, 1_000_002)))
     _, peak = tracemalloc.get_traced_memory()
@@ -72,12 +72,12 @@ def test_nothing_returned_covers_nothing():
     assert (size.hits, size.span_precision, size.gold_coverage) == (0, 0.0, 0.0)
 
 
-def test_excluded_hits_cost_nothing():
+def test_excluded_hits_do_not_count_in_the_passage_size():
     asked = question(gold("a", 1, 4), excluded_spans=(Span(source="x", line_start=1, line_end=9),))
     assert passage_size([hit("x", 1, 9), hit("a", 1, 4)], asked).span_precision == 1.0
 
 
-def test_returning_whole_files_shows():
+def test_returning_whole_files_lowers_the_span_precision():
     asked = question(gold("a", 10, 12))
     whole, exact = (passage_size([hit("a", *span)], asked) for span in ((1, 300), (10, 12)))
     assert (whole.gold_coverage, exact.gold_coverage) == (1.0, 1.0)

@@ -43,7 +43,7 @@ def test_the_table_of_detectable_differences(n, low, high, at_20, at_40):
 
 
 @pytest.mark.parametrize(("n", "disagreement", "difference"), [(12, 0.5, 0.3), (15, 1.0, 0.4), (9, 0.8, 0.8)])
-def test_power_by_brute_force(n, disagreement, difference):
+def test_power_matches_brute_force(n, disagreement, difference):
     from scipy.stats import multinomial
 
     win, lose = (disagreement + difference) / 2, (disagreement - difference) / 2
@@ -71,7 +71,7 @@ def test_questions_needed_reach_the_power_and_one_fewer_does_not():
     assert questions_for_hit_difference(0.4, 0.001) is None
 
 
-def test_graded_sizing_is_2_8_standard_errors():
+def test_the_detectable_graded_difference_is_2_8_standard_errors():
     assert detectable_mean_difference(100, 0.5) == pytest.approx(2.8 * 0.5 / 10, rel=0.001)
     assert questions_for_mean_difference(0.5, 0.14) == 101
     assert questions_for_mean_difference(0.5, 0.0) is None
@@ -82,7 +82,7 @@ def test_unanimous_flips_needed_in_families():
     assert [unanimous_needed(family) for family in (1, 3, 6, 10)] == [6, 7, 8, 9]
 
 
-def test_a_plan_says_what_n_questions_can_show():
+def test_a_plan_gives_the_power_of_n_questions():
     made = plan(50, disagreement=0.2, difference=0.1)
     assert made.detectable == pytest.approx(0.18, abs=0.005)
     assert (made.differing, made.unanimous) == (10, 6)
@@ -118,7 +118,7 @@ def test_questions_on_shared_pages_detect_less_and_more_of_them_are_needed():
     assert pages.effective_questions(needed, 0.95) >= wanted > pages.effective_questions(needed - 1, 0.95)
 
 
-def test_a_pilot_says_how_often_two_questions_share_a_page():
+def test_a_pilot_measures_how_often_two_questions_share_a_page():
     """Two pages of two questions: 2 of the 6 pairs of questions are on one page."""
     assert pages_as_in([2, 2])(7) == pytest.approx(1 + 6 * (2 * 2) / (4 * 3))
     assert pages_as_in([1, 1, 1])(400) == 1
@@ -126,11 +126,11 @@ def test_a_pilot_says_how_often_two_questions_share_a_page():
     assert pages_alone(100)(50) == 1
 
 
-def test_without_correlation_pages_cost_only_their_few_degrees_of_freedom():
+def test_without_correlation_pages_only_reduce_the_degrees_of_freedom():
     pages = SharedPages(page_size=pages_alone(29), icc=0.0)
     assert 0.85 * 154 < plan(154, pages=pages).effective < 154
 
 
-def test_a_correlation_is_a_share():
+def test_a_correlation_outside_0_to_1_is_refused():
     with pytest.raises(UsageError):
         plan(50, pages=SharedPages(page_size=pages_alone(10), icc=1.5))

@@ -22,7 +22,7 @@ from branchrank.measures.significance import (
 MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
 
 
-def test_fishers_count_for_darwins_maize():
+def test_the_exact_test_matches_fishers_count_for_darwins_maize():
     expected = 2 * 863 / 32768
     assert sign_flip(np.array(MAIZE, dtype=float)).p == pytest.approx(expected, rel=1e-12)
     assert sign_flip(np.array(MAIZE) / 8).p == pytest.approx(expected, rel=1e-12)
@@ -31,7 +31,7 @@ def test_fishers_count_for_darwins_maize():
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 0), (6, 0), (0, 6), (10, 2), (7, 7), (121, 59), (1, 0)])
-def test_mcnemar_as_statsmodels(wins, losses):
+def test_mcnemar_matches_statsmodels(wins, losses):
     from statsmodels.stats.contingency_tables import mcnemar as reference
 
     expected = reference([[50, wins], [losses, 50]], exact=True).pvalue if wins + losses else 1.0
@@ -70,7 +70,7 @@ def test_random_draws_come_near_the_exact_p_and_repeat_by_seed():
     st.lists(st.permutations([1, 1 / 2, 1 / 3, 1 / 4, 1 / 5]), min_size=1, max_size=25),
     st.lists(st.integers(1, 4), max_size=4),
 )
-def test_sums_that_are_0_but_for_rounding_move_nothing(permuted, real):
+def test_sums_that_differ_from_0_by_rounding_do_not_change_p(permuted, real):
     """Reciprocal ranks that only changed places have the true sum 0, in whatever order they are added."""
     differences = [np.array(ranks) - (1, 1 / 2, 1 / 3, 1 / 4, 1 / 5) for ranks in permuted]
     noise = [float(each.cumsum()[-1]) for each in differences]
@@ -96,20 +96,20 @@ def test_cluster_sums_keep_the_order_of_first_sight():
     assert cluster_sums([1, 2, 4, 8], ["b", "a", "b", "c"]).tolist() == [5, 2, 8]
 
 
-def test_holm_by_hand_and_in_the_order_given():
+def test_holm_matches_a_manual_calculation_in_the_given_order():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx((0.03, 0.06, 0.06, 0.02))
     assert holm([0.9, 0.8]) == (1.0, 1.0)
     assert holm([]) == ()
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-def test_holm_as_statsmodels(p_values):
+def test_holm_matches_statsmodels(p_values):
     from statsmodels.stats.multitest import multipletests
 
     assert holm(p_values) == pytest.approx(tuple(multipletests(p_values, method="holm")[1]))
 
 
-def test_p_floor():
+def test_p_floor_is_the_smallest_possible_p():
     assert [p_floor(d) for d in (0, 1, 2, 6)] == [1, 1, 0.5, 1 / 32]
 
 

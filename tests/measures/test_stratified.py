@@ -40,7 +40,7 @@ def test_the_test_is_a_sign_flip_of_pages_weighted_by_dataset():
     assert compare(small, large).test.startswith("stratified sign-flip")
 
 
-def test_the_interval_is_zou_and_donners():
+def test_the_interval_is_that_of_zou_and_donner():
     parts = [Interval(low=0.1, high=0.35), Interval(low=-0.2, high=0.1)]
     found = macro_interval([0.2, 0.0], parts)
     assert found.low == pytest.approx(0.1 - np.hypot(0.1, 0.2) / 2)
@@ -48,7 +48,7 @@ def test_the_interval_is_zou_and_donners():
     assert macro_interval([0.2, 0.0], [parts[0], None]) is None
 
 
-def test_one_dataset_twice_over_is_as_one_with_a_narrower_interval():
+def test_a_duplicated_dataset_gives_the_same_difference_with_a_narrower_interval():
     gaps = [1] * 30 + [-1] * 10 + [0] * 160
     found = compare(stratum("x", gaps), stratum("y", gaps))
     alone = difference_interval(np.array(gaps, dtype=float), [str(n) for n in range(200)])
@@ -57,7 +57,7 @@ def test_one_dataset_twice_over_is_as_one_with_a_narrower_interval():
     assert found.verdict == "better"
 
 
-def test_the_interval_says_of_0_what_the_test_says_and_few_pages_have_none():
+def test_the_interval_contains_0_unless_the_test_rejects_and_few_pages_have_none():
     pages = [str(number % 30) for number in range(390)]
     gaps = [1] * 3 + [0] * 387
     found = compare(stratum("x", gaps, pages), stratum("y", gaps, pages))
@@ -76,7 +76,7 @@ def test_candidates_are_one_family():
     assert three[0].ci_high > one.ci_high
 
 
-def test_it_keeps_its_level_and_holds_the_macro_difference():
+def test_the_stratified_test_keeps_its_level_and_the_interval_its_coverage():
     """Datasets of other sizes, disagreement and pages; a true difference of 0, or of 0.1 and -0.02."""
     random = np.random.default_rng(3)
     rejected = held = 0

@@ -66,7 +66,7 @@ def test_swapping_the_predictors_mirrors_the_comparison():
     assert (found.ci_low, found.ci_high) == pytest.approx((-mirrored.ci_high, -mirrored.ci_low), abs=0.025)
 
 
-def test_delta_widens_what_is_equivalent():
+def test_a_larger_delta_makes_more_results_equivalent():
     assert outcome(200, 3, 3, delta=0.1).verdict == "equivalent within delta"
     assert outcome(200, 3, 3, delta=0.01).verdict != "equivalent within delta"
     assert outcome(400, 0, 0, delta=0).verdict != "equivalent within delta"
@@ -114,7 +114,7 @@ def test_clusters_whose_wins_and_losses_cancel_could_have_agreed():
 
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(-1, 1), st.integers(0, 7)), min_size=2, max_size=24))
-def test_the_floor_is_the_p_of_the_same_questions_all_won(outcomes):
+def test_the_p_floor_assumes_that_all_questions_are_won(outcomes):
     differences = np.array([difference for difference, _ in outcomes])
     pages = [f"page{page}" for _, page in outcomes]
     found = compare(differences < 0, differences > 0, clusters=pages)
@@ -174,7 +174,7 @@ def test_the_interval_is_adjusted_for_the_family_of_the_verdict():
     assert first(5).ci_high == first(1, 0.01).ci_high > first(1).ci_high
 
 
-def test_the_interval_says_of_0_what_the_test_says():
+def test_the_interval_contains_0_unless_the_test_rejects():
     """Five wins of 100: the interval alone would exclude 0, and the exact test doesn't reject. Six on pages
     of 13: the test rejects, and the interval alone would go past 0."""
     few, alone = outcome(100, 5, 0), difference_interval([1.0] * 5 + [0.0] * 95, [str(n) for n in range(100)])
@@ -217,7 +217,7 @@ def test_no_interval_contradicts_its_test(answers, arms):
             assert beyond if found.p_adjusted < found.alpha else holds
 
 
-def test_few_pages_decide_nothing_without_the_test():
+def test_few_pages_give_no_interval_and_an_inconclusive_verdict():
     same = [1.0] * 4_000
     pages = [str(number % 4) for number in range(4_000)]
     found = compare(same, same, clusters=pages)
@@ -242,7 +242,7 @@ def test_sizes_follow_the_family():
     assert first(5).questions_needed > first(1).questions_needed
 
 
-def test_a_needed_number_is_offered_for_what_is_inconclusive():
+def test_an_inconclusive_verdict_reports_the_number_of_questions_needed():
     found = outcome(100, 12, 6)
     assert found.verdict == "inconclusive"
     assert 200 < found.questions_needed < 1_000
@@ -268,7 +268,7 @@ def test_identical_scores_repeat_and_serialize():
     ],
     ids=["no baseline", "no questions", "missing", "unknown", "not a share", "nan", "negative delta"],
 )
-def test_what_cannot_be_compared_is_refused(scores, clusters, options):
+def test_scores_that_cannot_be_compared_are_refused(scores, clusters, options):
     with pytest.raises(UsageError) as caught:
         compare_predictors(scores, clusters, baseline="a", measure="Success@1", **options)
     assert caught.value.remedy
@@ -303,6 +303,6 @@ def test_the_gate_fails_only_below_minus_delta():
     assert gate(slightly, 0.001).outcome == "fail"
 
 
-def test_the_flip_rate_counts_questions_whose_repeats_disagree():
+def test_the_flip_rate_counts_questions_with_disagreeing_repeats():
     assert flip_rate([[1, 1, 0], [1, 1, 1], []]) == pytest.approx(1 / 3)
     assert flip_rate([]) == 0.0

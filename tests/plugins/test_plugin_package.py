@@ -69,7 +69,7 @@ def manifest(project: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
-def test_the_guide_shows_the_package_as_it_is() -> None:
+def test_the_guide_shows_the_code_of_the_package() -> None:
     assert example("python", "class TitlesKind") == (PACKAGE / "branchrank_titles.py").read_text()
     shown = tomllib.loads(example("toml", "branchrank.branches"))
     assert shown["project"] == {
@@ -121,7 +121,7 @@ def test_an_experiment_benchmarks_the_packages_branch_kind(project: Path, instal
         ('{ kind = "titels", unit = "node" }', "did you mean `titles`?"),
     ],
 )
-def test_what_the_kind_cannot_do_is_refused_before_any_query(
+def test_unsupported_options_of_a_branch_kind_are_refused_before_any_query(
     project: Path, installed: Path, branch: str, said: str
 ) -> None:
     (project / "wrong.toml").write_text(f'name = "wrong"\n[systems.wrong]\nbranches = [{branch}]\n')

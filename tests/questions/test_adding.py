@@ -30,7 +30,7 @@ def add(project: Path, tmp_path: Path):
     )
 
 
-def test_the_line_has_the_digest_of_its_lines(project: Path, tmp_path: Path, add) -> None:
+def test_the_new_line_has_the_digest_of_its_gold_lines(project: Path, tmp_path: Path, add) -> None:
     done = add("--question", " which temperature? ", *GOLD, "--kind", "lookup")
     assert done.exit_code == 0, done.output
     (line,) = json_lines(tmp_path / "q.jsonl")
@@ -48,7 +48,7 @@ def test_the_line_has_the_digest_of_its_lines(project: Path, tmp_path: Path, add
     assert (checked.exit_code, "all gold matches the corpus" in checked.output) == (0, True)
 
 
-def test_the_lines_before_stay_byte_for_byte(tmp_path: Path, add) -> None:
+def test_existing_lines_are_unchanged(tmp_path: Path, add) -> None:
     before = (
         b'{ "question":"x", "source_file":"install.rst", "answer_line_start":9,"answer_line_end":9,"own":1}'
     )
@@ -58,7 +58,7 @@ def test_the_lines_before_stay_byte_for_byte(tmp_path: Path, add) -> None:
     assert (first, json.loads(second)["id"], rest) == (before, "mine", b"")
 
 
-def test_several_places_are_alternates_and_none_is_unanswerable(tmp_path: Path, add) -> None:
+def test_several_places_become_alternates_and_no_place_means_unanswerable(tmp_path: Path, add) -> None:
     assert add("--question", "memory", *GOLD, "--source", "install.rst", "--lines", "9").exit_code == 0
     assert add("--question", "does it sing", "--unanswerable").exit_code == 0
     several, none = json_lines(tmp_path / "q.jsonl")
@@ -67,7 +67,7 @@ def test_several_places_are_alternates_and_none_is_unanswerable(tmp_path: Path, 
     assert none["answerable"] is False
 
 
-def test_a_path_from_here_is_the_file_below_the_corpus(
+def test_a_path_relative_to_the_working_directory_is_resolved(
     project: Path, tmp_path: Path, add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
@@ -90,7 +90,7 @@ def test_a_path_from_here_is_the_file_below_the_corpus(
         ((), 2, "fix: --question TEXT --source FILE --lines 5-8"),
     ],
 )
-def test_what_does_not_fit_the_corpus_is_refused(
+def test_questions_with_invalid_gold_are_not_added(
     tmp_path: Path, add, words: tuple[str, ...], code: int, message: str
 ) -> None:
     done = add("--question", "q", *words)
@@ -106,20 +106,20 @@ def test_an_id_is_used_once(tmp_path: Path, add) -> None:
     assert (tmp_path / "q.jsonl").read_bytes() == before
 
 
-def test_leakage_is_warned_of(add) -> None:
+def test_leakage_gives_a_warning(add) -> None:
     done = add("--question", "Brewing", "--source", "guide/brewing.md", "--lines", "1-3")
     assert done.exit_code == 0
     assert "warning: question" in done.stderr
 
 
-def test_a_range_of_lines() -> None:
+def test_a_range_of_lines_is_parsed() -> None:
     assert read_lines("5-8") == (5, 8)
     for wrong in ("", "5-", "-5", "a", "5-8-9", "5 8", "1" * 12):
         with pytest.raises(UsageError):
             read_lines(wrong)
 
 
-def test_without_a_terminal_nothing_is_awaited(project: Path) -> None:
+def test_without_a_terminal_there_is_no_prompt(project: Path) -> None:
     words = ("-m", "branchrank.cli.main", "questions", "add", "--data-dir", project / "data")
     done = program(*words, cwd=project, input="\n")
     assert done.returncode == 2

@@ -41,7 +41,7 @@ def item(start: int | None, end: int | None, quote: str | None = None, source: s
         item(None, None),
     ],
 )
-def test_gold_that_holds(gold: GoldItem) -> None:
+def test_valid_gold_has_no_problems(gold: GoldItem) -> None:
     assert check_anchors([asked(gold)], CORPUS) == []
 
 
@@ -54,7 +54,7 @@ def test_gold_that_holds(gold: GoldItem) -> None:
         (item(None, None, "port 9090"), "question 'q1': the quote is not in lines 1-8 of ports.md"),
     ],
 )
-def test_broken_gold_is_named(gold: GoldItem, message: str) -> None:
+def test_broken_gold_is_reported(gold: GoldItem, message: str) -> None:
     assert [str(problem) for problem in check_anchors([asked(gold)], CORPUS)] == [message]
 
 
@@ -65,7 +65,7 @@ def test_an_alternate_is_named_by_its_number() -> None:
     ]
 
 
-def test_an_alias_stands_for_its_source() -> None:
+def test_an_alias_is_treated_as_its_source() -> None:
     aliased = asked(item(3, 4, "port 8080", source="old.md"), aliases=("ports.md",))
     assert check_anchors([aliased], CORPUS) == []
 
@@ -83,7 +83,7 @@ def anchored(*gold: GoldItem) -> Question:
     return reanchor([asked(*gold)], CORPUS).questions[0]
 
 
-def test_gold_that_holds_stays_and_gets_a_digest() -> None:
+def test_valid_gold_is_kept_and_gets_a_digest() -> None:
     questions = [asked(item(3, 4, "port 8080"), item(6, 8))]
     mended, moved, problems = reanchor(questions, CORPUS)
     assert (moved, problems) == ([], [])
@@ -92,7 +92,7 @@ def test_gold_that_holds_stays_and_gets_a_digest() -> None:
     assert reanchor(mended, CORPUS).questions == mended
 
 
-def test_edited_lines_are_noticed_although_the_quote_still_lies_in_them() -> None:
+def test_edited_lines_are_detected_even_if_they_still_contain_the_quote() -> None:
     question = anchored(item(3, 4, "port 8080"))
     edited = {"ports.md": [*PAGE[:3], "unless you configure another.", *PAGE[4:]]}
     assert [problem.message for problem in check_anchors([question], edited)] == [
@@ -104,7 +104,7 @@ def test_edited_lines_are_noticed_although_the_quote_still_lies_in_them() -> Non
     assert check_anchors(mended, edited) == []
 
 
-def test_a_span_that_slipped_by_a_line_is_noticed_and_set_right() -> None:
+def test_a_span_that_is_off_by_one_line_is_corrected() -> None:
     """The quote alone would not tell: it still lies within the old lines."""
     question = anchored(item(3, 4, "unless another"))
     shifted = {"ports.md": ["", *PAGE]}
@@ -112,7 +112,7 @@ def test_a_span_that_slipped_by_a_line_is_noticed_and_set_right() -> None:
     assert places(reanchor([question], shifted).questions) == [("ports.md", 4, 5)]
 
 
-def test_lines_that_were_only_wrapped_anew_or_set_in_bold_are_found_whole() -> None:
+def test_rewrapped_or_bold_lines_are_found_completely() -> None:
     question = anchored(item(3, 4, "port 8080"))
     words = " ".join(PAGE[2:4]).replace("*", "").split()
     wrapped = {
@@ -129,12 +129,12 @@ def test_gold_without_a_quote_is_found_by_its_digest() -> None:
     assert places(mended) == [("ports.md", 5, 6)]
 
 
-def test_of_equal_passages_in_the_file_the_nearest_is_taken() -> None:
+def test_the_nearest_of_equal_passages_is_used() -> None:
     mended, _, _ = reanchor([anchored(item(8, 8))], {"ports.md": [PAGE[7], "", *PAGE]})
     assert places(mended) == [("ports.md", 10, 10)]
 
 
-def test_equal_passages_in_other_files_move_nothing() -> None:
+def test_equal_passages_in_other_files_do_not_move_gold() -> None:
     question = anchored(item(8, 8))
     corpus = {"ports.md": ["# Ports"], "a.md": [PAGE[7]], "b.md": [PAGE[7]]}
     mended, moved, problems = reanchor([question], corpus)
@@ -163,7 +163,7 @@ def test_a_paragraph_that_moved_to_another_file_is_found() -> None:
         assert problems == []
 
 
-def test_the_own_file_is_preferred_to_another() -> None:
+def test_the_original_file_is_preferred() -> None:
     corpus = {"copy.md": PAGE, "ports.md": ["", *PAGE]}
     for question in (asked(item(3, 4, "thirty seconds")), anchored(item(8, 8, "thirty seconds"))):
         assert places(reanchor([question], corpus).questions)[0][0] == "ports.md"
@@ -177,7 +177,7 @@ def test_the_own_file_is_preferred_to_another() -> None:
         (item(5, 5, "s"), "the quote is at "),
     ],
 )
-def test_what_cannot_be_mended_stays_and_is_reported(gold: GoldItem, reason: str) -> None:
+def test_gold_that_cannot_be_fixed_is_kept_and_reported(gold: GoldItem, reason: str) -> None:
     questions = [asked(gold)]
     mended, moved, problems = reanchor(questions, CORPUS)
     assert mended == questions

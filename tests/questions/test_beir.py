@@ -97,7 +97,7 @@ BY_HAND = {
 }
 
 
-def test_bm25_of_whole_documents_is_what_one_works_out_by_hand(run: Path) -> None:
+def test_bm25_of_whole_documents_matches_a_manual_calculation(run: Path) -> None:
     rows = load_run(run).scores.rows("bm25")
     assert {row.question_id for row in rows} == set(BY_HAND)
     for row in rows:
@@ -107,7 +107,7 @@ def test_bm25_of_whole_documents_is_what_one_works_out_by_hand(run: Path) -> Non
         assert scores == pytest.approx([value for _, value in expected], abs=1e-5)
 
 
-def test_ndcg_is_what_one_works_out_by_hand(run: Path, project: Path) -> None:
+def test_ndcg_matches_a_manual_calculation(run: Path, project: Path) -> None:
     # q1: d1 (1), d2 (2) of 2, 1 -> 0.85972; q2: the only one at rank 2 -> 0.63093; d4: at rank 1.
     expected = ((1 + 2 / math.log2(3)) / (2 + 1 / math.log2(3)) + 1 / math.log2(3) + by_rank("d4")) / 3
     scores = load_run(run).scores
@@ -166,7 +166,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_ids_are_exported_as_the_folder_spells_them(odd: Path) -> None:
+def test_ids_are_exported_unchanged(odd: Path) -> None:
     [run] = (odd / "reports").iterdir()
     assert invoke("export-trec", run, "--output", odd / "trec", "--ids", "document").exit_code == 0
     [bm25] = (odd / "trec").glob("*.run")
@@ -176,7 +176,7 @@ def test_ids_are_exported_as_the_folder_spells_them(odd: Path) -> None:
     assert (result.stdout.split("\t")[-1].strip(), result.stderr) == ("1.0000", "")
 
 
-def test_an_id_that_would_end_a_column_is_encoded(tmp_path: Path) -> None:
+def test_ids_with_whitespace_are_encoded(tmp_path: Path) -> None:
     source = entry_source(SPELLED[-1])
     found = RowHit(id="h", source=source, line_start=1, line_end=2, characters=1, score=1.0, gain=0)
     row = Row(question_id="q", predictor="bm25", llm="none", hits=(found,))
@@ -186,7 +186,7 @@ def test_an_id_that_would_end_a_column_is_encoded(tmp_path: Path) -> None:
     assert [scored.key for scored in read_trec(run)["q"]] == ["a%20b%25%09%C2%85"]
 
 
-def test_a_judged_document_that_the_corpus_lacks_stays_in_the_ideal_order(odd: Path) -> None:
+def test_a_missing_judged_document_still_counts_in_the_ideal_ranking(odd: Path) -> None:
     [run] = (odd / "reports").iterdir()
     ideal = 2 + 1 / math.log2(3)
     expected = (1 / ideal + len(SPELLED) - 2) / (len(SPELLED) - 1)
@@ -199,7 +199,7 @@ def test_a_judged_document_that_the_corpus_lacks_stays_in_the_ideal_order(odd: P
     assert len(load_questions(odd / "q.jsonl")[0].gold) == 2
 
 
-def test_gold_that_is_missing_without_a_word_stays_an_error(odd: Path) -> None:
+def test_missing_gold_that_is_not_declared_is_an_error(odd: Path) -> None:
     lines = (odd / "q.jsonl").read_text().replace('"absent_gold"', '"other"')
     (odd / "unsaid.jsonl").write_text(lines)
     for command in ("check", "reanchor"):
@@ -215,7 +215,7 @@ def test_deep_runs_return_every_document_that_a_branch_ranks(run: Path) -> None:
     assert all(len(row.hits) == 4 for row in loaded.scores.rows("local"))
 
 
-def test_the_index_counts_title_and_text_and_nothing_else(project: Path) -> None:
+def test_only_title_and_text_are_indexed(project: Path) -> None:
     workspace = WorkspaceFolder.open(project / "data")
     assert workspace.corpus_name == "small"
     documents = [read_entry(path.name, path.read_bytes()) for path in sorted(workspace.corpus_root.iterdir())]
@@ -279,7 +279,7 @@ def reference_scores(texts: list[str], query: str, k1: float, b: float) -> list[
     k1=st.sampled_from([0.9, 1.2, 0.0]),
     b=st.sampled_from([0.4, 0.75, 0.0]),
 )
-def test_bm25_scores_are_those_of_a_plain_implementation(entries, query, k1, b) -> None:
+def test_bm25_scores_match_a_reference_implementation(entries, query, k1, b) -> None:
     documents = [
         read_entry(entry_source(f"tea-{number}"), f"{title}\n{text}\n".encode())
         for number, (title, text) in enumerate(entries)
@@ -329,7 +329,7 @@ def test_splits_that_are_missing_or_empty_are_refused(tmp_path: Path) -> None:
         beir_questions(folder, "test")
 
 
-def test_unpacking_again_replaces_what_was_there(tmp_path: Path) -> None:
+def test_unpacking_again_replaces_the_files(tmp_path: Path) -> None:
     target = unpack_beir(make_folder(tmp_path / "a"), tmp_path / "data" / "beir")
     assert len(list(target.iterdir())) == 4
     unpack_beir(make_folder(tmp_path / "b", entries=ENTRIES[:1]), target)

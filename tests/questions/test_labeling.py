@@ -79,7 +79,7 @@ def test_the_pool_is_every_systems_first_hits_without_gold(made: tuple[Path, Pat
     assert sorted(shown(everything)) == sorted(place[1:] for place in wanted)
 
 
-def test_no_system_and_no_rank_is_shown_and_the_seed_orders(label) -> None:
+def test_systems_and_ranks_are_hidden_and_the_seed_sets_the_order(label) -> None:
     first, again, other = (label("s\n" * 99, "--seed", seed).stdout for seed in (1, 1, 2))
     assert first == again
     assert shown(first) != shown(other)
@@ -110,7 +110,7 @@ def test_a_yes_becomes_gold_and_the_rest_is_recorded(made: tuple[Path, Path], la
     assert checked.exit_code == 0, checked.output
 
 
-def test_a_question_that_nothing_answered_is_answerable_after_a_yes(label, tmp_path: Path) -> None:
+def test_a_yes_makes_an_unanswerable_question_answerable(label, tmp_path: Path) -> None:
     label("y\n" * 99)
     question = questions_in(tmp_path / "gold.jsonl")["espresso"]
     assert question.get("answerable", True)
@@ -126,7 +126,7 @@ def test_a_page_as_gold_gets_pages(label, tmp_path: Path) -> None:
     assert len(sources) == len(set(sources))
 
 
-def test_a_yes_may_name_the_lines_that_answer(label, tmp_path: Path) -> None:
+def test_a_yes_can_include_the_answering_lines(label, tmp_path: Path) -> None:
     place = shown(label("q\n").stdout)[0]
     start = place[1]
     done = label(f"y {start + 500}\nn {start}\nwhat\ny {start}\nq\n")
@@ -137,7 +137,7 @@ def test_a_yes_may_name_the_lines_that_answer(label, tmp_path: Path) -> None:
     assert [(each["line_start"], each["gold"]) for each in labels] == [(start, [start, start])]
 
 
-def test_an_interrupted_pass_goes_on_where_it_stopped(label, tmp_path: Path) -> None:
+def test_an_interrupted_pass_resumes_where_it_stopped(label, tmp_path: Path) -> None:
     everything = shown(label("s\n" * 99).stdout)
     assert not (tmp_path / "gold.jsonl").exists(), "nothing was labeled"
     first = label("n\ny\nq\n")
@@ -158,7 +158,7 @@ def test_two_annotators_see_the_same_passages(label) -> None:
     assert shown(label("n\n" * 99, who="bob", output="bob.jsonl").stdout) == shown(ada.stdout)
 
 
-def test_what_cannot_be_labeled_is_refused(made: tuple[Path, Path], label, tmp_path: Path) -> None:
+def test_invalid_labeling_inputs_are_refused(made: tuple[Path, Path], label, tmp_path: Path) -> None:
     project, run = made
     other = [{**line, "question": "another"} for line in QUESTIONS if line["id"] == "api"]
     write_lines(tmp_path / "other.jsonl", other)
@@ -187,7 +187,7 @@ def test_a_run_that_keeps_no_wording_needs_the_questions(made: tuple[Path, Path]
     assert questions_in(tmp_path / "gold.jsonl")["api"]["question"] == "HTTP API"
 
 
-def test_on_a_terminal(made: tuple[Path, Path], tmp_path: Path) -> None:
+def test_passages_can_be_labeled_on_a_terminal(made: tuple[Path, Path], tmp_path: Path) -> None:
     project, run = made
     file = tmp_path / "gold.jsonl"
     verb = [sys.executable, "-m", "branchrank.cli.main", "questions", "label", str(run), "--annotator", "ada"]
@@ -278,7 +278,7 @@ def test_agreement_of_two_files(label, tmp_path: Path) -> None:
     assert "did you mean `ada`?" in wrong.output
 
 
-def test_agreement_names_no_flag_that_it_lacks(tmp_path: Path) -> None:
+def test_agreement_suggests_no_flag_that_it_lacks(tmp_path: Path) -> None:
     done = invoke("questions", "agreement", tmp_path / "none.jsonl", tmp_path / "none.jsonl")
     assert done.exit_code == 3
     assert "none.jsonl" in done.stderr
@@ -301,7 +301,7 @@ def pairs(table: list[list[int]]) -> list[tuple[str, str]]:
     ]
 
 
-def test_kappa_is_that_of_the_textbook() -> None:
+def test_kappa_matches_a_textbook_example() -> None:
     """Fleiss, Levin and Paik 2003, table 18.1: 100 diagnoses by two raters; kappa .68 (.51 to .85)."""
     found = cohens_kappa(pairs([[75, 1, 4], [5, 4, 1], [0, 0, 10]]), "abc")
     assert found.n == 100
@@ -311,7 +311,7 @@ def test_kappa_is_that_of_the_textbook() -> None:
     assert (found.low, found.high) == (pytest.approx(0.5046, abs=5e-5), pytest.approx(0.8484, abs=5e-5))
 
 
-def test_kappa_at_its_ends() -> None:
+def test_kappa_is_correct_at_its_extremes() -> None:
     chance = cohens_kappa(pairs([[25, 25, 0], [25, 25, 0], [0, 0, 0]]), "abc")
     assert chance.kappa == 0
     opposed = cohens_kappa(pairs([[0, 10, 0], [10, 0, 0], [0, 0, 0]]), "abc")
@@ -325,7 +325,7 @@ def test_kappa_at_its_ends() -> None:
         cohens_kappa([], "abc")
 
 
-def test_a_label_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_label_is_refused(tmp_path: Path) -> None:
     write_lines(tmp_path / "q.jsonl", [{**QUESTIONS[0], "labels": [{"label": "maybe"}]}])
     with pytest.raises(QuestionError, match="has an entry that is not a label"):
         labels_of(load_questions(tmp_path / "q.jsonl")[0])
@@ -342,7 +342,7 @@ def test_the_seed_orders_the_passages_of_a_question(made: tuple[Path, Path], tmp
     assert len({frozenset(order) for order in orders}) == 1
 
 
-def test_lines_that_overlap_gold_add_none(tmp_path: Path) -> None:
+def test_lines_that_overlap_gold_add_no_gold(tmp_path: Path) -> None:
     lines = {"a.md": [f"line {number}" for number in range(1, 30)]}
     question = Question(id="q", question="what", answerable=False)
     for start, label in ((1, "partly"), (5, "yes"), (7, "yes"), (20, "yes"), (21, "no")):

@@ -81,7 +81,7 @@ def test_filters(body: str, expected: str) -> None:
     assert reason(mined(body)) == expected
 
 
-def test_code_beside_words_that_say_something_is_kept() -> None:
+def test_code_beside_descriptive_words_is_kept() -> None:
     (question,) = mined("See :ref:`long brewing with TeaPot <tea-steeping>`.").questions
     assert question.question == "long brewing with TeaPot"
 
@@ -148,7 +148,7 @@ def test_a_section_that_links_to_itself_makes_no_question() -> None:
     assert reason(mined(body)) == "leads into itself"
 
 
-def test_a_heading_without_text_stands_for_all_below_it() -> None:
+def test_a_heading_without_text_covers_its_subsections() -> None:
     other = (
         "Cups\n====\n\n.. _cups:\n\nSizes\n-----\n\nSmall\n~~~~~\n\nTiny.\n\n"
         "Large\n~~~~~\n\nHuge.\n\nEnd\n---\n\nx\n"
@@ -254,7 +254,7 @@ def test_a_path_names_the_file_of_that_path_before_any_other() -> None:
         assert links.target("start.md", reference) == Target(source, 0)
 
 
-def test_the_command_writes_anchored_questions_and_says_what_it_dropped(tmp_path: Path) -> None:
+def test_the_command_writes_anchored_questions_and_reports_dropped_ones(tmp_path: Path) -> None:
     body = "See :ref:`brewing for long <tea-steeping>`, :ref:`so on <nowhere>`."
     write_pages(tmp_path / "docs", {"tea.rst": TEA, "start.rst": f"Start\n=====\n\n{body}\n"})
     output = tmp_path / "mined.jsonl"
@@ -280,7 +280,7 @@ def test_the_overlap_is_a_slice_of_every_table() -> None:
     }
 
 
-def test_a_corpus_without_cross_references_is_said_to_have_none(tmp_path: Path) -> None:
+def test_a_corpus_without_cross_references_is_reported(tmp_path: Path) -> None:
     write_pages(tmp_path / "docs", {"tea.rst": TEA})
     output = tmp_path / "mined.jsonl"
     result = CliRunner().invoke(main, ["questions", "mine", str(tmp_path / "docs"), "--output", str(output)])

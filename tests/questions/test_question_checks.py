@@ -36,7 +36,7 @@ def found(result: QuestionCheck) -> list[tuple[str, str, str]]:
     return [(each.severity, each.check, each.question_id) for each in result.findings]
 
 
-def test_sound_questions_have_no_findings(workspace: WorkspaceFolder) -> None:
+def test_valid_questions_have_no_findings(workspace: WorkspaceFolder) -> None:
     result = checked(workspace, ask("a", "how hot should matcha be?"), ask("b", "is sencha brewed boiling?"))
     assert result.findings == ()
     assert result.errors == 0
@@ -110,7 +110,7 @@ def run_check(workspace: WorkspaceFolder, *questions: Question) -> tuple[int, st
     return result.exit_code, result.output
 
 
-def test_warnings_leave_the_exit_code_alone(workspace: WorkspaceFolder) -> None:
+def test_warnings_do_not_change_the_exit_code(workspace: WorkspaceFolder) -> None:
     code, output = run_check(workspace, ask("a", "choosing temperatures"), ask("b", "oolong heat"))
     assert code == 0
     assert "warning: question 'a' has the same words as the heading of its gold" in output

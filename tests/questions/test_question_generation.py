@@ -111,7 +111,7 @@ def test_gold_is_the_lines_that_hold_the_quote(generate: Any, tmp_path: Path) ->
     assert load_questions(tmp_path / "q.jsonl") == list(result.questions)
 
 
-def test_leakage_is_measured_per_question_and_on_the_whole(generate: Any) -> None:
+def test_leakage_is_measured_per_question_and_in_total(generate: Any) -> None:
     result = generate(honest)
     # "switch", "caching", "here"... of which the quote has the topic alone.
     for question in result.questions:
@@ -165,14 +165,14 @@ def test_duplicates_of_each_other_and_of_known_questions_are_dropped(generate: A
     assert generate(script, known=first.questions).questions == ()
 
 
-def test_stops_at_the_count_and_the_seed_decides_which(generate: Any) -> None:
+def test_generation_stops_at_the_count_and_depends_on_the_seed(generate: Any) -> None:
     ids = [[q.id for q in generate(honest, count=3, seed=seed).questions] for seed in (1, 1, 2)]
     assert len(ids[0]) == 3
     assert ids[0] == ids[1] != ids[2]
     assert len(generate.requests) <= 4
 
 
-def test_an_interrupted_pass_goes_on_and_gives_the_same_questions(generate: Any) -> None:
+def test_an_interrupted_pass_resumes_and_gives_the_same_questions(generate: Any) -> None:
     with pytest.raises(BudgetError):
         generate(honest, cached=True, max_calls=3, concurrency=1)
     assert len(generate.requests) == 3
@@ -193,7 +193,7 @@ def test_a_reply_without_questions_is_a_failed_call(generate: Any, text: str) ->
 
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(st.lists(st.text("ab *`\t", max_size=8), min_size=1, max_size=8), st.data())
-def test_a_quote_cut_from_the_lines_is_found_where_it_stands(lines: list[str], data: st.DataObject) -> None:
+def test_a_quote_that_is_part_of_its_lines_is_found(lines: list[str], data: st.DataObject) -> None:
     first = data.draw(st.integers(1, len(lines)))
     last = data.draw(st.integers(first, len(lines)))
     whole = Span(source="s", line_start=1, line_end=len(lines))

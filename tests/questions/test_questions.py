@@ -69,7 +69,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_wrong_line_is_named_by_its_number(tmp_path: Path, kind: str) -> None:
+def test_the_error_for_a_wrong_line_has_its_number(tmp_path: Path, kind: str) -> None:
     wrong, reason = WRONG[kind]
     with pytest.raises(QuestionError) as caught:
         loaded(tmp_path, line(id="first") + b"\n" + wrong)
@@ -86,7 +86,7 @@ def test_every_wrong_line_is_reported_at_once(tmp_path: Path) -> None:
     assert "an earlier line has the same id 'a'" in caught.value.message
 
 
-def test_of_many_wrong_lines_ten_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
+def test_at_most_ten_wrong_lines_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
     with pytest.raises(QuestionError) as caught:
         loaded(tmp_path, b"nope\n" * 25)
     assert len(caught.value.message.splitlines()) == 11
@@ -115,7 +115,7 @@ def test_files_of_other_systems_are_read(tmp_path: Path) -> None:
     assert [question.id for question in loaded(tmp_path, content)] == ["a", "b"]
 
 
-def test_a_line_becomes_a_question(tmp_path: Path) -> None:
+def test_a_json_line_is_read_as_a_question(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "questions.jsonl")
     questions = {question.id: question for question in load_questions(path)}
     assert questions["memory"].gold == (
@@ -178,7 +178,9 @@ questions_of = st.builds(
 
 
 @given(question=questions_of)
-def test_a_question_survives_its_line(tmp_path_factory: pytest.TempPathFactory, question: Question) -> None:
+def test_a_question_is_written_and_read_back(
+    tmp_path_factory: pytest.TempPathFactory, question: Question
+) -> None:
     path = tmp_path_factory.getbasetemp() / "round-trip.jsonl"
     write_questions(path, [question])
     assert load_questions(path) == [question]
@@ -200,7 +202,7 @@ def test_a_larger_sample_holds_the_smaller_one_and_the_files_order_changes_nothi
     assert drawn == sorted(drawn, key=lambda question: question.id)
 
 
-def test_the_seed_and_the_id_draw_the_sample_and_nothing_else() -> None:
+def test_only_the_seed_and_the_ids_determine_the_sample() -> None:
     questions = many(40)
     ids = {question.id for question in sample_questions(questions, 10, 1)}
     assert ids != {question.id for question in sample_questions(questions, 10, 2)}
@@ -208,7 +210,7 @@ def test_the_seed_and_the_id_draw_the_sample_and_nothing_else() -> None:
     assert {question.id for question in sample_questions(renamed, 10, 1)} == ids
 
 
-def test_the_sample_is_that_of_every_release() -> None:
+def test_the_sample_is_the_same_in_every_release() -> None:
     """Published samples can be drawn again: the draw is SHA-256 of seed and id."""
     names = [f"q{number}" for number in range(40)]
     drawn = sorted(names, key=lambda name: hashlib.sha256(f"42\0{name}".encode()).hexdigest())[:3]
@@ -222,7 +224,7 @@ def test_all_questions_are_drawn_by_size_0_and_too_large_a_sample_is_refused() -
     assert "--sample-size 4" in caught.value.remedy
 
 
-def test_the_digest_is_of_the_questions_in_any_order() -> None:
+def test_the_digest_does_not_depend_on_the_order() -> None:
     questions = many(4)
     assert questions_digest(questions) == questions_digest(questions[::-1])
     assert questions_digest(questions) != questions_digest(questions[1:])
@@ -242,7 +244,7 @@ def test_gold_outside_the_corpus_is_reported() -> None:
     ]
 
 
-def test_only_whole_files_that_the_question_lists_may_be_absent() -> None:
+def test_only_file_level_gold_that_the_question_lists_can_be_absent() -> None:
     def asked(level: Literal["span", "file"], listed: object) -> Question:
         item = GoldItem(source_file="gone.md", answer_line_start=1, answer_line_end=2)
         gold = (GoldItem(source_file="a.md"), item)
@@ -256,7 +258,7 @@ def test_only_whole_files_that_the_question_lists_may_be_absent() -> None:
     assert check_sources([asked("file", ["gone.md"])], {"a.md": 10, "gone.md": 1}) == [past]
 
 
-def test_hashing_the_wording_changes_no_digest_and_leaves_no_word() -> None:
+def test_hashed_questions_keep_their_digest_and_contain_no_words() -> None:
     questions = [
         Question(
             id="a",

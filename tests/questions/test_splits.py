@@ -78,7 +78,7 @@ def test_a_larger_share_contains_the_smaller_and_the_seed_matters() -> None:
     assert set(ids(split_questions(many(90), 0.2, 2).tuning)) != small
 
 
-def test_questions_linked_over_a_third_stay_together() -> None:
+def test_questions_linked_through_a_third_stay_together() -> None:
     questions = [
         question("a", "1.md"),
         question("b", "2.md"),
@@ -117,14 +117,14 @@ def uneven(large: int, small: int) -> list[Question]:
 
 
 @pytest.mark.parametrize(("share", "tuning"), [(0.1, 16), (0.3, 31), (0.5, 31), (0.7, 130), (0.9, 145)])
-def test_a_group_that_does_not_fit_is_passed_over(share: float, tuning: int) -> None:
+def test_a_group_that_does_not_fit_is_skipped(share: float, tuning: int) -> None:
     for seed in range(5):
         halves = split_questions(uneven(130, 31), share, seed)
         assert (len(halves.tuning), len(halves.test)) == (tuning, 161 - tuning)
     assert largest_group(uneven(130, 31)) == 130
 
 
-def test_a_further_group_is_taken_where_that_comes_nearer() -> None:
+def test_a_group_is_added_if_the_share_gets_closer_to_its_target() -> None:
     questions = [question(f"q{number}", f"{number // 10}.md") for number in range(40)]
     assert [len(split_questions(questions, share, 3).tuning) for share in (0.01, 0.36, 0.39, 0.99)] == [
         10,
@@ -140,7 +140,7 @@ def test_another_document_moves_few_questions() -> None:
     assert len(before ^ (after - {"new"})) <= 3
 
 
-def test_a_missed_share_is_warned_of(tmp_path: Path) -> None:
+def test_a_missed_share_gives_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "asked.jsonl"
     for large, warned in ((130, True), (20, False)):
         write_questions(path, uneven(large, 31))

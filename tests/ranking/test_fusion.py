@@ -53,7 +53,7 @@ def test_dbsf_places_the_mean_in_the_middle() -> None:
     assert fused["a"] + fused["c"] == pytest.approx(1.0)
 
 
-def test_score_adds_the_cosine_and_half_the_share_of_the_best() -> None:
+def test_score_fusion_adds_the_cosine_and_half_of_the_relative_bm25_score() -> None:
     fused = score(
         {
             "dense": [Scored("a", 0.8), Scored("b", 0.6), Scored("c", -0.25)],
@@ -89,7 +89,7 @@ def test_shares_do_not_depend_on_the_scale_of_the_scores(dense, words, factor) -
 
 
 @given(dense=COSINES, words=WORDS, worst=st.floats(-1, 1))
-def test_a_worse_candidate_changes_no_other_score(dense, words, worst) -> None:
+def test_a_lower_candidate_does_not_change_other_scores(dense, words, worst) -> None:
     before = dict(score({"d": dense, "w": words}, shares=["w"]))
     more = ranked({**dict(dense), "zz": min([worst, *(each.score for each in dense)])})
     longer = ranked({**dict(words), "zz": 0.1})

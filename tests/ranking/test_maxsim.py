@@ -53,7 +53,7 @@ shapes = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(st.integers(0, 10_000), st.integers(1, 5), shapes, st.integers(2, 40))
-def test_it_is_the_mean_of_the_best_matches(
+def test_maxsim_is_the_mean_of_the_best_matches(
     precision: TokenPrecision, seed: int, query_tokens: int, shape: list[int], dimension: int
 ) -> None:
     query = random_rows(seed, query_tokens, dimension)

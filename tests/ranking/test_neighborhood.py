@@ -88,7 +88,7 @@ def walked(seeds: dict[str, float], tree: Tree, depth: int, siblings: int, file_
     siblings=st.integers(0, 5),
     file_roots=st.integers(0, 3),
 )
-def test_arrays_give_what_the_definition_gives(tree, data, depth, siblings, file_roots) -> None:
+def test_the_array_implementation_matches_the_definition(tree, data, depth, siblings, file_roots) -> None:
     identifiers = [node.id for node in tree.sections]
     levels = st.sampled_from([0.3, 0.5, 0.75, 1.0]) | st.floats(0.01, 1.0)
     seeds = data.draw(st.dictionaries(st.sampled_from(identifiers), levels))
@@ -96,7 +96,7 @@ def test_arrays_give_what_the_definition_gives(tree, data, depth, siblings, file
     assert found == walked(seeds, tree, depth, siblings, file_roots)
 
 
-def test_no_seeds_reach_nothing() -> None:
+def test_without_seeds_no_node_is_reached() -> None:
     tree = Tree([Node(id="", parent_id=None, children=(), depth=0, kind="root", title="docs")])
     assert list(expand([], tree, depth=3)) == []
 

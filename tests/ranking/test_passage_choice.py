@@ -39,7 +39,7 @@ POOLS = st.dictionaries(
 
 @settings(derandomize=True)
 @given(passages=POOLS, order=st.permutations("abcdef"))
-def test_nothing_of_a_pool_is_lost_and_both_orders_hold(passages, order) -> None:
+def test_the_pool_keeps_all_passages_and_both_orders(passages, order) -> None:
     section_of = {key: key[0] for key in passages.ids}
     led = led_by_sections(passages, section_of, order)
     assert sorted(led.ids) == sorted(passages.ids)

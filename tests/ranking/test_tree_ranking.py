@@ -56,7 +56,7 @@ def test_evidence_follows_its_formula() -> None:
     )
 
 
-def test_a_chunk_can_speak_for_several_nodes_and_negative_similarity_is_no_proximity() -> None:
+def test_a_chunk_can_support_several_nodes_and_negative_similarity_adds_no_proximity() -> None:
     found = dict(evidence([Scored("c1", -0.5)], lambda _: ["a.md#x", "a.md#y"]))
     assert found == pytest.approx({"a.md#x": 0.3, "a.md#y": 0.3})
 
@@ -66,7 +66,7 @@ def test_neighbors_inherit_their_shares() -> None:
     assert reached == pytest.approx({"a.md#y": 1.0, "a.md": 0.75, "a.md#y/p": 0.7, "a.md#x": 0.6})
 
 
-def test_depth_two_passes_shares_of_shares() -> None:
+def test_depth_two_multiplies_the_shares() -> None:
     reached = dict(expand([Scored("a.md#y/p", 1.0)], TREE, depth=2, siblings=2, file_roots=0))
     assert reached["a.md#y"] == pytest.approx(0.75)
     assert reached["a.md"] == pytest.approx(0.75**2)
@@ -117,14 +117,14 @@ def test_a_group_is_represented_by_its_best_member() -> None:
     ]
 
 
-def test_averaging_ranks_a_document_by_the_mean_of_the_members_it_shows() -> None:
+def test_averaging_ranks_a_document_by_the_mean_of_its_shown_members() -> None:
     entries = [Scored("a1", 0.9), Scored("b1", 0.8), Scored("a2", 0.3), Scored("a3", 0.1)]
     groups = group(entries, lambda key: key[0], aggregate="avg", members=2)
     assert [entry.key for entry, _ in groups] == ["b1", "a1"]
     assert groups[1][0].score == pytest.approx(0.6)
 
 
-def test_the_passage_is_what_both_signals_like_best() -> None:
+def test_the_passage_with_the_best_combined_score_is_chosen() -> None:
     dense = {"c1": 0.2, "c2": 0.9, "c3": 0.8}
     lexical = {"c1": 5.0, "c3": 4.0}
     assert best_passage(["c1", "c2", "c3"], dense, lexical) == "c3"

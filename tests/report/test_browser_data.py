@@ -13,7 +13,7 @@ from branchrank.report.browser import browser_data
 HOSTILE = "kind\x1b]0;title\x07\u202e\x00"
 
 
-def test_no_text_of_a_run_reaches_the_page_as_it_is(tmp_path: Path) -> None:
+def test_text_of_a_run_is_escaped_in_the_page(tmp_path: Path) -> None:
     questions = [
         msgspec.structs.replace(question, kind=f"{HOSTILE}{number % 2}")
         for number, question in enumerate(make_questions(4))

@@ -72,7 +72,7 @@ def test_another_baseline_and_measure(runs: dict[str, Path]) -> None:
     assert found.comparisons[0].verdict == "worse"
 
 
-def test_runs_that_make_no_table_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_runs_that_do_not_form_a_table_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
     other = make_run(tmp_path, arms("extra"), make_questions(30), experiment="other", latency_sample=0)
     graded = make_run(tmp_path, arms("local"), make_questions(31), primary="strict_MRR@5", latency_sample=0)
     small = runs["small"]

@@ -8,7 +8,7 @@ from branchrank.report.content import report_content
 from branchrank.report.markdown import markdown
 
 
-def test_a_verdict_of_holms_second_step_is_carried_by_some_labels(tmp_path: Path) -> None:
+def test_a_verdict_of_holms_second_step_depends_on_some_labels(tmp_path: Path) -> None:
     arms = (Planned("local", 0.3), Planned("far", 0.95), Planned("near", 0.45))
     made = make_run(tmp_path, arms, alpha=0.08, latency_sample=0)
     far, near = made.judgment.comparisons

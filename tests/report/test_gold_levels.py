@@ -79,7 +79,7 @@ def test_summary_csv_has_a_column_for_each_level(mixed: Run, rates: dict[str, st
     assert mixed.verify().findings == ()
 
 
-def test_a_slice_is_of_one_level_and_says_so(mixed: Run) -> None:
+def test_a_slice_has_one_gold_level_and_shows_it(mixed: Run) -> None:
     cut = mixed.where("gold=file")
     assert list(cut.by_gold) == ["file"]
     assert set(cut.summary["gold"]) == {"file"}
@@ -96,7 +96,7 @@ def test_compare_gives_the_levels_before_both(mixed: Run) -> None:
     assert lines[2].startswith("poor (candidate) vs local (baseline):")
 
 
-def test_one_level_needs_no_rows_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_single_gold_level_has_no_separate_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = Run.of(make_run(tmp_path, latency_sample=0))
     print_summary(made)
     assert " span " not in capsys.readouterr().out

@@ -157,7 +157,7 @@ def test_a_hundred_payloads_make_no_active_node(browser: Chromium, tmp_path: Pat
     assert [url for url in browser.requests if not url.startswith("file://")] == []
 
 
-def test_the_policy_stops_a_script_that_gets_in_anyway(
+def test_the_content_security_policy_blocks_injected_scripts(
     browser: Chromium, usual: RunData, tmp_path: Path
 ) -> None:
     page = page_of(usual).read_text(encoding="utf-8")
@@ -169,7 +169,7 @@ def test_the_policy_stops_a_script_that_gets_in_anyway(
     browser.console.clear()
 
 
-def test_the_page_asks_for_nothing(browser: Chromium, usual: RunData) -> None:
+def test_the_page_makes_no_requests(browser: Chromium, usual: RunData) -> None:
     browser.requests.clear()
     browser.open(page_of(usual))
     assert browser.requests == [page_of(usual).resolve().as_uri()]
@@ -232,7 +232,7 @@ def test_a_screen_reader_finds_names_and_tables(browser: Chromium, usual: RunDat
 
 @pytest.mark.parametrize("width", [360, 768, 1400])
 @pytest.mark.parametrize("dark", [False, True])
-def test_no_width_needs_sideways_scrolling_and_text_is_readable(
+def test_no_width_needs_horizontal_scrolling_and_text_is_readable(
     browser: Chromium, usual: RunData, width: int, dark: bool
 ) -> None:
     browser.look(width, dark=dark)
@@ -258,7 +258,7 @@ _CONTRAST = """(() => {
 })()"""
 
 
-def test_print_leaves_the_controls_out(browser: Chromium, usual: RunData) -> None:
+def test_print_hides_the_controls(browser: Chromium, usual: RunData) -> None:
     browser.open(page_of(usual))
     browser.look(700, medium="print")
     shown = "getComputedStyle(document.querySelector('%s')).display"
@@ -267,7 +267,7 @@ def test_print_leaves_the_controls_out(browser: Chromium, usual: RunData) -> Non
     browser.look(1200)
 
 
-def test_few_nodes_stand_for_many_questions(browser: Chromium, tmp_path: Path) -> None:
+def test_the_page_stays_small_with_many_questions(browser: Chromium, tmp_path: Path) -> None:
     questions = [
         msgspec.structs.replace(
             question, gold=(msgspec.structs.replace(question.gold[0], source_file="page-0.md"),)
@@ -284,7 +284,7 @@ def test_few_nodes_stand_for_many_questions(browser: Chromium, tmp_path: Path) -
     assert browser.run("document.querySelector('.question .id').textContent") == "q0010"
 
 
-def test_a_report_without_text_carries_none(usual: RunData) -> None:
+def test_a_report_without_text_contains_no_text(usual: RunData) -> None:
     text = page_of(usual).read_text(encoding="utf-8")
     assert "kettle 1 line 5" in text
     assert kept_passages(text)
@@ -297,7 +297,7 @@ def test_a_report_without_text_carries_none(usual: RunData) -> None:
     assert kept_passages(without) is None
 
 
-def test_a_changed_corpus_gives_no_text(tmp_path: Path) -> None:
+def test_a_changed_corpus_adds_no_text_to_the_report(tmp_path: Path) -> None:
     loaded = make_run(tmp_path, (Planned("local", 0.6),), make_questions(3), latency_sample=0)
     (tmp_path / "docs" / "page-0.md").write_text("# Other\n\nkettle 0 line 5 moved\n")
     write_report(loaded)

@@ -70,7 +70,7 @@ def test_the_table_has_a_line_for_each_system_its_best_bold_and_marked() -> None
         assert text.count(f"\\{rule}") == 1
 
 
-def test_the_caption_says_the_test_and_the_correction() -> None:
+def test_the_caption_names_the_test_and_the_correction() -> None:
     [caption] = re.findall(r"\\caption\{(.*)\}", latex(a_table("bm25", "dense", "local")))
     said = LatexNodes2Text().latex_to_text(caption)
     assert said == (
@@ -98,7 +98,7 @@ def test_one_system_has_no_test_and_nothing_bold() -> None:
 
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=12))
-def test_any_name_is_one_cell_and_reads_as_itself(name: str) -> None:
+def test_any_name_is_escaped_and_fills_one_cell(name: str) -> None:
     text = latex(a_table(f"x{name}", "dense", "local"))
     lines = cells(text)
     assert {len(line) for line in lines} == {3}

@@ -154,9 +154,7 @@ def test_axe_finds_no_violation(
     assert violations(browser) == []
 
 
-def test_the_result_stands_in_the_order_of_a_readers_questions(
-    browser: Chromium, pages: dict[str, Path]
-) -> None:
+def test_the_sections_of_the_result_are_in_order(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.look(1400)
     browser.open(pages["symfony-dev"])
     order = [
@@ -175,7 +173,7 @@ def test_the_result_stands_in_the_order_of_a_readers_questions(
     assert tops[2] < 900
 
 
-def test_warnings_stand_beside_the_recommendation_and_the_verdict(
+def test_warnings_are_beside_the_recommendation_and_the_verdict(
     browser: Chromium, pages: dict[str, Path]
 ) -> None:
     browser.open(pages["crowded"])
@@ -248,7 +246,7 @@ def test_the_pointer_finds_the_nearest_mark(browser: Chromium, pages: dict[str, 
     assert browser.run(_TIP) == ""
 
 
-def test_paper_gets_the_wide_drawings_and_no_controls(browser: Chromium, pages: dict[str, Path]) -> None:
+def test_print_uses_the_wide_plots_and_hides_the_controls(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.look(700, medium="print")
     browser.open(pages["sample"])
     shown = "getComputedStyle(document.querySelector('%s')).display"

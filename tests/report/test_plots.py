@@ -58,13 +58,13 @@ def test_no_label_covers_a_label_or_a_point(crowd: int, frame: Frame) -> None:
             assert right <= x - 5 or x + 5 <= left or abs(height - y) >= frame.font / 2
 
 
-def test_a_label_with_room_stands_beside_its_point() -> None:
+def test_a_label_with_enough_room_is_beside_its_point() -> None:
     labels = place_labels([(10.0, 20.0), (10.0, 200.0), (630.0, 100.0)], ["a", "b", "c"], [5.0] * 3, WIDE)
     assert [label.y for label in labels] == [20.0, 200.0, 100.0]
     assert [label.side for label in labels] == ["right", "right", "left"]
 
 
-def test_the_largest_difference_stands_first_and_every_row_says_its_figures() -> None:
+def test_the_largest_difference_is_first_and_every_row_shows_its_numbers() -> None:
     [a, b] = compared("a", "b")
     plot = differences((a, b))
     rows = values(plot.spec)
@@ -100,7 +100,7 @@ def test_differences_of_mrr_are_decimals() -> None:
     assert re.search(r"[+−]0\.\d{3} ", row["shown"])
 
 
-def test_names_are_text_in_a_drawing_and_in_its_description() -> None:
+def test_names_are_escaped_in_a_plot_and_its_description() -> None:
     nasty = '<script>x</script> & "y"'
     plot = differences(compared(nasty))
     for svg in drawings([plot]).values():
@@ -117,7 +117,7 @@ def test_a_drawing_takes_the_color_of_the_page() -> None:
     assert "prefers-color-scheme:dark" in standalone(svg)
 
 
-def test_every_figure_of_the_frontier_is_a_mark_with_words() -> None:
+def test_every_value_of_the_frontier_has_a_mark_with_a_description() -> None:
     points = [standing("local"), standing("asks", 0.7, 900.0, 1050.0)]
     plot = frontier(points, {"local", "asks"}, "strict_hit@1", "LLM tokens per query")
     for svg in drawings([plot]).values():
@@ -184,7 +184,7 @@ def test_without_two_values_there_is_no_sweep(tmp_path: Path, names: tuple[str, 
     assert sweeps(run) is None
 
 
-def test_words_of_a_setting_are_drawn_in_their_order() -> None:
+def test_the_values_of_a_text_setting_keep_their_order() -> None:
     estimate = Estimate(value=0.5, low=None, high=None, n=10)
     swept = [Swept(name=name, values={"embedder": name}, estimate=estimate) for name in ("z", "a")]
     plot = sweep("s", swept, "embedder", "strict_MRR@5", 1)

@@ -93,7 +93,7 @@ def test_a_tie_says_that_there_is_no_clear_difference(tmp_path: Path) -> None:
     assert "too few questions to tell" in text
 
 
-def test_of_equals_the_baseline_stays(tmp_path: Path) -> None:
+def test_a_tie_recommends_the_baseline(tmp_path: Path) -> None:
     assert said(tmp_path, Twin("new", 0.6, 0), Planned("local", 0.6), baseline="local").startswith(
         "Use local: "
     )
@@ -150,7 +150,7 @@ def test_nothing_is_recommended_without_an_answerable_question(tmp_path: Path) -
         ("strict_MRR@5", "strict MRR@5 0."),
     ],
 )
-def test_the_primary_measure_is_said_in_words(tmp_path: Path, primary: str, words: str) -> None:
+def test_the_primary_measure_is_described_in_words(tmp_path: Path, primary: str, words: str) -> None:
     text = said(tmp_path, Planned("local", 0.4), Planned("good", 0.9), primary=primary)
     assert f": {words}" in text
     assert ("points" in text) == (primary != "strict_MRR@5")

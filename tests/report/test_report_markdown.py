@@ -51,7 +51,7 @@ def test_the_same_files_give_the_same_bytes(paired: RunData, text: str) -> None:
     assert set(written) == {"report.md", "report.html", *drawn}
 
 
-def test_under_fifty_questions_the_heading_says_pilot(tmp_path: Path) -> None:
+def test_with_fewer_than_50_questions_the_heading_says_pilot(tmp_path: Path) -> None:
     small = make_run(tmp_path / "a", questions=make_questions(49), latency_sample=0)
     assert heading(small) == "Pilot: made, 49 questions"
     assert markdown(report_content(small)).startswith("# Pilot: made, 49 questions\n")
@@ -74,7 +74,7 @@ def test_every_rate_has_its_interval(paired: RunData, text: str) -> None:
         assert low < rate < high
 
 
-def test_verdicts_are_words_with_their_figures(text: str) -> None:
+def test_verdicts_are_sentences_with_numbers(text: str) -> None:
     assert "- **poor vs local: worse.** strict_hit@1 " in text
     assert re.search(r"\*\*twin vs local: (inconclusive|too few).*\*\*.*60 questions can detect", text)
     [poor] = [
@@ -103,7 +103,7 @@ def test_the_winner_that_passed_is_bold(tmp_path: Path, baseline: str, winner: s
     assert re.search(rf"The .* \(in bold\) is significantly better than {what}, after adjustment", written)
 
 
-def test_passage_sizes_stand_beside_strict_rates(paired: RunData, text: str) -> None:
+def test_passage_sizes_are_shown_beside_strict_rates(paired: RunData, text: str) -> None:
     for row in table(
         text,
         "Strict rates and size of the first five hits, over the 60 questions with an answer",
@@ -113,7 +113,7 @@ def test_passage_sizes_stand_beside_strict_rates(paired: RunData, text: str) -> 
         assert row["span precision"].endswith("%")
 
 
-def test_under_59_timed_queries_no_bound_is_claimed(text: str) -> None:
+def test_with_fewer_than_59_timed_queries_there_is_no_bound(text: str) -> None:
     rows = table(text, "Whole queries, in milliseconds")
     assert {row["queries"] for row in rows} == {"4"}
     assert {row["95% interval of p95"] for row in rows} == {"slowest; no upper bound"}
@@ -147,7 +147,7 @@ def test_llm_cost_by_predictor_and_stage_with_prices(tmp_path: Path) -> None:
     assert "rerank: timeout" in text
 
 
-def test_failures_are_named(tmp_path: Path) -> None:
+def test_failures_are_listed(tmp_path: Path) -> None:
     text = markdown(
         report_content(make_run(tmp_path, (Planned("local", 0.6, fails="q0007"),), latency_sample=0))
     )
@@ -157,7 +157,7 @@ def test_failures_are_named(tmp_path: Path) -> None:
     assert r"local, q0007: RuntimeError: the kettle is \| \<b\>empty\</b\>" in text
 
 
-def test_where_the_gold_was_lost_adds_up(paired: RunData, text: str) -> None:
+def test_the_counts_of_lost_gold_add_up_to_the_questions(paired: RunData, text: str) -> None:
     for row in table(text, "Answers to the 60 questions with an answer, by the stage at which"):
         counts = [int(value) for name, value in row.items() if name not in ("predictor", "answers")]
         assert sum(counts) == int(row["answers"]) == 60
@@ -218,7 +218,7 @@ def test_without_unanswerable_questions_there_is_no_such_section(text: str) -> N
 
 
 @pytest.mark.parametrize("mode", ["strict", "relaxed"])
-def test_a_mode_shows_its_own_measures_alone(tmp_path: Path, mode: str) -> None:
+def test_a_mode_shows_only_its_own_measures(tmp_path: Path, mode: str) -> None:
     made = make_run(tmp_path, mode=mode, latency_sample=0)
     [head] = re.findall(r"Hit rates .*:\n\n(.*)", markdown(report_content(made)))
     assert head == f"| predictor | LLM | {mode} hit@1 | {mode} hit@5 |"
@@ -243,7 +243,7 @@ def test_a_mode_shows_its_own_measures_alone(tmp_path: Path, mode: str) -> None:
         "&lt;",
     ],
 )
-def test_text_is_no_markup(nasty: str) -> None:
+def test_text_is_escaped(nasty: str) -> None:
     report = Report(
         title=nasty,
         facts=(nasty,),
@@ -271,12 +271,12 @@ def test_an_underscore_within_a_word_needs_no_escape() -> None:
     assert escape("strict_hit@1 of q_x") == "strict_hit@1 of q_x"
 
 
-def test_the_command_is_quoted_whole(tmp_path: Path) -> None:
+def test_the_command_is_quoted_completely(tmp_path: Path) -> None:
     made = make_run(tmp_path, command="branchrank benchmark --x '```'", latency_sample=0)
     assert "````\nbranchrank benchmark --x '```'\n````" in markdown(report_content(made))
 
 
-def test_a_run_without_predictors_that_trace_says_so(tmp_path: Path) -> None:
+def test_a_run_without_traces_reports_that(tmp_path: Path) -> None:
     class Untraced(Planned):
         def predict(self, question, k, repeat=0):
             return msgspec.structs.replace(super().predict(question, k, repeat), trace=())
@@ -287,7 +287,7 @@ def test_a_run_without_predictors_that_trace_says_so(tmp_path: Path) -> None:
     assert "Latency was not measured" in text
 
 
-def test_a_corpus_is_needed_for_no_figure(tmp_path: Path) -> None:
+def test_the_report_needs_no_corpus_for_its_numbers(tmp_path: Path) -> None:
     make_corpus(tmp_path / "docs", 60)
     made = make_run(tmp_path, latency_sample=0)
     before = markdown(report_content(made))

@@ -30,14 +30,14 @@ def run(project: Path) -> Path:
     return benchmark(project, "--predictor", "local", "--predictor", "hybrid", "--predictor", CLASS, *NO_LLM)
 
 
-def test_answers_are_the_same_again(project: Path, run: Path) -> None:
+def test_a_rerun_gives_the_same_answers(project: Path, run: Path) -> None:
     result = invoke("verify", run, "--rerun", 3, "--data-dir", project / "data")
     assert result.exit_code == 0, result.output
     assert "6 of 6 answers to 3 questions are the same" in result.output
     assert f"not rerun: mine: pass its class: --predictor {CLASS}" in result.output
 
 
-def test_a_class_that_is_named_is_asked_again(project: Path, run: Path) -> None:
+def test_a_class_given_on_the_command_line_is_run_again(project: Path, run: Path) -> None:
     named = Named(data_dir=project / "data", predictors=(CLASS,))
     done = Run.load(run).verify(rerun=100, named=named).rerun
     assert done is not None
@@ -51,7 +51,7 @@ def test_a_workspace_that_is_not_named_is_not_opened(run: Path) -> None:
     assert "--data-dir" in caught.value.remedy
 
 
-def test_an_answer_that_differs_fails(project: Path, run: Path, tmp_path: Path) -> None:
+def test_a_different_answer_fails_the_rerun(project: Path, run: Path, tmp_path: Path) -> None:
     made = Run.load(run)
     rows = json_lines(run / "rows.jsonl")
     rows[-1]["hits"] = rows[-1]["hits"][:1]
@@ -104,7 +104,7 @@ def test_a_run_that_keeps_no_wording_needs_its_questions(project: Path) -> None:
         moved.rename(questions)
 
 
-def test_a_run_knows_its_directory_after_a_change_of_the_working_directory(
+def test_a_run_works_after_a_change_of_the_working_directory(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)

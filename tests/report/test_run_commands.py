@@ -86,7 +86,7 @@ def test_gate_writes_files_for_continuous_integration(
     assert result.output.startswith({"passed": "pass", "failed": "fail"}.get(word, word))
 
 
-def test_names_in_the_files_of_the_gate_are_no_markup(tmp_path: Path) -> None:
+def test_names_in_the_files_of_the_gate_are_escaped(tmp_path: Path) -> None:
     name = 'a<b>|"c"\x1b'
     made = make_run(tmp_path, (Planned(name, 0.9),), latency_sample=0)
     invoke(
@@ -115,7 +115,7 @@ def test_compare_lists_the_flips(runs: dict[str, Path]) -> None:
     assert "lost (0): none" in result.output
 
 
-def test_compare_says_what_else_changed(tmp_path: Path) -> None:
+def test_compare_lists_other_changes(tmp_path: Path) -> None:
     a = make_run(tmp_path / "a", latency_sample=0, trace_depth=5)
     b = make_run(tmp_path / "b", latency_sample=0, trace_depth=6)
     result = invoke("compare", a.directory, b.directory)
@@ -139,7 +139,7 @@ def test_other_gold_is_refused(tmp_path: Path) -> None:
     assert "the text or gold of these questions differs between the two runs: q0001" in result.output
 
 
-def test_explain_follows_the_gold(runs: dict[str, Path]) -> None:
+def test_explain_shows_the_gold_rank_at_each_stage(runs: dict[str, Path]) -> None:
     ids = [question.id for question in make_questions(60)]
     missed = next(key for key in ids if luck("local", key, 0) >= 0.95)
     result = invoke("explain", runs["good"], missed, "--top", 2)
@@ -154,13 +154,13 @@ def test_explain_follows_the_gold(runs: dict[str, Path]) -> None:
     assert f"    5. page-{page}.md:35-37" in result.output
 
 
-def test_explain_names_the_question_that_is_not_there(runs: dict[str, Path]) -> None:
+def test_explain_reports_a_missing_question(runs: dict[str, Path]) -> None:
     result = invoke("explain", runs["good"], "nope")
     assert result.exit_code == 2
     assert "no question 'nope'" in result.output
 
 
-def test_report_is_written_again(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_report_rewrites_the_files(runs: dict[str, Path], tmp_path: Path) -> None:
     run = shutil.copytree(runs["good"], tmp_path / "run")
     result = invoke("report", run)
     assert result.exit_code == 0
@@ -171,7 +171,7 @@ def test_report_is_written_again(runs: dict[str, Path], tmp_path: Path) -> None:
     assert invoke("verify", run).exit_code == 0
 
 
-def test_a_report_over_another_corpus_says_so(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_report_over_another_corpus_shows_a_warning(runs: dict[str, Path], tmp_path: Path) -> None:
     run = shutil.copytree(runs["good"], tmp_path / "run")
     before = (run / "report.html").read_bytes() if (run / "report.html").exists() else None
     missing = invoke("report", run, "--corpus", tmp_path / "none")
@@ -194,11 +194,11 @@ def test_a_report_over_another_corpus_says_so(runs: dict[str, Path], tmp_path: P
     ("candidates", "opening"),
     [(1, "With one predictor against the baseline, an"), (3, "With 3 predictors against the baseline, an")],
 )
-def test_power_says_how_many_compete(candidates: int, opening: str) -> None:
+def test_power_reports_the_number_of_candidates(candidates: int, opening: str) -> None:
     assert opening in invoke("power", "--candidates", candidates).stdout
 
 
-def test_power_tells_before_a_run() -> None:
+def test_power_works_without_a_run() -> None:
     result = invoke("power", "--questions", 20, "--questions", 100, "--difference", "0.1")
     assert result.exit_code == 0
     lines = [line.split() for line in result.output.splitlines()]
@@ -208,7 +208,7 @@ def test_power_tells_before_a_run() -> None:
     assert " 168 questions" in result.output
 
 
-def test_power_takes_the_pages_or_a_pilot(tmp_path: Path) -> None:
+def test_power_accepts_the_number_of_pages_or_a_pilot(tmp_path: Path) -> None:
     arms = (Planned("local", 0.5), Planned("other", 0.6))
     pilot = make_run(tmp_path, arms, make_questions(60, per_page=3), latency_sample=0).directory
 

@@ -53,14 +53,14 @@ def verified(folder: Path, run: Path, means: str) -> Verification:
 
 
 @pytest.mark.parametrize("means", MEANS)
-def test_the_run_as_it_was_made_is_clean(made: Run, means: str) -> None:
+def test_an_untampered_run_has_no_findings(made: Run, means: str) -> None:
     found = verified(made.directory.parents[1], made.directory, means)
     assert (found.findings, found.notes) == ((), ())
     if found.rerun is not None:
         assert (found.rerun.rows, found.rerun.identical, found.rerun.left_out) == (160, 160, {})
 
 
-def test_a_run_finished_again_is_clean(made: Run, tmp_path: Path) -> None:
+def test_resealing_an_untouched_run_gives_no_findings(made: Run, tmp_path: Path) -> None:
     """So that what is found in a doctored run is the doctoring."""
     copy = shutil.copytree(made.directory, tmp_path / made.directory.name)
     refinish(copy)
@@ -84,5 +84,5 @@ def test_tampering_is_found(made: Run, tmp_path: Path, each: Tampering) -> None:
     assert any(each.says in text for text in found), found
 
 
-def test_no_way_is_listed_twice() -> None:
+def test_no_tampering_is_listed_twice() -> None:
     assert len({each.name for each in TAMPERINGS}) == len(TAMPERINGS) >= 55

@@ -24,7 +24,7 @@ def wide(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setattr(terminal, "PipedConsole", console)
 
 
-def test_eighty_columns_hold_every_figure(
+def test_every_number_fits_into_80_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = make_run(tmp_path, [Planned(name, 0.5) for name in NAMES])
@@ -66,7 +66,7 @@ def test_a_pipe_gets_one_line_for_each_predictor_and_verdict(
     assert lines[13].startswith(f"{long} vs local: ")
 
 
-def test_bold_is_for_a_passed_test_alone(
+def test_only_a_passed_test_gives_bold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wide(monkeypatch, 80)
@@ -87,7 +87,7 @@ def test_a_pilot_and_failures_are_announced(tmp_path: Path, capsys: pytest.Captu
     assert "Warning: local: 1 of 10 queries failed and counts as a miss, most often with: Runtime" in out
 
 
-def test_names_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_cannot_control_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nasty = "\x1b]0;title\x07[red]x[/red]\u202e"
     print_summary(make_run(tmp_path, [Planned("local", 0.5), Planned(nasty, 0.4)], latency_sample=0))
     out = capsys.readouterr().out
@@ -114,7 +114,7 @@ def test_the_recommendation_comes_first_and_the_legend_last(
     assert all(part.startswith(start) for part, start in zip(parts, starts, strict=True))
 
 
-def test_verdicts_have_a_color_on_a_terminal_alone(
+def test_verdicts_are_colored_only_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = make_run(tmp_path, [Planned("local", 0.9), Planned("poor", 0.2)], latency_sample=0)

@@ -166,7 +166,7 @@ def test_an_untouched_run_passes(made: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TAMPERINGS)
-def test_tampering_is_found_and_named(copied: Path, name: str) -> None:
+def test_tampering_is_found_and_reported(copied: Path, name: str) -> None:
     tamper, expected = TAMPERINGS[name]
     tamper(copied)
     findings = [str(finding) for finding in verify_run(copied).findings]
@@ -176,7 +176,7 @@ def test_tampering_is_found_and_named(copied: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["a row deleted", "a gain flipped", "a span moved", "a lost stage", "the seed"]
 )
-def test_rewriting_the_digests_hides_no_contradiction(copied: Path, name: str) -> None:
+def test_rewriting_the_digests_does_not_hide_tampering(copied: Path, name: str) -> None:
     TAMPERINGS[name][0](copied)
     write_run(copied, sealed(copied, read_run(copied)))
     findings = [str(finding) for finding in verify_run(copied).findings]
@@ -184,7 +184,7 @@ def test_rewriting_the_digests_hides_no_contradiction(copied: Path, name: str) -
     assert any(TAMPERINGS[name][1] in finding for finding in findings), findings
 
 
-def test_the_command_names_what_differs_and_fails(copied: Path) -> None:
+def test_the_command_reports_differences_and_fails(copied: Path) -> None:
     first_rate(copied)
     result = invoke("verify", copied)
     assert result.exit_code == 1
@@ -209,7 +209,7 @@ def test_an_unfinished_run_has_no_digests(copied: Path) -> None:
     assert "not finished" in str(verify_run(copied).findings[0])
 
 
-def test_a_credit_by_quote_may_stand_where_the_span_misses(tmp_path: Path) -> None:
+def test_a_quote_can_give_credit_if_the_span_does_not_match(tmp_path: Path) -> None:
     question = make_questions(1)[0]
     quoted = msgspec.structs.replace(
         question,
@@ -226,7 +226,7 @@ def test_a_credit_by_quote_may_stand_where_the_span_misses(tmp_path: Path) -> No
     assert verify_run(loaded.directory).findings == ()
 
 
-def test_a_plot_by_another_version_is_compared_with_what_this_one_draws(copied: Path) -> None:
+def test_a_plot_by_another_version_is_compared_with_a_new_drawing(copied: Path) -> None:
     path = copied / "plots" / "differences.svg"
     path.write_text(path.read_text().replace(drawn_by(), "<!-- altair 1.0, vl-convert 0.1 -->"))
     verified = verify_run(copied)
@@ -246,7 +246,7 @@ def test_a_plot_by_another_version_is_compared_with_what_this_one_draws(copied: 
         ("<text>a</text>", "<text>a</text><text>a</text>", False),
     ],
 )
-def test_drawings_are_the_same_to_the_eye_within_a_pixel(one: str, other: str, same: bool) -> None:
+def test_drawings_are_compared_with_a_tolerance_of_one_pixel(one: str, other: str, same: bool) -> None:
     assert same_to_the_eye(one, other) is same
 
 
@@ -279,7 +279,7 @@ print(found, peak // 1024)
         ("gold.jsonl", '"document_lines":40', '"document_lines":9000000000000000'),
     ],
 )
-def test_a_doctored_number_takes_no_memory(copied: Path, name: str, old: str, new: str) -> None:
+def test_a_huge_number_in_a_run_file_uses_little_memory(copied: Path, name: str, old: str, new: str) -> None:
     replaced(name, old, new)(copied)
     record = read_run(copied) if name != "run.json" else None
     if record is not None:

@@ -28,7 +28,7 @@ def test_the_first_stage_that_explains_the_loss_is_named(ranks: dict[str, int], 
     assert lost_at(STAGES, ranks, found=False) == lost
 
 
-def test_an_order_of_all_passages_has_a_label_of_its_own() -> None:
+def test_gold_lost_in_the_passage_order_has_its_own_label() -> None:
     """The gold is past the first hits, and the passages of all candidates were ordered: another loss
     than a wrong passage of the right section."""
     stages = ("dense", "fusion", "passage order")
@@ -46,11 +46,11 @@ def test_gold_in_the_first_hits_is_not_lost() -> None:
     assert lost_at(STAGES, {}, found=True) == ""
 
 
-def test_another_chunk_may_stand_for_the_document() -> None:
+def test_gold_can_be_lost_when_chunks_are_grouped_by_document() -> None:
     assert lost_at(("dense", "fusion", "group"), {"dense": 1, "fusion": 1}, found=False) == "group"
 
 
-def test_the_best_rank_of_any_gold_key_counts() -> None:
+def test_the_best_rank_of_all_gold_keys_is_used() -> None:
     def stage(name: str, *keys: str) -> StageTrace:
         return StageTrace(stage=name, unit="chunk", keys=keys, scores=(1.0,) * len(keys))
 
@@ -69,10 +69,10 @@ def test_a_waterfall_gives_the_ceiling_of_each_stage() -> None:
     assert found == [("dense", 0.75, 0.5), ("fusion", 0.5, 0.25)]
 
 
-def test_a_stage_that_few_rows_have_stands_where_it_ran() -> None:
+def test_a_stage_of_few_rows_is_listed_in_run_order() -> None:
     rows = [row(("step 1", "tree", "fusion")), row(("step 1", "step 2", "step 3", "tree", "fusion"))]
     assert [reach.stage for reach in waterfall(rows)] == ["step 1", "step 2", "step 3", "tree", "fusion"]
 
 
-def test_nothing_has_no_waterfall() -> None:
+def test_an_empty_run_has_no_waterfall() -> None:
     assert waterfall([]) == []

@@ -56,7 +56,7 @@ def test_verdicts_come_from_the_declared_measure_and_settings(planned: RunData) 
     assert judged.winner == "better"
 
 
-def test_a_leader_that_is_not_proved_is_no_winner(tmp_path: Path) -> None:
+def test_a_leader_without_a_passed_test_is_not_a_winner(tmp_path: Path) -> None:
     arms = (Planned("local", 0.5), Planned("slightly", 0.55), Planned("worse", 0.02))
     made = make_run(tmp_path, arms, latency_sample=0)
     assert made.judgment.winner is None
@@ -124,7 +124,7 @@ def test_a_wrong_baseline_is_refused_before_any_work(declared: tuple[str, ...]) 
         check_plan(BenchmarkSettings(baseline=declared), ["poor", "best"])
 
 
-def test_effect_sizes_stand_beside_the_verdicts(tmp_path: Path) -> None:
+def test_effect_sizes_are_shown_beside_the_verdicts(tmp_path: Path) -> None:
     made = make_run(tmp_path, (Planned("local", 0.4), Planned("other", 0.8)), latency_sample=0)
     each = made.judgment.comparisons[0]
     assert each.losses
@@ -140,7 +140,7 @@ def test_effect_sizes_stand_beside_the_verdicts(tmp_path: Path) -> None:
     assert graded.d_z > 0.5
 
 
-def test_one_predictor_is_compared_with_nothing(tmp_path: Path) -> None:
+def test_one_predictor_has_no_comparisons(tmp_path: Path) -> None:
     made = make_run(tmp_path, (Planned("local", 0.5),), latency_sample=0)
     assert made.judgment.comparisons == ()
 
@@ -178,7 +178,7 @@ def test_an_estimate_is_the_interval_of_the_scores_by_source(planned: RunData) -
     assert estimate({}, planned.clusters) is None
 
 
-def test_every_place_has_the_same_interval(planned: RunData) -> None:
+def test_all_outputs_show_the_same_interval(planned: RunData) -> None:
     """The summary, its CSV file and data frame; the comparison, the verdict's text and the report."""
     [row] = [row for row in planned.summary_rows if row.predictor == "local"]
     found = row.estimates["strict_hit@1"]
@@ -190,7 +190,7 @@ def test_every_place_has_the_same_interval(planned: RunData) -> None:
     assert interval(found, HIT1.name) in str(result(planned))
 
 
-def test_a_verdicts_interval_is_of_its_family_and_others_are_alone(planned: RunData) -> None:
+def test_only_intervals_of_verdicts_are_adjusted_for_the_family(planned: RunData) -> None:
     better = planned.judgment.comparisons[0]
     scores = [planned.scores.per_question(name, HIT1) for name in ("local", "better")]
     differences = [scores[1][key] - scores[0][key] for key in planned.clusters]
@@ -204,7 +204,7 @@ def test_a_verdicts_interval_is_of_its_family_and_others_are_alone(planned: RunD
     assert (shown.low, shown.high) == (alone.low, alone.high)
 
 
-def test_few_pages_print_no_interval_and_no_equivalence(tmp_path: Path) -> None:
+def test_few_pages_give_no_interval_and_no_equivalence(tmp_path: Path) -> None:
     arms = (Planned("local", 0.5), Planned("same", 0.5))
     made = make_run(tmp_path, arms, make_questions(60, per_page=20), latency_sample=0)
     [found] = made.judgment.comparisons
@@ -214,7 +214,7 @@ def test_few_pages_print_no_interval_and_no_equivalence(tmp_path: Path) -> None:
     assert made.summary["strict_hit@1_low"].isna().all()
 
 
-def test_a_pilot_measures_what_a_plan_assumes(planned: RunData, tmp_path: Path) -> None:
+def test_a_pilot_measures_the_assumptions_of_a_plan(planned: RunData, tmp_path: Path) -> None:
     found = pilot(planned)
     differing = [each.differing / 60 for each in planned.judgment.comparisons]
     assert found.disagreement == pytest.approx(sum(differing) / 2)

@@ -27,9 +27,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, questions: list) -> RunData:
     return make_run(tmp_path_factory.mktemp("whole"), PREDICTORS, questions, latency_sample=60)
 
 
-def test_a_cut_says_what_a_run_over_its_questions_says(
-    tmp_path: Path, whole: RunData, questions: list
-) -> None:
+def test_a_cut_matches_a_run_over_the_same_questions(tmp_path: Path, whole: RunData, questions: list) -> None:
     cut = cut_run(whole, ["kind=lookup"])
     alone = make_run(tmp_path, PREDICTORS, [each for each in questions if each.kind == "lookup"])
     assert cut.asked == alone.asked
@@ -40,7 +38,7 @@ def test_a_cut_says_what_a_run_over_its_questions_says(
         assert section(cut) == section(alone)
 
 
-def test_latency_is_that_of_the_questions_of_the_cut(whole: RunData) -> None:
+def test_latency_covers_only_the_questions_of_the_cut(whole: RunData) -> None:
     cut = cut_run(whole, ["difficulty=hard"])
     kept = {question.id for question in cut.asked}
     assert cut.timed == tuple(each for each in whole.timed if each.question_id in kept)
@@ -68,7 +66,7 @@ def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: RunData) -> 
         ("overlap", "fix: use one of the slices gold, kind, difficulty, "),
     ],
 )
-def test_what_is_no_slice_is_refused(whole: RunData, condition: str, says: str) -> None:
+def test_an_unknown_slice_is_refused(whole: RunData, condition: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         cut_run(whole, [condition])
 
@@ -98,7 +96,7 @@ def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: RunData)
     assert "is the directory of a run" in refused.output
 
 
-def test_compare_and_gate_look_at_the_cut_alone(whole: RunData) -> None:
+def test_compare_and_gate_use_only_the_cut(whole: RunData) -> None:
     directory = whole.directory
     cut = cut_run(whole, ["kind=lookup"])
     kept = {question.id for question in cut.asked}

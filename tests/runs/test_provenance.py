@@ -11,7 +11,7 @@ import pytest
 from branchrank.runs import provenance
 
 
-def test_git_is_asked_without_touching_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_commands_do_not_change_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
     real = subprocess.run
 
@@ -35,7 +35,7 @@ def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> N
     assert (made.git_commit, made.git_dirty) == ("", None)
 
 
-def test_the_machine_is_described_and_nobody_is_named() -> None:
+def test_the_machine_description_contains_no_user_name() -> None:
     made = provenance.gather()
     assert made.cores >= 1
     assert made.memory_bytes > 0

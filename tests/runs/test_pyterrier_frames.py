@@ -62,7 +62,7 @@ def test_ir_measures_scores_the_frames_as_the_run_does(run: Run) -> None:
             assert value == pytest.approx(system.means[str(measure)].value, abs=5e-5)
 
 
-def test_frames_that_went_out_compare_as_the_run_does(run: Run) -> None:
+def test_exported_frames_give_the_same_comparison_as_the_run(run: Run) -> None:
     frames = {name: library.results_frame(run, name) for name in ("bm25", "dense")}
     found = library.compare_frames(library.qrels_frame(run), frames, MEASURES)
     ours = library.run_table(run)
@@ -86,7 +86,7 @@ def test_frames_become_a_beir_folder_that_can_be_run(tmp_path: Path) -> None:
         library.beir_from_frames(folder, pd.DataFrame(), pd.DataFrame(), pd.DataFrame())
 
 
-def test_a_results_frame_is_ordered_by_its_scores_and_nothing_else() -> None:
+def test_a_results_frame_is_ordered_only_by_its_scores() -> None:
     frame = pd.DataFrame(
         {"qid": [1, 1, 1], "docno": ["d9", "d10", "d1"], "score": [1, 1.0, 5], "rank": [0, 1, 2], "extra": 0}
     )

@@ -73,7 +73,7 @@ def filled(path: Path, count: int) -> None:
             log.append(row)
 
 
-def test_a_row_survives_the_file(path: Path) -> None:
+def test_a_row_is_written_and_read_back(path: Path) -> None:
     with RowLog(path) as log:
         log.append(ROW)
     assert read_rows(log.path) == [ROW]
@@ -81,7 +81,7 @@ def test_a_row_survives_the_file(path: Path) -> None:
         assert list(again.rows.values()) == [ROW]
 
 
-def test_a_finished_file_is_what_the_log_wrote(tmp_path: Path) -> None:
+def test_a_finished_file_contains_the_logged_rows(tmp_path: Path) -> None:
     filled(tmp_path / "rows.jsonl", 3)
     write_jsonl(tmp_path / "again.jsonl", rows(3))
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "rows.jsonl").read_bytes()
@@ -105,7 +105,7 @@ def unpacked(path: Path) -> bytes:
         return bytes(reader.read())
 
 
-def test_a_tail_torn_anywhere_is_cut_off(path: Path) -> None:
+def test_an_incomplete_last_line_is_removed(path: Path) -> None:
     filled(path, 1)
     last = path.stat().st_size
     path.unlink()
@@ -120,7 +120,7 @@ def test_a_tail_torn_anywhere_is_cut_off(path: Path) -> None:
         assert path.read_bytes() == whole
 
 
-def test_no_file_is_no_rows(path: Path) -> None:
+def test_a_missing_file_has_no_rows(path: Path) -> None:
     assert read_rows(path) == []
     with RowLog(path) as log:
         assert (log.torn, log.rows) == (False, {})
@@ -167,7 +167,9 @@ def test_a_damaged_line_is_named(path: Path, damage: bytes) -> None:
         assert caught.value.remedy
 
 
-def test_a_full_disk_is_said_and_earlier_rows_are_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_earlier_rows_are_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -189,7 +191,7 @@ def test_a_row_is_on_the_disk_before_the_next_question(path: Path, monkeypatch: 
     assert synced == [1, 2]
 
 
-def test_rows_under_way_are_held(path: Path) -> None:
+def test_a_file_that_is_being_written_is_locked(path: Path) -> None:
     assert not is_under_way(path)
     with RowLog(path):
         assert is_under_way(path)

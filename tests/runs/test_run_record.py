@@ -29,7 +29,7 @@ def test_the_predictors_are_listed_by_name(tmp_path):
     ("schema", "age", "remedy"),
     [(1, "older", "run the benchmark again"), (SCHEMA_VERSION + 1, "newer", "install a newer BranchRank")],
 )
-def test_a_run_of_another_schema_is_refused_by_name(tmp_path, schema, age, remedy):
+def test_a_run_with_another_schema_is_refused(tmp_path, schema, age, remedy):
     directory = rewritten(tmp_path, schema_version=schema)
     with pytest.raises(RunError, match=f"{age} version .* schema is {schema}") as refused:
         read_run(directory)

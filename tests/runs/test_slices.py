@@ -49,7 +49,7 @@ def question(start: int | None, end: int | None, source: str = "guide.md", **mor
         (5, 5, "", 0),
     ],
 )
-def test_facts_say_what_the_gold_is_and_how_deep(
+def test_facts_describe_the_type_and_depth_of_the_gold(
     tmp_path: Path, start: int, end: int, content: str, depth: int
 ) -> None:
     (tmp_path / "guide.md").write_text(PAGE)
@@ -57,20 +57,20 @@ def test_facts_say_what_the_gold_is_and_how_deep(
     assert (facts.content, facts.depth, facts.document_lines) == (content, depth, 20)
 
 
-def test_gold_without_lines_has_a_document_and_no_more(tmp_path: Path) -> None:
+def test_gold_without_lines_only_has_a_document(tmp_path: Path) -> None:
     (tmp_path / "guide.md").write_text(PAGE)
     [facts] = gold_facts([question(None, None)], tmp_path)
     assert facts == GoldFacts(question_id="guide.md:None", document_lines=20)
 
 
-def test_an_alias_stands_for_a_source_that_is_gone(tmp_path: Path) -> None:
+def test_an_alias_replaces_a_missing_source(tmp_path: Path) -> None:
     (tmp_path / "guide.md").write_text(PAGE)
     renamed = question(8, 11, "old.md", source_aliases=("guide.md",))
     [facts] = gold_facts([renamed], tmp_path)
     assert facts.document_lines == 20
 
 
-def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
+def test_facts_that_cannot_be_read_are_unknown(tmp_path: Path) -> None:
     gone, outside = question(1, 2, "gone.md"), question(1, 2, "../secret.md")
     assert [(facts.content, facts.depth) for facts in gold_facts([gone, outside], tmp_path)] == [
         ("", None)
@@ -78,7 +78,7 @@ def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     assert gold_facts([Question(id="u", question="?", answerable=False)], tmp_path) == []
 
 
-def test_slices_in_which_all_are_alike_are_left_out() -> None:
+def test_slices_with_only_one_value_are_left_out() -> None:
     questions = [
         question(1, 2, f"{n}.md", kind="howto", difficulty=("easy", "hard")[n % 2]) for n in range(4)
     ]

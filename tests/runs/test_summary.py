@@ -82,7 +82,7 @@ def summary_of(run: RunData) -> dict[str, str]:
     return row
 
 
-def test_the_promised_columns_come_first_in_their_order() -> None:
+def test_the_documented_columns_come_first_in_order() -> None:
     columns = list(summary_of(answered({})))
     assert columns[: len(PROMISED)] == PROMISED
     assert set(columns[len(PROMISED) :]) >= {
@@ -95,7 +95,7 @@ def test_the_promised_columns_come_first_in_their_order() -> None:
     }
 
 
-def test_every_number_is_what_a_hand_computes() -> None:
+def test_every_number_matches_a_manual_calculation() -> None:
     row = summary_of(
         answered(
             {
@@ -180,7 +180,7 @@ def test_latency_is_that_of_the_warm_queries_of_the_predictor() -> None:
     assert row["timed_queries"] == "20"
 
 
-def test_questions_csv_says_where_the_gold_came_and_what_failed() -> None:
+def test_questions_csv_has_gold_ranks_and_failures() -> None:
     run = answered({"q0": [NEAR, RIGHT], "q1": ValueError("down"), "q2": [WRONG], "q3": [RIGHT]})
     rows = {row["question_id"]: row for row in csv.DictReader(StringIO(questions_csv(run)))}
     assert (rows["q0"]["strict_rank"], rows["q0"]["relaxed_rank"], rows["q0"]["outcome"]) == (
@@ -193,7 +193,7 @@ def test_questions_csv_says_where_the_gold_came_and_what_failed() -> None:
     assert rows["q3"]["first_hit"] == "a.md:10-13"
 
 
-def test_an_outcome_is_the_best_thing_that_can_be_said() -> None:
+def test_an_outcome_is_the_best_result_of_a_row() -> None:
     row = answer(Scripted("p", {}), QUESTIONS[0], 1)
     assert outcome_of(row, {"relaxed_hit@5": 1.0}) == "same page"
     assert outcome_of(row, {"strict_hit@5": 1.0, "relaxed_hit@5": 1.0}) == "in top 5"
@@ -224,7 +224,7 @@ def test_no_csv_cell_is_a_spreadsheet_formula(text: str) -> None:
 
 
 @given(value=st.text(max_size=12))
-def test_a_cell_is_read_back_as_it_was_but_for_line_breaks(value: str) -> None:
+def test_a_cell_is_read_back_unchanged_except_for_line_breaks(value: str) -> None:
     [header, [read, last]] = csv.reader(StringIO(table_csv(["a", "b"], [[value, "x"]]), newline=""))
     assert (header, last) == (["a", "b"], "x")
     plain = value.replace("\r\n", "\n").replace("\r", "\n")

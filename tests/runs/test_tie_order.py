@@ -60,7 +60,7 @@ def test_the_documented_order_is_that_of_trec_eval_and_ours(
     assert order == order_by_ours(scores)
 
 
-def test_the_commands_rank_each_line_so(tmp_path: Path) -> None:
+def test_the_commands_break_ties_in_the_documented_order(tmp_path: Path) -> None:
     for number, (_, scores, order) in enumerate(table()):
         lines = [
             f"q{number} Q0 {key} {rank} {score!r} x\n" for rank, (key, score) in enumerate(scores.items())
@@ -102,5 +102,5 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Z", "C")), min
         max_size=12,
     )
 )
-def test_any_ties_are_in_trec_evals_order(scores: dict[str, float]) -> None:
+def test_any_ties_are_broken_as_in_trec_eval(scores: dict[str, float]) -> None:
     assert order_by_ours(scores) == order_by_trec_eval(scores)

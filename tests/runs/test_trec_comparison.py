@@ -66,7 +66,7 @@ def brute_force_p(differences: list[float]) -> float:
     return sum(total >= observed - 1e-9 for total in totals) / len(totals)
 
 
-def test_means_tests_and_corrections_are_those_of_the_field(folder: Path) -> None:
+def test_means_and_tests_and_corrections_match_reference_implementations(folder: Path) -> None:
     table = compare_trec(folder / "qrels.txt", runs(folder), MEASURES)
     assert (table.measures, table.questions, table.baselines) == (tuple(MEASURES), 12, ("weak",))
     for measure in MEASURES:
@@ -137,7 +137,7 @@ def test_all_pairs_are_one_family_and_marked_with_letters(folder: Path) -> None:
     assert "letters: a mean differs from the system with that letter" in str(table)
 
 
-def test_runs_of_one_file_name_are_called_by_their_paths(folder: Path, tmp_path: Path) -> None:
+def test_runs_with_the_same_file_name_are_named_by_path(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "weak.run"
     other.write_text((folder / "best.run").read_text())
     table = compare_trec(folder / "qrels.txt", [folder / "weak.run", other], ["AP"])
@@ -158,7 +158,7 @@ def test_a_run_that_lacks_a_query_is_refused_or_scores_0(folder: Path, tmp_path:
     assert table.systems[1].means["AP"].value == pytest.approx(sum(kept) / 12, abs=5e-5)
 
 
-def test_queries_that_nobody_judged_change_nothing(folder: Path, tmp_path: Path) -> None:
+def test_unjudged_queries_change_nothing(folder: Path, tmp_path: Path) -> None:
     more = write(tmp_path / "best.run", *(folder / "best.run").read_text().splitlines(), "q99 Q0 d1 1 9 x")
     found = compare_trec(folder / "qrels.txt", [folder / "weak.run", more], ["AP"])
     plain = compare_trec(folder / "qrels.txt", [folder / "weak.run", folder / "best.run"], ["AP"])

@@ -150,12 +150,12 @@ def test_tab_separated_qrels_with_a_header(tmp_path: Path) -> None:
         (["1 Q0 a 1 best x"], ":1: 'best' is not a number"),
     ],
 )
-def test_lines_that_are_no_run_are_named(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_invalid_run_lines_are_reported(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_trec(write(tmp_path / "run", *lines))
 
 
-def test_a_document_twice_is_refused(tmp_path: Path) -> None:
+def test_a_duplicate_document_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=":2: the document 'a' occurs twice for the query '1'"):
         read_trec(write(tmp_path / "run", "1 Q0 a 1 2 x", "1 Q0 a 2 1 x"))
     with pytest.raises(InputError, match=":2: 'a' is judged twice"):

@@ -20,17 +20,17 @@ def row(number: int, *keys: str) -> Row:
     return Row(question_id=str(number), predictor="grep", llm="none", trace=(stage,))
 
 
-def test_a_branch_that_most_questions_lose_is_named_with_its_threshold() -> None:
+def test_a_branch_that_is_empty_for_most_questions_gives_a_warning() -> None:
     (warning,) = lost_branches([row(1), row(2), row(3, "a.md@1")], [PREDICTOR], [])
     assert "0.5 leaves 2 of 3 questions" in warning
     assert "calibrate" in warning
 
 
-def test_half_is_not_most() -> None:
+def test_a_branch_that_is_empty_for_half_of_the_questions_gives_no_warning() -> None:
     assert lost_branches([row(1), row(2, "a.md@1")], [PREDICTOR], []) == []
 
 
-def test_other_predictors_do_not_count() -> None:
+def test_rows_of_other_predictors_give_no_warning() -> None:
     assert lost_branches([Row(question_id="1", predictor="local", llm="none")], [PREDICTOR], []) == []
 
 
@@ -41,7 +41,7 @@ def answered(number: int, *fallbacks: str) -> Row:
     return Row(question_id=str(number), predictor="hybrid", llm="ghost", fallbacks=fallbacks)
 
 
-def test_an_llm_that_gives_way_in_most_answers_is_named_with_the_commonest_reason() -> None:
+def test_an_llm_that_falls_back_in_most_answers_gives_a_warning_with_the_reason() -> None:
     rows = [
         answered(1, "rerank: timeout"),
         answered(2, "rerank: http 404"),
@@ -53,5 +53,5 @@ def test_an_llm_that_gives_way_in_most_answers_is_named_with_the_commonest_reaso
     assert "ghost" in warning
 
 
-def test_an_llm_that_gives_way_in_half_of_the_answers_is_not() -> None:
+def test_an_llm_that_falls_back_in_half_of_the_answers_gives_no_warning() -> None:
     assert lost_llms([answered(1, "rerank: timeout"), answered(2)], [ASKING]) == []

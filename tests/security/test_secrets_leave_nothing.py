@@ -26,14 +26,14 @@ SEED = 42
 DRAWS = 2
 
 
-def test_flows_leave_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_flow_stores_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with planted(tmp_path, SEED, monkeypatch) as place:
         run_flows(place)
         assert place.leaks() == {}
 
 
 @pytest.mark.full
-def test_flows_leave_no_secret_of_odd_characters(tmp_path: Path) -> None:
+def test_no_flow_stores_a_secret_with_odd_characters(tmp_path: Path) -> None:
     started, commands, leaks = time.monotonic(), 0, {}
     for draw in range(DRAWS):
         with (
@@ -89,7 +89,7 @@ def _zipped(text: bytes) -> bytes:
     ],
 )
 @pytest.mark.parametrize("odd", [False, True])
-def test_the_search_finds(hide: Callable[[bytes], bytes], odd: bool) -> None:
+def test_the_search_finds_planted_secrets(hide: Callable[[bytes], bytes], odd: bool) -> None:
     draw = random.Random(SEED)
     secret, other = canary(draw, odd=odd), canary(draw, odd=odd)
     hidden = hide(secret.encode())

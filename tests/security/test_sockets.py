@@ -68,11 +68,11 @@ def wrong_ends(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each for each in told if each["command"] in WORDS and each["code"] != WORDS[each["command"]][1]]
 
 
-def test_every_command_of_the_tree_is_tried() -> None:
+def test_every_command_is_tested() -> None:
     assert {name.partition(" (")[0] for name in WORDS} == set(commands())
 
 
-def test_often_used_commands_reach_nothing(library: Path, tmp_path: Path) -> None:
+def test_common_commands_open_no_network_connection(library: Path, tmp_path: Path) -> None:
     told = tried(library, tmp_path, *OFTEN)
     assert wrong_ends(told) == []
     assert {each["command"]: reached(each) for each in told if reached(each)} == {}
@@ -80,7 +80,7 @@ def test_often_used_commands_reach_nothing(library: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.full
-def test_no_command_reaches_anything(library: Path, tmp_path: Path) -> None:
+def test_no_command_opens_a_network_connection(library: Path, tmp_path: Path) -> None:
     started = time.monotonic()
     told = tried(library, tmp_path)
     leaks = {each["command"]: reached(each) for each in told if reached(each)}
@@ -100,7 +100,7 @@ def test_no_command_reaches_anything(library: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_terminal_ui_reaches_nothing(
+def test_the_terminal_ui_opens_no_network_connection(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_folder(tmp_path)

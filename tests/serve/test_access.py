@@ -146,13 +146,13 @@ def test_beyond_loopback_a_token_is_needed(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.53", "::1", "localhost"])
-def test_loopback_needs_none(host: str) -> None:
+def test_loopback_needs_no_token(host: str) -> None:
     access = access_for(host)
     assert access.answers_host([f"[{host}]:9" if ":" in host else f"{host}:9"])
     assert access.answers_host(["localhost"])
 
 
-def test_an_address_is_answered_to_by_its_name_alone() -> None:
+def test_a_server_accepts_only_its_own_host_names() -> None:
     access = access_for("192.168.1.2", token=TOKEN, allowed_hosts=("Docs.example",))
     assert access.hosts == ("192.168.1.2", "docs.example")
     assert not access.answers_host(["localhost"])
@@ -161,7 +161,7 @@ def test_an_address_is_answered_to_by_its_name_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["http://a.example", "a.example:80", "a b", "", "*"])
-def test_what_is_no_host_is_refused(name: str) -> None:
+def test_an_invalid_host_is_refused(name: str) -> None:
     if name == "*":
         assert not access_for("::1", allowed_hosts=(name,)).answers_host(["evil.example"])
         return
@@ -170,12 +170,12 @@ def test_what_is_no_host_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("origin", ["a.example", "*", "null", "http://a.example/", "ftp://a.example"])
-def test_what_is_no_origin_is_refused(origin: str) -> None:
+def test_an_invalid_origin_is_refused(origin: str) -> None:
     with pytest.raises(UsageError, match="--allowed-origin"):
         access_for("::1", allowed_origins=(origin,))
 
 
-def test_where_the_token_comes_from(tmp_path: Path) -> None:
+def test_the_token_comes_from_the_file_or_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     other = "another-long-enough-token"

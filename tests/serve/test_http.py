@@ -81,7 +81,7 @@ def test_a_hit_has_the_documented_fields(server: Running) -> None:
     assert documented | {"breadcrumb", "branches"} <= set(hit)
 
 
-def test_health_names_what_is_served_and_what_is_not(server: Running, service: Service) -> None:
+def test_health_lists_served_and_unavailable_predictors(server: Running, service: Service) -> None:
     health = msgspec.json.decode(httpx.get(f"{server.url}/health").content, type=Health)
     assert health.status == "ok"
     assert health.predictors == service.predictors
@@ -118,12 +118,12 @@ def test_a_wrong_request_is_refused(server: Running, body: bytes, expected: tupl
     assert error(server.send(post(body))) == expected
 
 
-def test_limits_themselves_are_allowed(server: Running) -> None:
+def test_values_at_the_limits_are_allowed(server: Running) -> None:
     assert server.send(post(asking("é" * 10_240, top_k=100)))[0] == 200
     assert server.send(post(asking("a", top_k=1.0)))[0] == 200
 
 
-def test_five_hits_are_returned_unless_another_number_is_asked_for(server: Running) -> None:
+def test_five_hits_are_returned_by_default(server: Running) -> None:
     """The final top k of the plan."""
     for asked, expected in (({}, 5), ({"top_k": 6}, 6)):
         status, _, body = server.send(post(asking("the option of a cache", predictor="local", **asked)))
@@ -131,7 +131,7 @@ def test_five_hits_are_returned_unless_another_number_is_asked_for(server: Runni
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/x", ""])
-def test_what_a_form_of_another_site_can_send_is_refused(server: Running, media_type: str) -> None:
+def test_a_cross_site_form_post_is_refused(server: Running, media_type: str) -> None:
     assert error(server.send(post(asking(), Content_Type=media_type))) == (415, "not_json")
 
 
@@ -139,13 +139,13 @@ def test_what_a_form_of_another_site_can_send_is_refused(server: Running, media_
     ("method", "path", "status"),
     [("GET", "/", 404), ("GET", "/retrieve", 405), ("POST", "/health", 405), ("GET", "/docs", 404)],
 )
-def test_wrong_routes(server: Running, method: str, path: str, status: int) -> None:
+def test_wrong_routes_are_refused(server: Running, method: str, path: str, status: int) -> None:
     answer = httpx.request(method, server.url + path)
     assert answer.status_code == status
     assert answer.json()["error"]["code"] == "wrong_route"
 
 
-def test_an_unknown_predictor_is_answered_with_the_known_ones(server: Running) -> None:
+def test_the_error_for_an_unknown_predictor_lists_the_known_ones(server: Running) -> None:
     _, _, body = server.send(post(asking(predictor="none")))
     assert json.loads(body)["error"]["message"] == (
         "the predictor 'none' is not served; "
@@ -153,13 +153,13 @@ def test_an_unknown_predictor_is_answered_with_the_known_ones(server: Running) -
     )
 
 
-def test_what_was_sent_is_not_sent_back_at_length(server: Running) -> None:
+def test_long_input_is_not_echoed(server: Running) -> None:
     answer = server.send(post(msgspec.json.encode({"query": "a", "<script>" + "x" * 500_000: 1})))
     assert error(answer) == (422, "invalid")
     assert len(answer[2]) < 500
 
 
-def test_health_names_no_path(server: Running, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_shows_no_path(server: Running, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = service.workspace.index.manifest
     local = msgspec.structs.replace(manifest.embedder, model="/home/someone/models/small")
     monkeypatch.setattr(
@@ -208,7 +208,7 @@ def test_a_full_queue_is_answered_at_once(service: Service, monkeypatch: pytest.
     workers.close()
 
 
-def test_a_failed_query_frees_its_place(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_query_frees_its_slot(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     retrieve = service.retrieve
 
     def failing(query: str, *rest: object) -> object:
@@ -242,7 +242,7 @@ def test_too_many_connections_are_answered_503(
             connection.close()
 
 
-def test_shutdown_finishes_what_is_under_way(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shutdown_finishes_running_requests(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, release = threading.Event(), threading.Event()
     retrieve = service.retrieve
 
@@ -265,7 +265,7 @@ def test_shutdown_finishes_what_is_under_way(service: Service, monkeypatch: pyte
     workers.close()
 
 
-def test_threads_get_the_answers_of_one(service: Service) -> None:
+def test_several_threads_get_the_answers_of_one(service: Service) -> None:
     asked = [(query, predictor) for query in QUERIES for predictor in service.predictors] * 4
     alone = {pair: service.retrieve(pair[0], 5, pair[1])[1].hits for pair in dict.fromkeys(asked)}
     with ThreadPoolExecutor(16) as pool:
@@ -273,13 +273,13 @@ def test_threads_get_the_answers_of_one(service: Service) -> None:
     assert found == [alone[pair] for pair in asked]
 
 
-def test_what_is_remembered_is_bounded(service: Service) -> None:
+def test_the_memory_of_results_is_limited(service: Service) -> None:
     for number in range(100):
         service.retrieve(f"cache {number}", 3, "hybrid")
     assert len(service.workspace.engine.memo._kept) <= 128
 
 
-def test_a_token_is_asked_for_everywhere(service: Service, workers: Workers) -> None:
+def test_every_route_requires_the_token(service: Service, workers: Workers) -> None:
     with running(application(service, workers, Access(token=TOKEN))) as server:
         for path in ("/health", "/retrieve", "/openapi.json", "/none"):
             answer = server.send(

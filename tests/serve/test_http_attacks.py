@@ -62,13 +62,13 @@ def test_a_body_that_is_too_large_is_refused(server: Running, size: int) -> None
     assert server.send(post(b"x" * size))[0] == 413
 
 
-def test_a_declared_size_is_refused_before_it_comes(server: Running) -> None:
+def test_an_oversized_content_length_is_refused_before_the_body(server: Running) -> None:
     head = b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     head += b"Expect: 100-continue\r\nContent-Length: 1000000000000\r\n\r\n"
     assert server.send(head)[0] == 413
 
 
-def test_a_chunked_body_is_counted(server: Running) -> None:
+def test_the_size_of_a_chunked_body_is_limited(server: Running) -> None:
     head = b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     head += b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     piece = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
@@ -89,7 +89,7 @@ def test_a_chunked_body_is_counted(server: Running) -> None:
         b"GET /health HTTP/1.1\r\nHost: localhost\r\nBad Header: 1\r\n\r\n",
     ],
 )
-def test_broken_requests_are_refused_and_the_server_goes_on(server: Running, raw: bytes) -> None:
+def test_broken_requests_are_refused_and_the_server_keeps_running(server: Running, raw: bytes) -> None:
     status, _, _ = server.send(raw)
     assert 400 <= status < 500 or status == 501
     assert server.send(post(asking()))[0] == 200
@@ -135,7 +135,7 @@ def dripped(connection: socket.socket) -> bool:
     return False
 
 
-def test_dripping_bytes_does_not_help() -> None:
+def test_a_client_that_sends_slowly_is_dropped() -> None:
     with running(Guard(flood, Access()), Quick) as server, server.connect() as slow:
         assert dripped(slow)
 
@@ -160,7 +160,7 @@ def test_a_client_that_does_not_read_is_dropped() -> None:
         assert eventually(lambda: connections(server) == 0)
 
 
-def test_a_body_that_does_not_come_is_given_up(service: Service) -> None:
+def test_a_missing_body_times_out(service: Service) -> None:
     workers = Workers(1, 1)
     guard = application(service, workers, Access())
     guard.body_deadline_s = 0.2
@@ -214,7 +214,7 @@ def test_any_body_is_answered(service: Service, body: bytes) -> None:
     assert asyncio.run(ask()) in (200, 400, 422)
 
 
-def test_generated_requests_keep_to_the_description(server: Running) -> None:
+def test_generated_requests_get_documented_responses(server: Running) -> None:
     """Schemathesis: no 5xx; documented statuses and schemas; wrong data is refused, right data is not."""
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     tried = 0

@@ -98,13 +98,13 @@ async def check_tools(client: Client, tools: SearchTools) -> None:
     assert text(await client.call_tool("read_file", {"path": "cache.rst"})) == tools.read_file("cache.rst")
 
 
-async def test_in_process(server: Any, tools: SearchTools) -> None:
+async def test_tools_work_in_process(server: Any, tools: SearchTools) -> None:
     async with Client(server) as client:
         assert client.server_info.name == "branchrank"
         await check_tools(client, tools)
 
 
-async def test_over_stdio(data_dir: Path, tools: SearchTools) -> None:
+async def test_tools_work_over_stdio(data_dir: Path, tools: SearchTools) -> None:
     command = StdioServerParameters(
         command=sys.executable,
         args=[
@@ -134,13 +134,13 @@ def test_a_signal_ends_the_stdio_server(data_dir: Path, number: int, code: int) 
         assert b"Traceback" not in made.stderr.read()
 
 
-async def test_over_http(server: Any, tools: SearchTools) -> None:
+async def test_tools_work_over_http(server: Any, tools: SearchTools) -> None:
     with running(mcp_application(server, Access())) as made:
         async with Client(f"{made.url}/mcp", read_timeout_seconds=30) as client:
             await check_tools(client, tools)
 
 
-async def test_over_http_with_a_token(server: Any) -> None:
+async def test_tools_work_over_http_with_a_token(server: Any) -> None:
     with running(mcp_application(server, Access(token=TOKEN))) as made:
         async with (
             httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as http,

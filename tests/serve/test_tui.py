@@ -112,7 +112,7 @@ async def test_every_mode_searches_and_reports(searches: Searches) -> None:
     assert all(re.search(r": \d+ characters, \d+ (files|chunks|sections)", line) for line in said)
 
 
-async def test_the_box_for_keywords_is_there_where_they_count(searches: Searches) -> None:
+async def test_the_keyword_box_is_shown_only_in_modes_that_use_it(searches: Searches) -> None:
     """Grep looks for the keywords, the vectors for the meaning of the query, as in the tool."""
     query, keywords = "switch the servers over", "max_retries"
     with_keywords = [each.citation for each in searches.search("hybrid", query, keywords)]
@@ -146,7 +146,7 @@ async def test_the_box_for_keywords_is_there_where_they_count(searches: Searches
     ],
     ids=["no LLM", "an LLM that does not answer", "no LLM wanted"],
 )
-async def test_it_opens_in_the_best_system_that_can_run(
+async def test_the_ui_starts_in_the_best_available_system(
     workspace: WorkspaceFolder, settings: dict[str, object], opened: str
 ) -> None:
     with Workspace(workspace.with_flags(settings)) as made:
@@ -156,14 +156,14 @@ async def test_it_opens_in_the_best_system_that_can_run(
             assert app.query_one(Tabs).active == opened
 
 
-async def test_it_opens_in_hybrid_where_its_llm_answers(workspace: WorkspaceFolder) -> None:
+async def test_the_ui_starts_in_hybrid_if_its_llm_answers(workspace: WorkspaceFolder) -> None:
     with ScriptedLLM(first_shown, models=("tiny",)) as server:
         settings = {"hybrid.base_url": server.base_url, "hybrid.model": "tiny"}
         with Workspace(workspace.with_flags(settings)) as made:
             assert Searches(Service(made, ("local", "hybrid"))).best == "predictor-hybrid"
 
 
-async def test_it_opens_in_late_interaction_where_the_index_keeps_token_vectors(tmp_path: Path) -> None:
+async def test_the_ui_starts_in_late_interaction_if_the_index_has_token_vectors(tmp_path: Path) -> None:
     made = small_workspace(tmp_path)
     flags = {"index.token_vectors": "int8"}
     build_index(made.with_flags(flags)).close()
@@ -193,7 +193,7 @@ async def test_moving_through_results_moves_the_source(searches: Searches) -> No
         assert app.query_one(Input).selected_text == "switch the servers over"
 
 
-async def test_nothing_found_and_failures_are_said(
+async def test_empty_results_and_failures_are_reported(
     searches: Searches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = SearchApp(searches, mode="grep", query="zzzunknown")
@@ -238,7 +238,7 @@ def hidden(text: str) -> set[str]:
     return {character for character in text if character in "\x00\x07\x1b\x9b\u202e\u202c"}
 
 
-async def test_text_of_documents_is_no_markup_and_no_control(hostile: WorkspaceFolder) -> None:
+async def test_document_text_is_escaped(hostile: WorkspaceFolder) -> None:
     with Workspace(hostile) as opened:
         searches = Searches(Service(opened, ("local",)))
         for mode in ("grep", "predictor-local"):
@@ -261,7 +261,7 @@ def test_a_preview_shows_the_matched_lines(searches: Searches) -> None:
     assert all(number is None for number, _ in preview(first))
 
 
-def test_a_source_that_is_gone_is_said(searches: Searches) -> None:
+def test_a_missing_source_is_reported(searches: Searches) -> None:
     (found,) = searches.search("grep", "max_retries")
     source = searches.source(msgspec.structs.replace(found.hit, source="../none"))
     assert source.lines == ()
@@ -276,7 +276,7 @@ def terminal(hostile: WorkspaceFolder) -> Iterator[Terminal]:
     made.close()
 
 
-def test_in_a_real_terminal(terminal: Terminal) -> None:
+def test_the_ui_works_in_a_real_terminal(terminal: Terminal) -> None:
     assert terminal.read_until(lambda: b"Status" in terminal.output)
     terminal.send(b"wombat\r")
     assert terminal.read_until(lambda: b"grep_search:" in terminal.output)
@@ -290,7 +290,7 @@ def test_in_a_real_terminal(terminal: Terminal) -> None:
     assert termios.tcgetattr(terminal.slave) == terminal.before
 
 
-def test_quitting(terminal: Terminal) -> None:
+def test_ctrl_q_quits(terminal: Terminal) -> None:
     assert terminal.read_until(lambda: b"Status" in terminal.output)
     terminal.send(b"\x11")
     assert terminal.read_until(lambda: terminal.process.poll() is not None)

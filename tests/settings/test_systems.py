@@ -120,7 +120,7 @@ def built(name: str, toml: Mapping[str, Any] | None = None, **layers: Any) -> Sy
 
 
 @pytest.mark.parametrize("name", BUILTIN)
-def test_a_predictor_is_what_it_was_by_default(name: str) -> None:
+def test_the_default_of_a_predictor_has_not_changed(name: str) -> None:
     assert built(name, ENDPOINTS) == DEFAULTS[name]
 
 
@@ -211,7 +211,7 @@ def test_a_setting_has_one_address_in_all_parts() -> None:
 
 
 @pytest.mark.parametrize("name", ["hybrid", "pageindex", "late-interaction"])
-def test_naming_an_endpoint_switches_the_llm_on_and_no_llm_switches_it_off(name: str) -> None:
+def test_an_endpoint_turns_on_the_llm_and_no_llm_turns_it_off(name: str) -> None:
     section = name.replace("-", "_")
     off = built(name)
     assert not off.asks_llm
@@ -240,7 +240,9 @@ def test_a_cross_encoder_reranks_without_an_llm() -> None:
         (True, True, "lexical", "lexical"),
     ],
 )
-def test_who_walks_the_tree(no_llm: bool, final_only: bool, steps: str, final: str) -> None:
+def test_flags_select_lexical_or_llm_tree_search(
+    no_llm: bool, final_only: bool, steps: str, final: str
+) -> None:
     table = {**ENDPOINTS["pageindex"], "no_llm": no_llm, "llm_final_only": final_only}
     (branch,) = built("pageindex", {"pageindex": table}).branches
     assert branch.tree is not None
@@ -256,7 +258,7 @@ def test_settings_that_are_not_one_address() -> None:
     assert [(branch.kind, branch.weight) for branch in leaning.branches] == [("fts5", 0.25), ("dense", 0.75)]
 
 
-def test_the_baselines_are_named_one_by_one() -> None:
+def test_the_baselines_are_in_no_group() -> None:
     settings = resolve(environment={})
     assert [system.name for system in builtin_systems(("bm25", "dense"), settings)] == ["bm25", "dense"]
     assert not {"bm25", "dense"} & {member for group in GROUPS.values() for member in group}
@@ -299,6 +301,6 @@ def test_a_candidate_cap_outside_its_range_is_refused(cap: int) -> None:
         resolve(environment={}, flags={"hybrid.candidate_cap": cap})
 
 
-def test_a_warning_reaches_the_person(tmp_path: Path) -> None:
+def test_a_warning_is_shown_to_the_user(tmp_path: Path) -> None:
     result = invoke("hybrid", "tea", "--data-dir", tmp_path, "--hybrid-candidate-cap", 60)
     assert "warning: hybrid.candidate_cap = 60" in result.stderr

@@ -28,7 +28,7 @@ LUCENE = Bm25Settings(stemmer="porter", stop_words="english", split_identifiers=
         (" \n\t.,;", []),
     ],
 )
-def test_words(text: str, tokens: list[str]) -> None:
+def test_text_is_split_into_words(text: str, tokens: list[str]) -> None:
     assert analyzer(PLAIN)(text) == tokens
 
 
@@ -46,7 +46,7 @@ def test_words(text: str, tokens: list[str]) -> None:
         ("foo.foo", ["foo.foo", "foo"]),
     ],
 )
-def test_an_identifier_keeps_its_whole_and_gives_its_parts(word: str, parts: list[str]) -> None:
+def test_an_identifier_gives_itself_and_its_parts(word: str, parts: list[str]) -> None:
     split = Bm25Settings(stemmer="none", stop_words="none", split_identifiers=True)
     assert analyzer(split)(word) == parts
     assert analyzer(PLAIN)(word) == parts[:1]
@@ -59,7 +59,7 @@ def test_lucene_english_analysis() -> None:
     assert analyzer(LUCENE)(text) == ["quick", "brown", "fox", "jump", "over", "dog", "gener"]
 
 
-def test_each_setting_matters() -> None:
+def test_each_setting_changes_the_tokens() -> None:
     text = "running the fooBar"
     default = analyzer(Bm25Settings())(text)
     assert default == ["run", "foobar", "foo", "bar"]

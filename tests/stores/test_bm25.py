@@ -66,7 +66,7 @@ def by_hand(texts: dict[str, str], query: str, variant: str, k1: float, b: float
 
 @pytest.mark.parametrize("variant", ["lucene", "robertson", "atire", "bm25+", "bm25l"])
 @pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.9, 0.4), (2.0, 0.0), (0.0, 0.75)])
-def test_scores_are_the_papers_formulas(variant: str, k1: float, b: float) -> None:
+def test_scores_match_the_published_formulas(variant: str, k1: float, b: float) -> None:
     settings = Bm25Settings(
         stemmer="none", stop_words="none", split_identifiers=False, k1=k1, b=b, idf=variant
     )  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ def test_an_index_without_words_finds_nothing(texts: dict[str, str], tmp_path: P
     assert Bm25Index.load(tmp_path).search("red", 5) == []
 
 
-def test_edges() -> None:
+def test_edge_cases_are_handled() -> None:
     index = build(TEXTS)
     assert index.search("", 5) == []
     assert index.search("the unknown", 5) == []
@@ -124,7 +124,7 @@ def test_search_agrees_with_sorting_all_scores(texts: list[str], query: str, n: 
         assert scores[key] == pytest.approx(score, abs=1e-5)
 
 
-def test_saved_and_loaded_it_answers_the_same(tmp_path: Path) -> None:
+def test_a_saved_index_gives_the_same_results(tmp_path: Path) -> None:
     settings = Bm25Settings(idf="bm25+", k1=0.7)
     index = build(TEXTS, settings)
     index.save(tmp_path / "one")

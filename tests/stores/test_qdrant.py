@@ -144,7 +144,7 @@ def test_a_query_of_another_dimension_is_refused(collection: QdrantCollection) -
         collection.dense(np.ones(3, dtype=np.float32), 3)
 
 
-def test_embedded_and_server_answer_alike(tmp_path: Path, server: FakeQdrant) -> None:
+def test_the_embedded_engine_and_the_server_give_the_same_results(tmp_path: Path, server: FakeQdrant) -> None:
     embedded = EmbeddedCollection.create(tmp_path / "shard", 16)
     remote = ServerCollection.create(server.url, "docs", 16)
     answers = []
@@ -207,7 +207,7 @@ def test_a_collection_on_disk_can_be_opened_again_and_by_several(tmp_path: Path)
     second.close()
 
 
-def test_what_is_no_collection_is_refused(tmp_path: Path, server: FakeQdrant) -> None:
+def test_an_object_that_is_not_a_collection_is_refused(tmp_path: Path, server: FakeQdrant) -> None:
     with pytest.raises(ArtifactError, match="does not contain a collection"):
         EmbeddedCollection(tmp_path / "missing")
     (tmp_path / "edge_config.json").write_text('{"vectors": {"other": {"size": 3}}}')
@@ -227,7 +227,7 @@ def test_what_is_no_collection_is_refused(tmp_path: Path, server: FakeQdrant) ->
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
-def test_a_failing_server_is_an_error_never_an_empty_answer(server: FakeQdrant, status: int) -> None:
+def test_a_failing_server_is_an_error_and_not_an_empty_result(server: FakeQdrant, status: int) -> None:
     made = ServerCollection.create(server.url, "docs", 16)
     made.upsert(POINTS)
     server.failing = status
@@ -246,7 +246,7 @@ def test_a_failing_server_is_an_error_never_an_empty_answer(server: FakeQdrant, 
 @pytest.mark.parametrize(
     "answer", [b"", b"<html>", b"{}", b'{"result": {"points": [{"id": 1, "version": 1, "score": 1}]}}']
 )
-def test_an_answer_that_is_no_answer_is_an_error(server: FakeQdrant, answer: bytes) -> None:
+def test_an_invalid_answer_is_an_error(server: FakeQdrant, answer: bytes) -> None:
     made = ServerCollection.create(server.url, "docs", 16)
     server.answer = answer
     with pytest.raises(ArtifactError):
@@ -254,7 +254,7 @@ def test_an_answer_that_is_no_answer_is_an_error(server: FakeQdrant, answer: byt
     made.close()
 
 
-def test_an_absent_server_is_an_error_with_a_remedy() -> None:
+def test_an_unreachable_server_is_an_error_with_a_fix() -> None:
     with fake_qdrant() as gone:
         url = gone.url
     with pytest.raises(ArtifactError, match="Qdrant server") as error:
@@ -265,7 +265,7 @@ def test_an_absent_server_is_an_error_with_a_remedy() -> None:
             ServerCollection(wrong, "docs")
 
 
-def test_the_key_goes_to_its_host_only(server: FakeQdrant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_sent_to_its_host_only(server: FakeQdrant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRANCHRANK_QDRANT_KEY", "canary-key")
     ServerCollection.create(server.url, "docs", 16).close()
     assert set(server.keys) == {None}
@@ -290,7 +290,7 @@ def test_the_key_is_not_sent_in_the_clear() -> None:
         key_for("http://cluster.example:6333", environment)
 
 
-def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(__import__("sys").modules, "qdrant_edge", None)
     with pytest.raises(MissingDependencyError) as error:
         qdrant_points.edge()

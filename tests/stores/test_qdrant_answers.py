@@ -16,7 +16,7 @@ BOMB = gzip.compress(b"[" * (100 << 20), 9)
 
 
 @pytest.mark.parametrize(("answer", "encoding"), [(BOMB, "gzip"), (b"[" * (65 << 20), "")])
-def test_a_bomb_is_an_error_and_costs_no_memory(answer: bytes, encoding: str) -> None:
+def test_a_decompression_bomb_is_an_error_and_uses_little_memory(answer: bytes, encoding: str) -> None:
     with fake_qdrant() as server:
         collection = ServerCollection.create(server.url, "docs", 4)
         server.answer, server.encoding = answer, encoding

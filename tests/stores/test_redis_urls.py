@@ -68,7 +68,7 @@ def test_another_option_is_refused_by_its_name(query: str, option: str) -> None:
         "redis://a..b/3",
     ],
 )
-def test_a_server_that_can_not_be_had_costs_the_cache_alone(url: str) -> None:
+def test_an_unusable_server_only_disables_the_cache(url: str) -> None:
     notices: list[str] = []
     connection = opened(url, notices)
     settings = connection.client.connection_pool.connection_kwargs

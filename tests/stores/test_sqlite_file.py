@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_header_says_what_the_file_was_made_from(path: Path) -> None:
+def test_the_header_names_the_sources_of_the_file(path: Path) -> None:
     header = SqliteFile(path).header
     assert (header.corpus_digest, header.chunk_count) == ("abc", 3)
     assert SqliteFile(path).chunks([3, 1]) == [CHUNKS[2], CHUNKS[0]]
@@ -96,7 +96,7 @@ def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
         ("INSERT INTO words (rowid, breadcrumb, text) VALUES (9, 'x', 'y')", "full-text"),
     ],
 )
-def test_a_doctored_file_is_refused(path: Path, statement: str, reason: str) -> None:
+def test_a_modified_file_is_refused(path: Path, statement: str, reason: str) -> None:
     connection = sqlite3.connect(path)
     connection.execute(statement)
     connection.commit()
@@ -105,7 +105,7 @@ def test_a_doctored_file_is_refused(path: Path, statement: str, reason: str) -> 
         SqliteFile(path)
 
 
-def test_a_doctored_chunk_is_refused_when_it_is_read(path: Path) -> None:
+def test_a_modified_chunk_is_refused_when_it_is_read(path: Path) -> None:
     connection = sqlite3.connect(path)
     replaced = "CAST(replace(chunk, 'alpha', 'omega') AS BLOB)"
     connection.execute(f"UPDATE chunks SET chunk = {replaced} WHERE rowid = 1")
@@ -118,7 +118,7 @@ def test_a_doctored_chunk_is_refused_when_it_is_read(path: Path) -> None:
     table.close()
 
 
-def test_no_flipped_byte_changes_an_answer(path: Path) -> None:
+def test_a_flipped_byte_never_changes_a_result(path: Path) -> None:
     """Every answer from a file with a flipped byte is the right one, or a refusal."""
     content = path.read_bytes()
     right = answers(path)

@@ -74,7 +74,7 @@ def test_exact_terms_come_before_partial_ones(table: Fts5Table) -> None:
         ("addres", False),
     ],
 )
-def test_a_phrase_is_exact_where_it_stands_as_written(tmp_path: Path, query: str, exact: bool) -> None:
+def test_a_phrase_matches_exactly(tmp_path: Path, query: str, exact: bool) -> None:
     text = "Give `--cache-redis-url`, or [cache]\n  redis_url = ''; set it\nto the address."
     store = Fts5Table(build(tmp_path / "s.sqlite", [chunk("a.md", 1, text)]))
     assert any(match.exact for match in store.matches(query, 5)) == exact
@@ -84,19 +84,19 @@ def test_a_phrase_is_exact_where_it_stands_as_written(tmp_path: Path, query: str
 @pytest.mark.parametrize(
     ("query", "key"), [("interc", "http.rst@1"), ("runb", "deploy.rst@1"), ("timeo", "http.rst@3")]
 )
-def test_a_beginning_of_a_word_matches(table: Fts5Table, query: str, key: str) -> None:
+def test_a_prefix_of_a_word_matches(table: Fts5Table, query: str, key: str) -> None:
     (match,) = table.matches(query, 10)
     assert (match.key, match.exact) == (key, False)
     assert match.score <= 0.5
 
 
-def test_the_keyword_score_is_the_stated_formula(table: Fts5Table) -> None:
+def test_the_keyword_score_follows_the_documented_formula(table: Fts5Table) -> None:
     for match in table.matches("client response", 10):
         assert match.score == pytest.approx((match.exact + match.bm25 / (1 + match.bm25)) / 2)
         assert match.bm25 > 0
 
 
-def test_bm25_is_that_of_the_literature(tmp_path: Path) -> None:
+def test_bm25_matches_the_published_formula(tmp_path: Path) -> None:
     """FTS5's BM25 (k1 1.2, b 0.75) of a term that one of four equally long chunks holds twice."""
     chunks = [
         chunk(f"{n}.rst", 1, text) for n, text in enumerate(["fig fig", "oak ash", "elm yew", "ivy bay"])
@@ -125,7 +125,7 @@ def test_limits_hold_and_ties_break_by_id(tmp_path: Path) -> None:
     table.close()
 
 
-def test_a_note_says_how_the_score_came_about(table: Fts5Table) -> None:
+def test_a_note_explains_the_score(table: Fts5Table) -> None:
     first = table.matches("HttpClient interceptor", 10)[0]
     assert first.note == f"BM25 {first.bm25:.4f}, exact"
     (begun,) = table.matches("interc", 10)

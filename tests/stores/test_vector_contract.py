@@ -81,7 +81,7 @@ def test_the_nearest_come_best_first(make: Make) -> None:
     assert found[2].score == pytest.approx(1 / math.sqrt(5), abs=1e-6)
 
 
-def test_equal_scores_come_by_id_also_at_the_cut(make: Make) -> None:
+def test_equal_scores_are_sorted_by_id_even_at_the_cutoff(make: Make) -> None:
     ids = [f"k{number:03}" for number in range(60)]
     shuffled = list(np.random.default_rng(3).permutation(ids))
     rows = np.repeat(random_rows(1, 33), 60, axis=0)
@@ -90,7 +90,7 @@ def test_equal_scores_come_by_id_also_at_the_cut(make: Make) -> None:
     assert len({entry.score for entry in found}) == 1
 
 
-def test_n_past_the_end_returns_everything_and_none_nothing(make: Make) -> None:
+def test_n_above_the_size_returns_everything_and_0_returns_nothing(make: Make) -> None:
     ids = [f"k{number:02}" for number in range(30)]
     store = make(ids, random_rows(30, 8))
     query = random_rows(1, 8, seed=9)[0]
@@ -196,7 +196,7 @@ def test_recall_counts_what_an_approximate_store_misses() -> None:
         (b"PK\x03\x04 not a zip", "cannot read"),
     ],
 )
-def test_a_file_that_is_no_array_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_not_an_array_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "vectors.npy"
     path.write_bytes(content)
     with pytest.raises(ArtifactError, match=message):

@@ -68,7 +68,7 @@ def test_keyword_needs_no_embeddings(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
-def test_another_model_than_the_indexs_is_refused(data_dir: Path, mode: Mode) -> None:
+def test_a_model_other_than_that_of_the_index_is_refused(data_dir: Path, mode: Mode) -> None:
     with (
         Workspace.open(data_dir, settings={"embedding.model": "fake:32"}) as workspace,
         pytest.raises(UsageError, match=r"fake:32.*fake:64"),
@@ -87,7 +87,7 @@ def test_the_semantic_score_is_the_cosine_clipped_at_zero(data_dir: Path, worksp
     assert min(cosines.values()) < 0, "no cosine was there to clip"
 
 
-def test_the_keyword_score_is_that_of_the_table(data_dir: Path) -> None:
+def test_the_keyword_score_is_the_fts5_score(data_dir: Path) -> None:
     for hit in flat(data_dir, "tea temperature", "keyword"):
         assert hit.score == hit.branches["fts5"].score
         bm25 = float(hit.notes["fts5"].removeprefix("BM25 ").partition(",")[0])

@@ -87,7 +87,7 @@ def test_hits_are_distinct_ordered_and_name_their_branches(engine, system) -> No
     assert all(hit.branches for hit in hits)
 
 
-def test_the_obvious_section_comes_first(engine, system) -> None:
+def test_the_matching_section_ranks_first(engine, system) -> None:
     hit = engine.retrieve(system, "baking soda tannin stains", 1).hits[0]
     assert hit.node_id == "guide/cleaning.md#removing-stains"
 
@@ -120,7 +120,7 @@ def test_a_partly_excluded_chunk_stays(engine, system) -> None:
     assert engine.retrieve(system, "tea temperature", 1, excluded=(part,)).hits[0] == first
 
 
-def test_words_that_occur_nowhere_have_no_lexical_rank(engine, world) -> None:
+def test_unknown_words_give_no_lexical_rank(engine, world) -> None:
     local = builtin_systems(("local",), world[1])[0]
     found = engine.retrieve(local, "zzz qqq", 10)
     assert {stage.stage: len(stage.keys) for stage in found.trace}["bm25(chunks)"] == 0
@@ -150,7 +150,7 @@ def test_the_cap_bounds_the_candidates_whatever_k_is(engine, world, k) -> None:
         assert len(found.hits) == min(k, lengths["cap"])
 
 
-def test_one_document_and_k_past_the_end(tmp_path) -> None:
+def test_k_can_exceed_the_number_of_results(tmp_path) -> None:
     index, resolved = make_index(tmp_path, {"only.md": PAGES["guide/cleaning.md"]}, **FLAGS)
     with index, Engine(index, tmp_path / "docs", resolved) as engine:
         for system in builtin_systems(FAMILY, resolved):
@@ -171,7 +171,7 @@ def test_shared_stages_are_computed_once(world, folder) -> None:
     assert memo.reused["dense(chunks)"] == 2 * len(QUERIES)
 
 
-def test_memory_changes_no_answer(world, folder, engine, system) -> None:
+def test_cached_results_do_not_change_answers(world, folder, engine, system) -> None:
     with Engine(world[0], folder / "docs", world[1], memo=QueryMemo()) as forgetful:
         for query in QUERIES * 2:
             assert forgetful.retrieve(system, query, 10).hits == engine.retrieve(system, query, 10).hits
@@ -288,7 +288,7 @@ def alone(kind: str, **fields: object) -> System:
 
 
 @pytest.mark.parametrize("expand", [None, Expand(depth=0, siblings=0, file_roots=0)])
-def test_what_is_remembered_depends_on_everything_that_was_asked(world, folder, engine, expand) -> None:
+def test_cache_keys_depend_on_the_whole_query(world, folder, engine, expand) -> None:
     """Keywords, options and a doubled depth change a branch's list, so each has a result of its own."""
     grep, doubled = alone("grep", expand=expand), alone("dense", doubled=True, expand=expand)
     filtered = alone("grep", expand=expand, options={"ranking": "bm25"})

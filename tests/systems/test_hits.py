@@ -45,7 +45,7 @@ def test_a_section_has_the_rank_and_score_of_its_best_chunk_in_the_shortlist(
             assert DENSE not in hit.branches
 
 
-def test_a_section_reached_by_the_expansion_alone_says_from_where(world: World) -> None:
+def test_a_section_from_the_expansion_names_its_seed(world: World) -> None:
     index, engine, resolved = world
     noted = 0
     for query in QUERIES:

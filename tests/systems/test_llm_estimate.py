@@ -30,7 +30,7 @@ FULL = [
         (Rerank(), 0),
     ],
 )
-def test_bounds_a_rerank(rerank_settings: Rerank, calls: int) -> None:
+def test_the_estimate_is_an_upper_bound_for_a_rerank(rerank_settings: Rerank, calls: int) -> None:
     system = System(
         name="s",
         branches=(Branch(kind="bm25", unit="node"),),
@@ -52,7 +52,7 @@ def test_bounds_a_rerank(rerank_settings: Rerank, calls: int) -> None:
     assert sent / 3 <= bound.prompt_tokens / 7 <= 2 * sent / 3
 
 
-def test_bounds_a_tree_search() -> None:
+def test_the_estimate_is_an_upper_bound_for_a_tree_search() -> None:
     tree = TreeSearch(steps_by="llm", final_by="llm", max_steps=5)
     system = System(name="s", branches=(Branch(kind="tree", unit="node", tree=tree),), llm=LLM)
     bound = estimate(system, 1)

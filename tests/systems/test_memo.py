@@ -22,7 +22,7 @@ def test_a_memo_of_thousands_of_questions_stays_within_its_bytes() -> None:
     assert memo.reused == {"scores": 2000}
 
 
-def test_what_was_used_last_is_kept_longest() -> None:
+def test_the_least_recently_used_entry_is_evicted_first() -> None:
     memo = Memo(limit_bytes=4 * 1024)
     for number in range(100):
         memo.get(("tree",), lambda: KIB)
@@ -43,7 +43,7 @@ def test_a_result_larger_than_the_limit_is_kept_until_the_next() -> None:
     assert memo.computed == {"scores": 3}
 
 
-def test_a_memo_of_one_query_forgets_and_a_recent_one_counts() -> None:
+def test_a_query_memo_is_cleared_and_a_recent_memo_is_limited_by_size() -> None:
     query = QueryMemo()
     query.get(("scores",), lambda: KIB)
     query.begin_query()
@@ -55,7 +55,7 @@ def test_a_memo_of_one_query_forgets_and_a_recent_one_counts() -> None:
 
 
 @pytest.mark.parametrize("count", [10, 1000, 100_000])
-def test_a_result_counts_about_what_it_holds(count: int) -> None:
+def test_the_estimated_size_of_a_result_is_close_to_its_real_size(count: int) -> None:
     ids = [f"id {number}" for number in range(count)]
     scores = [number / 3 for number in range(count)]
     entries = dict(zip(ids, scores, strict=True))

@@ -70,7 +70,7 @@ def test_several_passages_of_one_section_are_returned(engine: Engine) -> None:
     assert all(hit.span.lines >= 9 for hit in hits if hit.source == "long.md")
 
 
-def test_a_text_that_stands_in_two_places_is_returned_once(engine: Engine) -> None:
+def test_duplicate_text_is_returned_once(engine: Engine) -> None:
     def times(lines: int) -> int:
         hits = engine.retrieve(grown(engine, "local", lines), "descale boiler vinegar month", 40).hits
         return sum("Descale the boiler" in hit.text for hit in hits)
@@ -78,7 +78,7 @@ def test_a_text_that_stands_in_two_places_is_returned_once(engine: Engine) -> No
     assert (times(0), times(1)) == (2, 1)
 
 
-def test_without_a_length_hits_stay_as_they_are(engine: Engine) -> None:
+def test_without_a_passage_length_hits_do_not_change(engine: Engine) -> None:
     for hit in engine.retrieve(grown(engine, "local", 0), "boiler water liters", 12).hits:
         assert (hit.span, hit.text) == (engine.index.chunks[hit.id].span, engine.index.chunks[hit.id].text)
 
@@ -110,7 +110,7 @@ def test_spans_of_grep_are_not_grown(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("name", BUILTIN)
-def test_a_length_that_is_given_holds_for_every_predictor(name: str) -> None:
+def test_a_passage_length_applies_to_every_predictor(name: str) -> None:
     given = resolve(environment={}, flags={"benchmark.passage_lines": 12})
     assert BUILTIN[name](given).passages.lines == 12
     own = 25 if name == "late-interaction" else 0

@@ -107,7 +107,7 @@ def test_sections_are_returned_in_the_order_of_the_pool(engine: Engine, query: s
     assert "passage order" not in [stage.stage for stage in found.trace]
 
 
-def test_the_llms_first_section_leads_and_its_passages_follow(engine: Engine) -> None:
+def test_the_passages_of_the_llms_first_section_come_first(engine: Engine) -> None:
     script = scripted.oracle(lambda text: "needs 7 liters" in text)
     found = with_llm(engine, script, "boiler water liters", 40)
     assert found.fallbacks == ()
@@ -162,7 +162,7 @@ def test_excluded_passages_are_not_in_the_pool(engine: Engine) -> None:
     assert best.id not in stage(found, "passage order").keys
 
 
-def test_only_words_count_where_only_words_are_searched(engine: Engine) -> None:
+def test_lexical_systems_order_passages_only_by_words(engine: Engine) -> None:
     branch = Branch(kind="bm25", unit="node", top_n=30)
     system = with_values(System(name="words", branches=(branch,)), {"passages.order": "scores"})
     found = stage(engine.retrieve(system, "boiler water liters", 3), "passage order")

@@ -181,7 +181,7 @@ def test_the_points_are_hits_with_their_lines_and_the_collection_stays(
         assert set(running.requests) == reading
 
 
-def test_every_place_answers_alike(project: Path, tmp_path: Path, server: FakeQdrant) -> None:
+def test_all_locations_give_the_same_results(project: Path, tmp_path: Path, server: FakeQdrant) -> None:
     places = [local_mode(tmp_path / "a", "hybrid"), shard(tmp_path / "b", "hybrid"), served(server, "hybrid")]
     for query in (QUERY, "which temperature for green tea"):
         answers = [hits(retrieve(project, *flags, query=query)) for flags in places]
@@ -270,7 +270,9 @@ def test_a_collection_without_texts_is_searched_by_its_lines(project: Path, serv
     assert qdrant_placed.UNCHECKED in result.output
 
 
-def test_what_is_not_there_is_named(project: Path, make: Make, tmp_path: Path, server: FakeQdrant) -> None:
+def test_missing_collections_and_vectors_are_reported(
+    project: Path, make: Make, tmp_path: Path, server: FakeQdrant
+) -> None:
     flags = make("dense")
     result = retrieve(project, *flags, name="their")
     assert result.exit_code == 4
@@ -296,7 +298,7 @@ class Evil:
         return Evil.ran.append, ("ran",)
 
 
-def test_a_pickle_that_is_no_data_is_refused_and_runs_nothing(project: Path, tmp_path: Path) -> None:
+def test_a_pickle_with_code_is_refused_and_not_executed(project: Path, tmp_path: Path) -> None:
     flags = local_mode(tmp_path / "qdrant", "dense")
     database = sqlite3.connect(tmp_path / "qdrant" / "collection" / "theirs" / "storage.sqlite")
     with database:
@@ -325,7 +327,7 @@ def test_plain_data_is_read_from_a_pickle(protocol: int) -> None:
             read_pickled(whole[:cut], frozenset())
 
 
-def test_a_class_that_is_no_record_is_refused() -> None:
+def test_a_class_that_is_not_a_record_is_refused() -> None:
     content = pickle.dumps(models.SparseVector(indices=[1], values=[2.0]))
     record = "qdrant_client.http.models.models.SparseVector"
     assert read_pickled(content, frozenset({record})) == {"indices": [1], "values": [2.0]}

@@ -63,7 +63,7 @@ def use_local_mode(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("place", PLACES, indirect=True)
 @pytest.mark.parametrize("precision", ["int8", "fp16"])
-def test_qdrants_maxsim_is_our_own(place: Callable[[], QdrantCollection], precision: str) -> None:
+def test_qdrants_maxsim_matches_ours(place: Callable[[], QdrantCollection], precision: str) -> None:
     documents = [quantize(unit(count, WIDTH, seed=count), precision) for count in (1, 2, 7, 40, 3)]
     collection = place()
     vectors = unit(len(documents) + 1, 8, seed=0)
@@ -107,7 +107,7 @@ def answers(engine: Engine) -> list[list[tuple[str, float]]]:
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_the_stage_asks_qdrant_and_ranks_as_with_our_files(
+def test_the_stage_uses_qdrant_and_gives_the_same_ranking_as_local_files(
     kept: tuple[Index, Path, object], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     index, docs, resolved = kept

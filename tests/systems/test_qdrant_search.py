@@ -122,7 +122,7 @@ def test_a_server_answers_as_the_embedded_collection(world: World, engine: Engin
 
 
 @pytest.mark.parametrize("status", [401, 429, 503])
-def test_a_failing_server_is_an_error_never_an_empty_answer(world: World, status: int) -> None:
+def test_a_failing_server_is_an_error_and_not_an_empty_result(world: World, status: int) -> None:
     with fake_qdrant() as server, opened(world, url=server.url) as remote:
         assert remote.retrieve(qdrant(world), "tea", 3).hits
         server.failing = status

@@ -87,7 +87,7 @@ def test_a_perfect_reranker_reaches_the_pools_recall_ceiling(serve: Serve) -> No
     assert len(server.requests) == 20
 
 
-def test_what_the_llm_leaves_out_follows_in_fused_order(serve: Serve) -> None:
+def test_candidates_that_the_llm_omits_follow_in_fused_order(serve: Serve) -> None:
     _, gateway = serve(scripted.oracle(is_gold))
     result = asked(gateway, pool(30, 17))
     assert list(result.order) == ["n17", *[key for key in ids(pool(30)) if key != "n17"]]
@@ -222,7 +222,9 @@ def test_one_failed_batch_of_two_is_a_fallback(serve: Serve) -> None:
     lengths=st.lists(st.integers(0, 3000), min_size=2, max_size=50),
     budget=st.integers(512, 20_000),
 )
-def test_batches_are_at_most_two_and_lose_only_the_last(lengths: list[int], budget: int) -> None:
+def test_at_most_two_batches_are_sent_and_only_the_last_candidates_are_dropped(
+    lengths: list[int], budget: int
+) -> None:
     candidates = [
         RerankCandidate(id=f"n{place:02d}", title="T", text="x" * length, fused_score=-float(place))
         for place, length in enumerate(lengths)
@@ -280,7 +282,7 @@ def test_pointwise_without_logprobs_falls_back_after_one_call(serve: Serve) -> N
     assert len(server.requests) == 1
 
 
-def test_nothing_to_rank_asks_nothing() -> None:
+def test_without_candidates_the_llm_is_not_called() -> None:
     assert rerank([], "q", LISTWISE).order == ()
     assert rerank(pool(1), "q", LISTWISE).order == ("n00",)
     assert list(rerank(pool(3), "q", Rerank()).order) == ids(pool(3))
@@ -311,7 +313,7 @@ INJECTIONS = [
 
 
 @pytest.mark.parametrize("attack", INJECTIONS)
-def test_an_injection_can_at_worst_misrank(serve: Serve, attack: str) -> None:
+def test_a_prompt_injection_can_only_change_the_ranking(serve: Serve, attack: str) -> None:
     """The model obeys the text as far as it can: it echoes the whole prompt, then names what it was told."""
     candidates = pool(20, 4)
     candidates[9] = RerankCandidate(

@@ -63,7 +63,7 @@ def test_orders_by_the_models_own_scores(checkpoint: Path) -> None:
     assert (result.calls, result.fallback) == ((), None)
 
 
-def test_what_cannot_be_had_is_named(tmp_path: Path) -> None:
+def test_an_unloadable_cross_encoder_is_an_error(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="cannot load the cross-encoder") as caught:

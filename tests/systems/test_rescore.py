@@ -65,7 +65,7 @@ def test_the_first_candidates_get_the_weighted_maxsim_on_top(
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 
-def test_it_changes_the_order(engine: Engine) -> None:
+def test_rescoring_changes_the_order(engine: Engine) -> None:
     changed = [
         query
         for query in QUERIES
@@ -79,7 +79,7 @@ def test_a_query_without_words_keeps_the_order(engine: Engine) -> None:
     assert stage(engine, rescored(), "maxsim", "?!") == fused
 
 
-def test_its_steps_are_timed(engine: Engine) -> None:
+def test_rescoring_steps_are_timed(engine: Engine) -> None:
     found = engine.retrieve(rescored(), "how long does herbal tea steep", 3)
     assert {"embed tokens", "candidate tokens", "maxsim"} <= found.stage_ms.keys()
 

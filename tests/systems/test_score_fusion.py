@@ -123,7 +123,7 @@ def words(engine: Engine, query: str) -> list[Scored]:
     return engine.index.bm25_chunks.search(query, 500)
 
 
-def test_nothing_excluded_comes_back_as_a_candidate(engine: Engine) -> None:
+def test_excluded_chunks_are_never_candidates(engine: Engine) -> None:
     system = by_score(engine, "local")
     best = engine.retrieve(system, "tea temperature", 1).hits[0]
     found = engine.retrieve(system, "tea temperature", 40, excluded=(best.span,))

@@ -67,7 +67,7 @@ def test_every_node_is_summarized_after_its_children(server: ScriptedLLM, tmp_pa
     assert (result.totals.calls, result.failed) == (12, {})
 
 
-def test_an_edit_asks_for_the_section_and_those_above_it_alone(server: ScriptedLLM, tmp_path: Path) -> None:
+def test_an_edit_repeats_only_summaries_with_changed_prompts(server: ScriptedLLM, tmp_path: Path) -> None:
     tree = grow([3, 3, 2])
     summarized(server, tree, tmp_path / "c")
     before = len(server.requests)
@@ -78,7 +78,7 @@ def test_an_edit_asks_for_the_section_and_those_above_it_alone(server: ScriptedL
     assert result.totals.cached_calls == result.totals.calls - 2
 
 
-def test_an_interrupted_pass_goes_on_where_it_stopped(server: ScriptedLLM, tmp_path: Path) -> None:
+def test_an_interrupted_pass_resumes_where_it_stopped(server: ScriptedLLM, tmp_path: Path) -> None:
     with pytest.raises(BudgetError):
         summarized(server, grow([3, 3]), tmp_path / "c", max_calls=5, concurrency=1)
     assert len(server.requests) == 5

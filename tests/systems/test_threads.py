@@ -75,7 +75,7 @@ def turned(number: int) -> list[tuple[str, str]]:
     return CASES[start:] + CASES[:start]
 
 
-def test_eight_threads_find_what_one_finds(data_dir: Path, expected: dict) -> None:
+def test_eight_threads_get_the_results_of_one(data_dir: Path, expected: dict) -> None:
     with Workspace.open(data_dir) as workspace:
         found = together(lambda number: {c: workspace.search(c[1], c[0], 5) for c in turned(number)})
         assert all(answers == expected for answers in found)

@@ -117,7 +117,7 @@ def test_both_sides_run_at_the_same_time(opened: Opened, monkeypatch: pytest.Mon
     assert search.hybrid_search("clear the cache").results
 
 
-def test_an_empty_side_leaves_the_other_in_its_own_order(opened: Opened) -> None:
+def test_if_one_side_is_empty_the_other_keeps_its_order(opened: Opened) -> None:
     search = tools(opened)
     alone = search.vector_search("production")
     both = search.hybrid_search("production", "zzzunknown")
@@ -135,7 +135,7 @@ def test_missing_keywords_are_taken_from_the_question(opened: Opened, keywords: 
     assert any("max_retries" in found.hit.text and found.hit.matched for found in answer.results)
 
 
-def test_every_search_tells_its_listeners(opened: Opened) -> None:
+def test_every_search_notifies_its_listeners(opened: Opened) -> None:
     heard: list[SearchStatus] = []
     search = tools(opened, listeners=[heard.append])
     later: list[SearchStatus] = []
@@ -177,7 +177,7 @@ def test_the_grep_branch_ranks_chunks(opened: Opened) -> None:
     assert len(grep_chunks(tools(opened), "cache", 1)) == 1
 
 
-def test_a_grep_that_was_cut_short_is_said_by_the_tool_and_fails_the_benchmark(
+def test_a_truncated_grep_is_reported_by_the_tool_and_fails_the_benchmark(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search = tools(opened)
@@ -256,7 +256,7 @@ def test_passages_become_the_chunks_of_their_matched_lines() -> None:
     assert [entry.score for entry in ranking_of(places)] == [1.0, 1 / 2, 1 / 3]
 
 
-def test_the_weak_end_of_a_long_passage_is_not_better_than_the_next_passages_best() -> None:
+def test_a_weak_chunk_of_a_long_passage_does_not_outrank_the_next_passages_best_chunk() -> None:
     chunks = {"a.rst": [chunk(1, 1, 10), chunk(2, 11, 20), chunk(3, 21, 30), chunk(4, 60, 70)]}
     marks = {5: "fig oak", 15: "fig", 25: "fig fig"}
     long = passage(1, 30, tuple(marks), "\n".join(marks.get(n, "-") for n in range(1, 31)))

@@ -100,7 +100,7 @@ def search(
         ([2] * 7, "n2.1.2.1.2.1.2", False),
     ],
 )
-def test_what_an_oracle_picks_comes_out_first(
+def test_a_section_that_an_oracle_picks_ranks_first(
     serve: Serve, fans: list[int], gold: str, folders: bool, others: int
 ) -> None:
     """Wide levels, inner golds, distractors picked beside the gold: strict hit@1 is 1.0."""
@@ -128,7 +128,7 @@ def test_what_an_oracle_picks_comes_out_first(
     final=st.integers(1, 8),
     data=st.data(),
 )
-def test_the_oracle_wins_on_any_tree_within_reach(
+def test_an_oracle_finds_the_gold_in_any_tree_within_the_limits(
     serve: Serve, fans: list[int], beam: int, page: int, final: int, data: st.DataObject
 ) -> None:
     tree = grow(fans)
@@ -156,7 +156,7 @@ def test_every_child_is_shown_with_its_summary_excerpt_and_contents(serve: Serve
     assert "Contains: Title n" in prompt
 
 
-def test_a_level_wider_than_the_context_keeps_its_lexically_best(serve: Serve) -> None:
+def test_a_level_wider_than_the_context_keeps_the_best_lexical_matches(serve: Serve) -> None:
     server, gateway = serve(oracle("n2999"))
     result = search(grow([3000]), gateway, {"n2999": 1.0})
     assert result.ranking[0].key == "n2999"
@@ -175,7 +175,7 @@ def test_the_call_budget_bounds_the_steps_and_the_rest_is_lexical(serve: Serve) 
     assert len(server.requests) == 2
 
 
-def test_a_failed_step_is_lexical_and_says_why(serve: Serve) -> None:
+def test_a_failed_step_falls_back_to_lexical_with_a_reason(serve: Serve) -> None:
     _, gateway = serve(lambda chat, n: scripted.fail(500) if n == 2 else oracle("n3.3.3")(chat, n))
     result = search(grow([9, 9, 9]), gateway, {"n3.3.3": 1.0, "n3.3": 0.5})
     assert result.fallbacks == ("tree step 2: http 500",)
@@ -205,7 +205,7 @@ def test_picking_nothing_at_all_falls_back_to_the_lexical_walk(serve: Serve) -> 
     assert "tree search: no section was chosen" in result.fallbacks
 
 
-def test_the_final_call_alone(serve: Serve) -> None:
+def test_the_llm_can_be_used_only_for_the_final_call(serve: Serve) -> None:
     server, gateway = serve(scripted.oracle(lambda text: place(text) == "n2.1"))
     own = {"n3.3": 3.0, "n2.1": 1.0}
     result = search(grow([9, 9]), gateway, own, steps_by="lexical")

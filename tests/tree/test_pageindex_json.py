@@ -212,7 +212,7 @@ def test_a_tree_of_another_version_of_the_file_is_noted() -> None:
     ],
     ids=["empty", "object", "pdf", "past the end", "zero", "not rising", "deep"],
 )
-def test_what_is_no_such_tree_is_refused(payload: bytes, message: str) -> None:
+def test_an_invalid_tree_is_refused(payload: bytes, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         import_document(payload, "one.md", MARKDOWN)
     assert caught.value.remedy

@@ -35,7 +35,7 @@ def parents(nodes: dict[str, Node]) -> dict[str, str | None]:
     return {node.id: node.parent_id for node in nodes.values()}
 
 
-def test_folders_stand_above_files_that_no_toctree_names() -> None:
+def test_folders_are_parents_of_files_outside_toctrees() -> None:
     nodes, notes = build(document("a.md"), document("b/c/d.md"), document("b/e.md"))
 
     assert parents(nodes) == {
@@ -107,7 +107,7 @@ def test_an_entry_that_names_nothing_is_noted(entry: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ["self", "https://example.org", "Site <https://example.org>"])
-def test_an_entry_that_is_no_path_is_passed_over(entry: str) -> None:
+def test_an_entry_that_is_not_a_path_is_skipped(entry: str) -> None:
     nodes, notes = build(document("index.rst", entry))
 
     assert (len(nodes), notes) == (2, [])
@@ -127,14 +127,14 @@ def test_a_glob_takes_only_documents_that_have_no_parent_yet() -> None:
     assert nodes["index.rst"].children == ("c.rst", "a.rst", "b.rst")
 
 
-def test_cycles_are_cut_and_noted() -> None:
+def test_cycles_are_broken_and_noted() -> None:
     nodes, notes = build(document("a.rst", "b"), document("b.rst", "c"), document("c.rst", "a", "c"))
 
     assert parents(nodes) == {"/": None, "a.rst": "/", "b.rst": "a.rst", "c.rst": "b.rst"}
     assert notes == ["c.rst: the toctree entry 'a' is ignored, because it closes a cycle"]
 
 
-def test_a_document_does_not_stand_below_itself() -> None:
+def test_a_document_is_not_its_own_parent() -> None:
     nodes, notes = build(document("a.rst", "a"))
 
     assert parents(nodes)["a.rst"] == "/"

@@ -57,7 +57,7 @@ def test_nodes_are_in_pre_order_whatever_the_order_given() -> None:
     assert ids(TREE.sections) == [each for each in expected if each not in ("/", "b/")]
 
 
-def test_relatives() -> None:
+def test_relatives_of_a_node_are_found() -> None:
     assert TREE.root.id == "/"
     assert TREE.parent("/") is None
     assert TREE.parent("a.md#one/deep") == TREE.node("a.md#one")
@@ -119,7 +119,7 @@ def test_overlapping_agrees_with_looking_at_every_node(levels: list[int], start:
     assert ids(Tree(nodes).overlapping(span)) == expected
 
 
-def test_what_is_written_is_loaded(tmp_path: Path) -> None:
+def test_a_written_tree_is_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "pageindex" / "nodes.jsonl"
     write_nodes(path, sample_nodes())
 
@@ -143,7 +143,7 @@ def test_what_is_written_is_loaded(tmp_path: Path) -> None:
     ]
 
 
-def test_a_sound_tree_has_no_problems() -> None:
+def test_a_valid_tree_has_no_problems() -> None:
     counts = {"a.md": 15, "b/c.md": 5, "b/d.md": 1}
 
     assert check_nodes(sample_nodes(), counts) == []
@@ -223,7 +223,7 @@ def test_two_nodes_that_are_each_others_parents_are_refused(tmp_path: Path) -> N
     ],
     ids=range(6),
 )
-def test_a_bad_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
+def test_a_bad_line_is_reported(tmp_path: Path, line: bytes, message: str) -> None:
     path = tmp_path / "nodes.jsonl"
     write_nodes(path, sample_nodes())
     path.write_bytes(path.read_bytes() + b"\n" + line + b"\n")

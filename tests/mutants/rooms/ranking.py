@@ -75,14 +75,14 @@ MUTANTS = (
         FUSION,
         "SHARE = 0.5",
         "SHARE = 1.0",
-        (f"{TEST_FUSION}::test_score_adds_the_cosine_and_half_the_share_of_the_best",),
+        (f"{TEST_FUSION}::test_score_fusion_adds_the_cosine_and_half_of_the_relative_bm25_score",),
     ),
     Mutant(
         "shares-of-the-sum",
         FUSION,
         "best = max(ranking.scores, default=0.0)",
         "best = sum(ranking.scores)",
-        (f"{TEST_FUSION}::test_score_adds_the_cosine_and_half_the_share_of_the_best",),
+        (f"{TEST_FUSION}::test_score_fusion_adds_the_cosine_and_half_of_the_relative_bm25_score",),
     ),
     Mutant(
         "further-passages-rank-as-the-first",
@@ -145,7 +145,7 @@ MUTANTS = (
         EVIDENCE,
         "min(1.0, max(0.0, best_similarity[node]))",
         "min(1.0, best_similarity[node])",
-        (f"{TEST_TREE}::test_a_chunk_can_speak_for_several_nodes_and_negative_similarity_is_no_proximity",),
+        (f"{TEST_TREE}::test_a_chunk_can_support_several_nodes_and_negative_similarity_adds_no_proximity",),
     ),
     Mutant(
         "parent-and-child-shares-swapped",
@@ -175,13 +175,13 @@ MUTANTS = (
         "branchrank/ranking/grouping.py",
         "sum(entry.score for entry in shown) / len(shown)",
         "max(entry.score for entry in shown)",
-        (f"{TEST_TREE}::test_averaging_ranks_a_document_by_the_mean_of_the_members_it_shows",),
+        (f"{TEST_TREE}::test_averaging_ranks_a_document_by_the_mean_of_its_shown_members",),
     ),
     Mutant(
         "passage-by-the-first-signal-alone",
         "branchrank/ranking/passage_choice.py",
         "for number, signal in enumerate(signals)",
         "for number, signal in enumerate(signals[:1])",
-        (f"{TEST_TREE}::test_the_passage_is_what_both_signals_like_best",),
+        (f"{TEST_TREE}::test_the_passage_with_the_best_combined_score_is_chosen",),
     ),
 )

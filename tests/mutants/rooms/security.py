@@ -2,8 +2,8 @@
 
 from mutants.mutant import Mutant
 
-LEAVES = "tests/security/test_secrets_leave_nothing.py::test_flows_leave_no_secret"
-REACHES = "tests/security/test_sockets.py::test_often_used_commands_reach_nothing"
+LEAVES = "tests/security/test_secrets_leave_nothing.py::test_no_flow_stores_a_secret"
+REACHES = "tests/security/test_sockets.py::test_common_commands_open_no_network_connection"
 
 MUTANTS = (
     Mutant(

@@ -92,14 +92,14 @@ MUTANTS = (
         HTTP,
         'if media_type != "application/json":',
         "if not media_type:",
-        (f"{TEST_HTTP}::test_what_a_form_of_another_site_can_send_is_refused",),
+        (f"{TEST_HTTP}::test_a_cross_site_form_post_is_refused",),
     ),
     Mutant(
         "mcp-reverses-the-results",
         "branchrank/serve/mcp.py",
         "Answer(results=[_result(found) for found in answer.results]",
         "Answer(results=[_result(found) for found in reversed(answer.results)]",
-        (f"{TEST_MCP}::test_in_process",),
+        (f"{TEST_MCP}::test_tools_work_in_process",),
     ),
     Mutant(
         "mcp-limit-ignored",
@@ -130,14 +130,14 @@ MUTANTS = (
         "branchrank/serve/tui/app.py",
         '        self._say(str(error), "bold red")\n',
         "",
-        (f"{TEST_TUI}::test_nothing_found_and_failures_are_said",),
+        (f"{TEST_TUI}::test_empty_results_and_failures_are_reported",),
     ),
     Mutant(
         "ten-hits-over-http-by-default",
         "branchrank/serve/http.py",
         "DEFAULT_TOP_K = 5",
         "DEFAULT_TOP_K = 10",
-        ("tests/serve/test_http.py::test_five_hits_are_returned_unless_another_number_is_asked_for",),
+        ("tests/serve/test_http.py::test_five_hits_are_returned_by_default",),
     ),
     Mutant(
         "queue-without-an-end",
@@ -167,7 +167,7 @@ MUTANTS = (
         "    def _leave(self, _finished: Future[T] | None = None) -> None:\n"
         "        if _finished is not None and _finished.exception() is not None:\n"
         "            return\n",
-        (f"{TEST_HTTP}::test_a_failed_query_frees_its_place",),
+        (f"{TEST_HTTP}::test_a_failed_query_frees_its_slot",),
     ),
     Mutant(
         "a-query-keeps-its-place",
@@ -188,6 +188,6 @@ MUTANTS = (
         "branchrank/serve/tui/app.py",
         'exact = keywords.value if keywords.display else ""',
         'exact = ""',
-        (f"{TEST_TUI}::test_the_box_for_keywords_is_there_where_they_count",),
+        (f"{TEST_TUI}::test_the_keyword_box_is_shown_only_in_modes_that_use_it",),
     ),
 )

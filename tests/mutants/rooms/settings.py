@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 
 SYSTEMS = "branchrank/settings/systems.py"
 TEST_SYSTEMS = "tests/settings/test_systems.py"
-BY_DEFAULT = (f"{TEST_SYSTEMS}::test_a_predictor_is_what_it_was_by_default",)
+BY_DEFAULT = (f"{TEST_SYSTEMS}::test_the_default_of_a_predictor_has_not_changed",)
 
 MUTANTS = (
     Mutant(

@@ -44,7 +44,7 @@ MUTANTS = (
         "branchrank/stores/qdrant_points.py",
         "score / len(tokens) for key",
         "score for key",
-        ("tests/systems/test_qdrant_multivectors.py::test_qdrants_maxsim_is_our_own",),
+        ("tests/systems/test_qdrant_multivectors.py::test_qdrants_maxsim_matches_ours",),
     ),
     Mutant(
         "late-interaction-never-asks-the-store",
@@ -52,7 +52,7 @@ MUTANTS = (
         "self.token_vectors.maxsim(query, first, trace, store)",
         "self.token_vectors.maxsim(query, first, trace)",
         (
-            "tests/systems/test_qdrant_multivectors.py::test_the_stage_asks_qdrant_and_ranks_as_with_our_files",
+            "tests/systems/test_qdrant_multivectors.py::test_the_stage_uses_qdrant_and_gives_the_same_ranking_as_local_files",
         ),
     ),
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS = (
         "            entry = self._kept.pop(key, None)\n            if entry is not None:\n"
         "                self._kept[key] = entry\n",
         "            entry = self._kept.get(key)\n            if entry is not None:\n",
-        ("tests/systems/test_memo.py::test_what_was_used_last_is_kept_longest",),
+        ("tests/systems/test_memo.py::test_the_least_recently_used_entry_is_evicted_first",),
     ),
     Mutant(
         "maxsim-of-all-candidates",
@@ -185,7 +185,7 @@ MUTANTS = (
         "branchrank/systems/passage_layout.py",
         "        if text in self._texts:\n            return None\n",
         "",
-        (f"{TEST_LINES}::test_a_text_that_stands_in_two_places_is_returned_once",),
+        (f"{TEST_LINES}::test_duplicate_text_is_returned_once",),
     ),
     Mutant(
         "failed-rerank-leads-passages",
@@ -241,14 +241,14 @@ MUTANTS = (
         "branchrank/systems/document_search.py",
         'if mode == "hybrid":',
         "if True:",
-        (f"{TEST_DOCUMENTS}::test_the_keyword_score_is_that_of_the_table",),
+        (f"{TEST_DOCUMENTS}::test_the_keyword_score_is_the_fts5_score",),
     ),
     Mutant(
         "embedding-section-unchecked",
         "branchrank/systems/document_search.py",
         "    if model != embedder:\n",
         "    if not model:\n",
-        (f"{TEST_DOCUMENTS}::test_another_model_than_the_indexs_is_refused",),
+        (f"{TEST_DOCUMENTS}::test_a_model_other_than_that_of_the_index_is_refused",),
     ),
     Mutant(
         "fallback-order-reversed",
@@ -283,7 +283,7 @@ MUTANTS = (
         RERANK,
         '{"first": 1.0 - weight, "reranked": weight}',
         '{"first": weight, "reranked": 1.0 - weight}',
-        (f"{TEST_RERANK}::test_what_the_llm_leaves_out_follows_in_fused_order",),
+        (f"{TEST_RERANK}::test_candidates_that_the_llm_omits_follow_in_fused_order",),
     ),
     Mutant(
         "one-failed-page-counts-as-success",
@@ -297,7 +297,7 @@ MUTANTS = (
         "branchrank/systems/tree_search_llm.py",
         "else [self.tree.node(key) for key in self.lexical(page, step).picked]",
         "else []",
-        (f"{TEST_TREE_LLM}::test_a_failed_step_is_lexical_and_says_why",),
+        (f"{TEST_TREE_LLM}::test_a_failed_step_falls_back_to_lexical_with_a_reason",),
     ),
     Mutant(
         "lexical-walk-after-no-choice-removed",
@@ -332,7 +332,7 @@ MUTANTS = (
         TOOLS,
         "            listener(status)\n",
         "            pass\n",
-        (f"{TEST_TOOLS}::test_every_search_tells_its_listeners",),
+        (f"{TEST_TOOLS}::test_every_search_notifies_its_listeners",),
     ),
     Mutant(
         "threshold-keeps-what-lies-at-it",
@@ -353,7 +353,7 @@ MUTANTS = (
         "branchrank/systems/branches/grep.py",
         "words = lookup.query.keywords.strip() or lookup.query.text",
         "words = lookup.query.text",
-        (f"{TEST_TOOLS}::test_an_empty_side_leaves_the_other_in_its_own_order",),
+        (f"{TEST_TOOLS}::test_if_one_side_is_empty_the_other_keeps_its_order",),
     ),
     Mutant(
         "ranks-in-hits-from-zero",

@@ -35,7 +35,7 @@ MUTANTS = (
         "branchrank/run.py",
         "        if into is None and self.conditions:\n",
         "        if into is None and not self.predictors:\n",
-        (f"{TEST_RUN}::test_a_cut_is_a_run_that_replaces_no_report",),
+        (f"{TEST_RUN}::test_a_cut_is_a_run_that_does_not_overwrite_reports",),
     ),
     Mutant(
         "total-failures-not-named",
@@ -51,7 +51,7 @@ MUTANTS = (
         "branchrank/systems/searcher.py",
         "self._index = self._resources.enter_context(self._build())",
         "self._index = self._build()",
-        (f"{TEST_CITIZEN}::test_a_closed_workspace_holds_nothing_open",),
+        (f"{TEST_CITIZEN}::test_a_closed_workspace_leaves_nothing_open",),
     ),
     Mutant(
         "filters-of-the-library-ignored",
