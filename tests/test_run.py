@@ -189,7 +189,7 @@ def test_the_repr_of_a_run_describes_it(run: Run) -> None:
     assert repr(run.where("kind=lookup")).endswith(": 20 questions, kind=lookup, local, hybrid, asked>")
 
 
-def test_a_run_prints_what_show_prints(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_prints_the_output_of_show(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     run.print()
     printed = capsys.readouterr().out
     assert printed == invoke("show", run.directory).stdout

@@ -45,7 +45,7 @@ def test_every_predictor_warms_up_once_and_then_answers_every_question_once() ->
     assert Counter(seen[3:]) == {(name, question.id): 1 for name in NAMES for question in QUESTIONS}
 
 
-def test_each_query_is_timed_as_often_as_asked_and_the_median_is_kept() -> None:
+def test_each_query_is_timed_repeatedly_and_the_median_is_stored() -> None:
     waits = {"q0": [5.0, 1.0, 3.0], "q1": [2.0, 9.0, 4.0]}
     seen: list[str] = []
 

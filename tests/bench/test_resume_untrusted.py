@@ -129,7 +129,7 @@ def test_no_class_is_imported_that_the_command_does_not_name(doctored: Any, proj
     assert f"branchrank resume {directory} --predictor planted:Planted" in resumed.stderr
 
 
-def test_no_llm_endpoint_is_asked_that_the_command_does_not_name(doctored: Any, listener: Listener) -> None:
+def test_an_llm_endpoint_is_called_only_if_the_command_names_it(doctored: Any, listener: Listener) -> None:
     url = f"http://{listener.address}/v1"
 
     def change(run: Doctored) -> None:
@@ -243,9 +243,7 @@ def test_the_recorded_command_is_never_executed(doctored: Any, tmp_path: Path) -
     assert json.loads((directory / names.RUN_JSON).read_bytes())["command"] == command
 
 
-def test_an_endpoint_of_the_predictor_api_is_asked_only_when_it_is_named(
-    doctored: Any, listener: Listener
-) -> None:
+def test_an_api_endpoint_is_called_only_if_the_command_names_it(doctored: Any, listener: Listener) -> None:
     url = f"http://{listener.address}/retrieve"
 
     def change(run: Doctored) -> None:

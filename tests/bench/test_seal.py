@@ -77,7 +77,7 @@ def test_the_report_of_a_run_without_a_seal_says_so(project: Path) -> None:
         (("--split", "test"), "--split"),
     ],
 )
-def test_another_plan_is_refused_and_what_differs_is_named(
+def test_another_plan_is_refused_with_its_differences(
     project: Path, words: tuple[object, ...], part: str
 ) -> None:
     seal = project / "plan.seal"

@@ -165,7 +165,7 @@ def test_build_writes_a_tree_elsewhere_and_check_reads_it(project: Path, tmp_pat
     ("key", "value", "reason"),
     [("line_end", 999, "999"), ("parent_id", "nobody", "nobody"), ("own_line_end", 1, "")],
 )
-def test_check_names_what_is_wrong_with_a_tree(
+def test_check_reports_the_problems_of_a_tree(
     project: Path, tmp_path: Path, key: str, value: object, reason: str
 ) -> None:
     nodes = json_lines(project / "data" / "pageindex" / "nodes.jsonl")

@@ -73,7 +73,7 @@ def test_a_killed_first_build_leaves_no_index_or_the_new_one(
     assert result["leftovers"] == []
 
 
-def test_what_a_killed_build_embedded_is_not_embedded_again(
+def test_embeddings_of_a_killed_build_are_reused(
     trials: dict[tuple[str, bool], dict[str, object]],
 ) -> None:
     before, after = trials["embedding", False], trials["embedded", False]

@@ -142,7 +142,7 @@ def uploads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return sent
 
 
-def test_a_killed_upload_is_resumed_with_what_is_missing(
+def test_a_killed_upload_resumes_with_the_missing_vectors(
     tmp_path: Path, url: str, client: chromadb.ClientAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_corpus(tmp_path / "docs")

@@ -86,7 +86,7 @@ def test_a_pilot_recommends_its_winner_for_now(tmp_path: Path) -> None:
     assert text.startswith("For now, use best: ")
 
 
-def test_a_tie_says_that_there_is_no_clear_difference(tmp_path: Path) -> None:
+def test_a_tie_is_reported_as_no_clear_difference(tmp_path: Path) -> None:
     text = said(tmp_path, Planned("local", 0.6), Twin("hybrid", 0.6, 0.02))
     assert text.startswith("No clear winner, hybrid leads: ")
     assert "no clear difference from local (difference +" in text

@@ -163,7 +163,7 @@ def test_the_counts_of_lost_gold_add_up_to_the_questions(paired: RunData, text: 
         assert sum(counts) == int(row["answers"]) == 60
 
 
-def test_slices_cut_by_kind_and_by_where_the_gold_lies(paired: RunData, text: str) -> None:
+def test_slices_are_made_by_kind_and_by_gold_position(paired: RunData, text: str) -> None:
     for slice_name in ("kind", "difficulty", "depth of the gold"):
         rows = table(text, f"By {slice_name}, with the number of questions in each slice")
         assert [row["predictor"] for row in rows] == ["local", "twin", "poor"] * 2

@@ -53,7 +53,7 @@ def table() -> list[tuple[str, dict[str, float], list[str]]]:
 
 
 @pytest.mark.parametrize(("case", "scores", "order"), table(), ids=lambda value: str(value)[:30])
-def test_the_documented_order_is_that_of_trec_eval_and_ours(
+def test_the_documented_tie_order_matches_trec_eval_and_the_code(
     case: str, scores: dict[str, float], order: list[str]
 ) -> None:
     assert order == order_by_trec_eval(scores)

@@ -185,7 +185,7 @@ def test_a_wrong_line_is_named_by_file_and_number(
     assert message in result.stderr
 
 
-def test_what_can_not_be_compared_is_refused(folder: Path) -> None:
+def test_runs_that_cannot_be_compared_are_refused(folder: Path) -> None:
     qrels, weak = folder / "qrels.txt", folder / "weak.run"
     for words, message in (
         ((weak,), "only one run, so there is nothing to compare"),

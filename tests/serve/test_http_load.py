@@ -38,7 +38,7 @@ def check(http_load: ModuleType, clients: int, queue: int, seconds: float) -> No
     assert exit_code == 143
 
 
-def test_overload_is_answered_by_503_and_service_goes_on(http_load: ModuleType) -> None:
+def test_overload_gives_503_and_the_server_keeps_running(http_load: ModuleType) -> None:
     check(http_load, clients=50, queue=10, seconds=2.5)
 
 

@@ -74,7 +74,7 @@ def keys(ranking: list[Scored]) -> list[str]:
     return [entry.key for entry in ranking]
 
 
-def test_a_collection_counts_what_it_holds(collection: QdrantCollection) -> None:
+def test_a_collection_counts_its_points(collection: QdrantCollection) -> None:
     assert (collection.count(), collection.dimension, collection.has_sparse) == (0, 16, True)
     collection.upsert(POINTS)
     collection.upsert(POINTS[:2])

@@ -181,7 +181,7 @@ def test_scores_lie_in_the_unit_interval_best_first(table: Fts5Table, query: str
     ),
     query=st.lists(st.sampled_from(["red", "green", "blue", "gray", "gr"]), min_size=1, max_size=3),
 )
-def test_keyword_search_finds_what_a_dictionary_of_words_finds(
+def test_keyword_search_matches_a_reference_implementation(
     texts: list[list[str]], query: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     chunks = [chunk(f"{n:02}.rst", 1, " ".join(words)) for n, words in enumerate(texts)]

@@ -170,7 +170,7 @@ def test_a_store_agrees_with_a_dictionary(
     assert found == sorted(found, key=lambda entry: (-entry.score, entry.key))
 
 
-def test_equal_rows_score_equally_wherever_they_stand() -> None:
+def test_equal_rows_have_equal_scores_at_any_position() -> None:
     """A matrix product may round the last rows of a block otherwise than the first."""
     for size in (1, 2, 3, 5, 9, 31, 67, 130):
         rows = np.repeat(random_rows(1, 129, seed=size), size, axis=0)
@@ -179,7 +179,7 @@ def test_equal_rows_score_equally_wherever_they_stand() -> None:
         assert [entry.key for entry in found] == sorted(ids)
 
 
-def test_recall_counts_what_an_approximate_store_misses() -> None:
+def test_recall_counts_the_misses_of_an_approximate_store() -> None:
     matrix = random_rows(10, 4)
     ids = [f"k{number}" for number in range(10)]
     exact = ExactVectors(ids, matrix)

@@ -160,7 +160,7 @@ def given(body: object) -> object:
     return {key: given(value) for key, value in body.items() if value is not None}
 
 
-def test_a_filling_that_was_interrupted_sends_what_is_missing(
+def test_an_interrupted_upload_sends_only_missing_points(
     world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(qdrant_server, "BATCH", 2)

@@ -67,7 +67,7 @@ def imported(payload: bytes, content: bytes = MARKDOWN) -> ImportedDocument:
     return result
 
 
-def test_export_writes_what_pageindex_writes() -> None:
+def test_export_writes_the_format_of_pageindex() -> None:
     exported = export_document(read_document("docs/one.md", MARKDOWN), MARKDOWN)
 
     assert encode_document(exported).decode() == WRITTEN

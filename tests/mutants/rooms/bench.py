@@ -46,7 +46,7 @@ MUTANTS = (
         LATENCY,
         "[(len(answers) - 1) // 2]",
         "[0]",
-        (f"{TEST_LATENCY}::test_each_query_is_timed_as_often_as_asked_and_the_median_is_kept",),
+        (f"{TEST_LATENCY}::test_each_query_is_timed_repeatedly_and_the_median_is_stored",),
     ),
     Mutant(
         "no-warm-up",

@@ -161,14 +161,14 @@ MUTANTS = (
         "branchrank/measures/trec.py",
         "rank += sum(run[other].key > key for other in tied)",
         "rank += sum(run[other].key < key for other in tied)",
-        (f"{TEST_TIES}::test_the_documented_order_is_that_of_trec_eval_and_ours",),
+        (f"{TEST_TIES}::test_the_documented_tie_order_matches_trec_eval_and_the_code",),
     ),
     Mutant(
         "ties-in-double-precision",
         "branchrank/measures/trec.py",
         "dtype=np.float32",
         "dtype=np.float64",
-        (f"{TEST_TIES}::test_the_documented_order_is_that_of_trec_eval_and_ours",),
+        (f"{TEST_TIES}::test_the_documented_tie_order_matches_trec_eval_and_the_code",),
     ),
     Mutant(
         "vectors-of-nothing-searched",

@@ -132,7 +132,7 @@ MUTANTS = (
         "branchrank/bench/seal.py",
         "    if different:\n",
         "    if different and not seal.parts:\n",
-        ("tests/bench/test_seal.py::test_another_plan_is_refused_and_what_differs_is_named",),
+        ("tests/bench/test_seal.py::test_another_plan_is_refused_with_its_differences",),
     ),
     Mutant(
         "llm-recommended-for-chance",
@@ -216,6 +216,6 @@ MUTANTS = (
         "branchrank/report/recommendation.py",
         "    if settled or name == run.judgment.baseline:\n",
         "    if True:\n",
-        (f"{TEST_RECOMMENDATION}::test_a_tie_says_that_there_is_no_clear_difference",),
+        (f"{TEST_RECOMMENDATION}::test_a_tie_is_reported_as_no_clear_difference",),
     ),
 )

@@ -7,7 +7,7 @@ SERVICE = "branchrank/serve/service.py"
 HTTP = "branchrank/serve/http.py"
 TEST_ACCESS = "tests/serve/test_access.py"
 TEST_HTTP = "tests/serve/test_http.py"
-TEST_LOAD = "tests/serve/test_http_load.py::test_overload_is_answered_by_503_and_service_goes_on"
+TEST_LOAD = "tests/serve/test_http_load.py::test_overload_gives_503_and_the_server_keeps_running"
 TEST_MCP = "tests/serve/test_mcp.py"
 TEST_TUI = "tests/serve/test_tui.py"
 

@@ -45,7 +45,7 @@ MUTANTS = (
         "branchrank/stores/chroma_upload.py",
         "    if found == made_for:\n",
         "    if False:\n",
-        (f"{TEST_SERVER}::test_a_killed_upload_is_resumed_with_what_is_missing",),
+        (f"{TEST_SERVER}::test_a_killed_upload_resumes_with_the_missing_vectors",),
     ),
     Mutant(
         "foreign-collection-replaced",

@@ -30,7 +30,7 @@ MUTANTS = (
         "branchrank/stores/qdrant_server.py",
         "if key not in {str(point.id) for point in held}]",
         "]",
-        (f"{TEST_QDRANT}::test_a_filling_that_was_interrupted_sends_what_is_missing",),
+        (f"{TEST_QDRANT}::test_an_interrupted_upload_sends_only_missing_points",),
     ),
     Mutant(
         "qdrant-without-shards",
