@@ -224,7 +224,7 @@ def statistics(run: RunData) -> Section:
                 text='"P-floor" is the smallest p-value that is possible for the number of clusters in which '
                 'the two systems differ. "Detectable" is the smallest true difference that the test detects '
                 "with 80% power. The detectable difference depends on how often the two systems disagree, "
-                "and on the correlation between questions on the same page. "
+                "and on the correlation between questions of the same cluster. "
                 '"Questions needed" is the number of questions that would confirm the observed difference '
                 'with 80% power. "Deciding labels" is the number of gold labels that would have to change '
                 "for the difference to lose significance, out of the labels of all questions on which the "
