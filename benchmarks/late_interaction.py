@@ -4,7 +4,7 @@
 
 1. The corpus (by default this project's docs) is indexed without token vectors, with int8 token vectors, and
    with fp16 token vectors. Sizes and times are scaled to 10,000 chunks.
-2. The system `late-interaction` is queried with the headings of the corpus. Queries run one at a time in one
+2. The `late-interaction` system is queried with the headings of the corpus. Queries run one at a time in one
    process, without cached results.
 3. The time to embed the query's tokens is printed separately from the time to get the candidates' token
    vectors and to compute MaxSim.

@@ -72,7 +72,7 @@ def _build(data_dir: Path) -> Result:
 
 
 def _open(data_dir: Path) -> Result:
-    """Open the index five times, then answer one query with the system ``local`` and exact search."""
+    """Open the index five times, then answer one query with the ``local`` system and exact search."""
     import branchrank.index.reader as reader
 
     workspace = _workspace(data_dir, "exact")

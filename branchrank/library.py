@@ -256,7 +256,7 @@ def verify(
     ``rerun`` is the number of randomly drawn questions that the systems answer again with the workspace's
     index. The run's seed determines the drawn questions. LLM answers are taken from the run's cassette.
     ``named`` contains the predictor classes, endpoints and models that the systems may use to answer the
-    questions again. The setting ``llm.replay`` in ``named.settings`` is the path of the cassette. A workspace
+    questions again. The ``llm.replay`` setting in ``named.settings`` is the path of the cassette. A workspace
     other than ``data`` is passed as ``named.data_dir``. A system is skipped if ``named`` does not contain the
     class, the endpoint or the cassette that the system needs. ``corpus`` is the current folder of the corpus.
     ``seal`` is the seal file of the run's plan, or a copy of the seal file.

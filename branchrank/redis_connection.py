@@ -39,7 +39,7 @@ class RedisConnection:
     """A connection to the Redis server at ``url``. Threads can share the connection.
 
     ``purpose`` describes the data that is stored in Redis, for use in messages. ``notify`` is called at the
-    first failure. The URL may set the option ``db``. A ``rediss`` URL may also set ``ssl_cert_reqs`` and
+    first failure. The URL may set the ``db`` option. A ``rediss`` URL may also set ``ssl_cert_reqs`` and
     ``ssl_ca_certs``. Raises :class:`MissingDependencyError` if the package ``redis`` is not installed, and
     :class:`UsageError` if ``url`` is not a Redis URL or sets an option that is not allowed.
     """

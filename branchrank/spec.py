@@ -280,5 +280,5 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def llm_label(self) -> str:
-        """The name of the LLM (or ``none``) for the column ``llm`` in reports."""
+        """The name of the LLM (or ``none``) for the ``llm`` column in reports."""
         return self.llm.model if self.asks_llm else "none"

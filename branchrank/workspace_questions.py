@@ -93,7 +93,7 @@ class AddedQuestion(Record, frozen=True, kw_only=True):
 
 
 class WorkspaceQuestions:
-    """The questions of one workspace. The argument ``path`` of a method selects another question file."""
+    """The questions of one workspace. The ``path`` argument of a method selects another question file."""
 
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder

@@ -28,7 +28,7 @@ without being ranked. Document 001 requires that grep results are ranked by BM25
 score below the 25th percentile are dropped. By default, `hybrid_search` does not rank grep results. With
 `ranking="bm25"`, `hybrid_search` ranks grep results and drops those with low scores. Document 003 puts the
 PageIndex-only retriever out of scope, but the project card requires a benchmark that compares this retriever
-with the other two. BranchRank therefore has the predictor `pageindex`, but gives it no BM25 branch.
+with the other two. BranchRank therefore has the `pageindex` predictor, but gives it no BM25 branch.
 
 In document 000, the default distance threshold of vector search is 0.5, but each model has its own scale of
 distances. With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search with this

@@ -301,7 +301,7 @@ def _made(
 
 
 def endpoint_predictor(url: str, target: str) -> ApiPredictor:
-    """Return the predictor ``api`` for ``url``, with the token from BRANCHRANK_API_TOKEN.
+    """Return the ``api`` predictor for ``url``, with the token from BRANCHRANK_API_TOKEN.
 
     Raises :class:`UsageError` if ``url`` is empty or is not an HTTP URL.
     """

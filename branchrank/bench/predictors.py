@@ -90,7 +90,7 @@ class Untraced:
 class ClassPredictor(Untraced):
     """A user's own predictor. Hits inside excluded spans are removed from the results.
 
-    The predictor's name is the object's attribute ``name``, or else the argument ``name``. ``origin`` is the
+    The predictor's name is the object's attribute ``name``, or else the ``name`` argument. ``origin`` is the
     string ``module:Class`` if the user passed this string, and otherwise the dotted name of a type or
     function. Only runs in which all classes were passed as ``module:Class`` can be resumed.
     """

@@ -204,7 +204,7 @@ class Names:
             self._missing("--predictor", "predictor", name)
 
     def endpoint(self, url: str) -> None:
-        """Check that the run's URL for the predictor ``api`` was passed to the command."""
+        """Check that the run's URL for the ``api`` predictor was passed to the command."""
         if not self.named.api_endpoint:
             self._missing("--api-endpoint", "HTTP endpoint", url)
         elif url_to_show(self.named.api_endpoint) != url:

@@ -109,7 +109,7 @@ def entry_name(command: click.Command) -> str:
 
 
 def help_all_option() -> click.Option:
-    """Return the flag ``--help-all``."""
+    """Return the ``--help-all`` flag."""
 
     def show(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
         if asked and not context.resilient_parsing:

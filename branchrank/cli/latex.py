@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def latex_option(function: F) -> F:
-    """Add the flag ``--latex`` to a command."""
+    """Add the ``--latex`` flag to a command."""
     return click.option(
         "--latex",
         type=click.Path(path_type=Path, dir_okay=False),

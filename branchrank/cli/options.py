@@ -95,7 +95,7 @@ def _give(context: click.Context, key: str, value: Any) -> None:
 
 
 def all_pairs_option(function: F) -> F:
-    """Add the flag ``--all-pairs``, short for ``--baseline all-pairs``, to a command."""
+    """Add the ``--all-pairs`` flag, short for ``--baseline all-pairs``, to a command."""
 
     def callback(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value:
@@ -117,7 +117,7 @@ def given_flags() -> Mapping[str, Any]:
 
 
 def data_dir_option(function: F) -> F:
-    """Add the flag ``--data-dir`` to a command."""
+    """Add the ``--data-dir`` flag to a command."""
     return click.option(
         "--data-dir",
         type=click.Path(path_type=Path, file_okay=False),
@@ -128,7 +128,7 @@ def data_dir_option(function: F) -> F:
 
 
 def filter_option(function: F) -> F:
-    """Add the flag ``--filter`` to a command."""
+    """Add the ``--filter`` flag to a command."""
     return click.option(
         "--filter",
         "filters",

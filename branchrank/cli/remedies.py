@@ -5,7 +5,7 @@ Errors are raised in the library, so a suggested fix may mention flags that the 
 1. If a fix lists several flags (``--a or --b``), only the flags that the command has are kept.
 2. If the command has none of the listed flags, the flags are replaced with the setting's key in
    ``branchrank.toml``.
-3. Commands with the flag ``--base-url`` do not run systems. Fixes for these commands suggest no settings in
+3. Commands with the ``--base-url`` flag do not run systems. Fixes for these commands suggest no settings in
    ``branchrank.toml``.
 4. A command that is quoted in a fix (``branchrank index ...``) is not changed.
 """

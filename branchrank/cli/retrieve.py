@@ -1,4 +1,4 @@
-"""``branchrank retrieve`` and ``retrieve.py``: search with the predictor ``local`` or another predictor."""
+"""``branchrank retrieve`` and ``retrieve.py``: search with the ``local`` predictor or another predictor."""
 
 from __future__ import annotations
 

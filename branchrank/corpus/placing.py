@@ -66,7 +66,7 @@ def passage_of(fields: Mapping[str, Any]) -> Passage:
 
 
 def string_of(fields: Mapping[str, Any], name: str) -> str:
-    """Return the value of the field ``name``, or an empty string if it is missing or not a string."""
+    """Return the value of the ``name`` field, or an empty string if it is missing or not a string."""
     value = fields.get(name)
     return value if isinstance(value, str) else ""
 

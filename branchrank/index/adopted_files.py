@@ -1,6 +1,6 @@
 """Read chunks, a Chroma collection and nodes from a folder that another program wrote.
 
-1. ``chunks.jsonl`` has one JSON object per line. A chunk's text is in the field ``text``, ``page_content``,
+1. ``chunks.jsonl`` has one JSON object per line. A chunk's text is in ``text``, ``page_content``,
    ``content`` or ``document``. The path of a chunk's document is in ``file_path``, ``path`` or ``source``. A
    chunk's line numbers are in ``line_start`` and ``line_end`` or in ``start_line`` and ``end_line``, and may
    be missing. Each field may be at the top level of the object or in its ``metadata``.

@@ -33,7 +33,7 @@ class LLMSession:
     ``cache_path`` is the file of the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), or
     ``None`` for no cache. If ``redis_url`` is given, the decision cache is stored in Redis. ``notify`` is
     called with a message if Redis fails or an endpoint does not answer. If an endpoint does not answer, an
-    error is raised unless ``may_fall_back`` is true and the setting ``on_failure`` is ``fallback``.
+    error is raised unless ``may_fall_back`` is true and the ``on_failure`` setting is ``fallback``.
 
     Raises :class:`UsageError` if the settings have both ``record`` and ``replay``. Also raises the same
     errors as :class:`Cassette` and :class:`~branchrank.redis_connection.RedisConnection`.

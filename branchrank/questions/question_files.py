@@ -53,7 +53,7 @@ class _Line(Record, frozen=True, kw_only=True):
 #: The prefix of ids that are made from the content of a question.
 _MADE = "q-"
 _KNOWN = frozenset(_Line.__struct_fields__)
-#: The suggested fix when a command with the flag ``--questions`` can't read the question file.
+#: The suggested fix when a command with the ``--questions`` flag can't read the question file.
 GIVE_QUESTIONS = "give a question file with --questions"
 
 

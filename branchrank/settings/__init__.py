@@ -8,7 +8,7 @@
 3. The commands' flags, the settings page in the docs and the settings in ``run.json`` are generated from the
    settings records.
 
-The setting ``vector_top_n`` in the section ``local`` is ``[local] vector_top_n`` in TOML,
+The ``vector_top_n`` setting in the section ``local`` is ``[local] vector_top_n`` in TOML,
 ``BRANCHRANK_LOCAL_VECTOR_TOP_N`` in the environment and ``--local-vector-top-n`` on the command line.
 """
 

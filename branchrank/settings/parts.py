@@ -84,7 +84,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
 
 
 class Bm25Settings(Settings, frozen=True, kw_only=True):
-    """Settings of the text analyzer and the term weights of BM25.
+    """Settings for the text analyzer and the term weights of BM25.
 
     BM25 is described by Robertson & Zaragoza (2009), and its variants by Kamphuis and others (2020).
     """
@@ -112,7 +112,7 @@ class Bm25Settings(Settings, frozen=True, kw_only=True):
 
 
 class CacheSettings(Settings, frozen=True, kw_only=True):
-    """Settings of the embedding cache and the LLM decision cache. These settings do not change results."""
+    """Settings for the embedding cache and the LLM decision cache. These settings do not change results."""
 
     section: ClassVar[str] = "cache"
     title: ClassVar[str] = "Caches"
@@ -126,7 +126,7 @@ class CacheSettings(Settings, frozen=True, kw_only=True):
 
 
 class LLMSettings(Settings, frozen=True, kw_only=True):
-    """Settings of the LLM client."""
+    """Settings for the LLM client."""
 
     section: ClassVar[str] = "llm"
     title: ClassVar[str] = "LLM client"
@@ -184,7 +184,7 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
 
 
 class BenchmarkSettings(Settings, frozen=True, kw_only=True):
-    """Settings of one benchmark run."""
+    """Settings for one benchmark run."""
 
     section: ClassVar[str] = "benchmark"
     title: ClassVar[str] = "Benchmark"
@@ -281,7 +281,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
 
 
 class EmbeddingSettings(Settings, frozen=True, kw_only=True):
-    """Settings of the predictor ``sqlite``, which needs an embedding model for semantic and hybrid search."""
+    """Settings for the ``sqlite`` predictor, which embeds texts for semantic and hybrid search."""
 
     section: ClassVar[str] = "embedding"
     title: ClassVar[str] = "Embeddings for document search"
@@ -293,7 +293,7 @@ class EmbeddingSettings(Settings, frozen=True, kw_only=True):
 
 
 class EngineSettings(Settings, frozen=True, kw_only=True):
-    """Settings of worker processes and Ray clusters. These settings do not change results."""
+    """Settings for worker processes and Ray clusters. These settings do not change results."""
 
     section: ClassVar[str] = "engine"
     title: ClassVar[str] = "Processes and machines"

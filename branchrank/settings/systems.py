@@ -2,7 +2,7 @@
 
 1. A built-in system is a record that contains the default values of the system's settings.
 2. Most settings are aliases, each for one field of a system. For example, ``[local] rrf_k`` sets the field at
-   the path ``fuse.k`` in the system ``local``. An alias has the type, default, range and description of its
+   the path ``fuse.k`` in the ``local`` system. An alias has the type, default, range and description of its
    field.
 3. Settings that do not correspond to a single field of a system are declared in this module's classes.
 """
@@ -73,7 +73,7 @@ DENSE = System(name="dense", branches=(Branch(kind="dense", top_n=40),))
 
 
 class SystemSettings(Settings, frozen=True, kw_only=True):
-    """Settings of one built-in system.
+    """Settings for one built-in system.
 
     The record has a field for each alias in ``aliases``, in addition to the fields that the class declares.
     """
@@ -133,7 +133,7 @@ def _hint(system: System, address: str) -> Any:
     vector_weight="branches.dense.weight",
 )
 class LocalSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor ``local``, which fuses the vector and BM25 rankings of chunks with RRF."""
+    """Settings for the ``local`` predictor, which fuses the vector and BM25 rankings of chunks with RRF."""
 
     section: ClassVar[str] = "local"
     title: ClassVar[str] = "The local predictor"
@@ -161,7 +161,7 @@ class LocalSettings(SystemSettings, frozen=True, kw_only=True):
     passage_order="passages.order",
 )
 class HybridSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor ``hybrid``, which ranks sections with vectors, the tree, BM25 and an LLM."""
+    """Settings for the ``hybrid`` predictor, which ranks sections with vectors, the tree, BM25 and an LLM."""
 
     section: ClassVar[str] = "hybrid"
     title: ClassVar[str] = "The hybrid predictor"
@@ -179,7 +179,7 @@ class HybridSettings(SystemSettings, frozen=True, kw_only=True):
     model="llm.model",
 )
 class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor ``pageindex``, which searches the tree from the root downwards."""
+    """Settings for the ``pageindex`` predictor, which searches the tree from the root downwards."""
 
     section: ClassVar[str] = "pageindex"
     title: ClassVar[str] = "The pageindex predictor"
@@ -196,7 +196,7 @@ class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
     rrf_k="fuse.k",
 )
 class GrepSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor ``grep``, which fuses a word search in the files with a vector search."""
+    """Settings for the ``grep`` predictor, which fuses a word search in the files with a vector search."""
 
     section: ClassVar[str] = "grep"
     title: ClassVar[str] = "The grep predictor"
@@ -209,7 +209,7 @@ class GrepSettings(SystemSettings, frozen=True, kw_only=True):
 
 @alias_fields(QDRANT, fusion="fuse.method", rrf_k="fuse.k")
 class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor ``qdrant``, which fuses dense and sparse rankings with weighted RRF."""
+    """Settings for the ``qdrant`` predictor, which fuses dense and sparse rankings with weighted RRF."""
 
     section: ClassVar[str] = "qdrant"
     title: ClassVar[str] = "The qdrant predictor"
@@ -272,9 +272,9 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     rrf_k="fuse.k",
 )
 class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor ``sqlite``.
+    """Settings for the ``sqlite`` predictor.
 
-    The predictor ``sqlite`` fuses FTS5 and vector rankings with weighted RRF, and groups the results by
+    The ``sqlite`` predictor fuses FTS5 and vector rankings with weighted RRF, and groups the results by
     document.
     """
 
@@ -307,7 +307,7 @@ class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
     context_tokens="rerank.context_tokens",
 )
 class LateInteractionSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings of the predictor ``late-interaction``, which reranks candidates by MaxSim."""
+    """Settings for the ``late-interaction`` predictor, which reranks candidates by MaxSim."""
 
     section: ClassVar[str] = "late_interaction"
     title: ClassVar[str] = "The late-interaction predictor"

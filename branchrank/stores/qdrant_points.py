@@ -7,7 +7,7 @@
 3. If the index stores token vectors, a point has a multivector named ``tokens``. Qdrant's MaxSim is the sum
    of each query token's largest cosine with a token of the point. BranchRank's MaxSim is a mean, so Qdrant's
    sum is divided by the number of query tokens.
-4. The payload of a point contains its key in the field ``key``, and the metadata for filters.
+4. The payload of a point contains its key in the ``key`` field, and the metadata for filters.
 """
 
 from __future__ import annotations

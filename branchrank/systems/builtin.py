@@ -33,22 +33,22 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def local(settings: Resolved) -> System:
-    """Return the system ``local``, which fuses vector search and BM25 over chunks with RRF."""
+    """Return the ``local`` system, which fuses vector search and BM25 over chunks with RRF."""
     return _laid(settings, LocalSettings)
 
 
 def bm25(settings: Resolved) -> System:
-    """Return the system ``bm25``, the lexical baseline, which ranks chunks by BM25."""
+    """Return the ``bm25`` system, the lexical baseline, which ranks chunks by BM25."""
     return with_values(BM25, _hits(settings))
 
 
 def dense(settings: Resolved) -> System:
-    """Return the system ``dense``, the vector baseline, which ranks chunks by cosine similarity."""
+    """Return the ``dense`` system, the vector baseline, which ranks chunks by cosine similarity."""
     return with_values(DENSE, _hits(settings))
 
 
 def pageindex(settings: Resolved) -> System:
-    """Return the system ``pageindex``, which searches the tree from the root and ranks the visited nodes.
+    """Return the ``pageindex`` system, which searches the tree from the root and ranks the visited nodes.
 
     With ``no_llm`` set, or without an LLM endpoint, the search and the ranking use lexical scores. Raises
     :class:`UsageError` for an LLM model without an endpoint, except with ``no_llm``.
@@ -60,7 +60,7 @@ def pageindex(settings: Resolved) -> System:
 
 
 def hybrid(settings: Resolved) -> System:
-    """Return the system ``hybrid``, which fuses vector and BM25 search with RRF and reranks the results.
+    """Return the ``hybrid`` system, which fuses vector and BM25 search with RRF and reranks the results.
 
     The sections that contain the nearest chunks, and their neighbors in the tree, are fused with the results
     of a BM25 search over sections.
@@ -74,7 +74,7 @@ def hybrid(settings: Resolved) -> System:
 
 
 def grep(settings: Resolved) -> System:
-    """Return the system ``grep``, which uses RRF to fuse the results of grep and a vector search.
+    """Return the ``grep`` system, which uses RRF to fuse the results of grep and a vector search.
 
     The vector search drops chunks at or beyond a distance threshold. If the user does not set a threshold,
     the index's calibrated threshold is used.
@@ -84,7 +84,7 @@ def grep(settings: Resolved) -> System:
 
 
 def qdrant(settings: Resolved) -> System:
-    """Return the system ``qdrant``, which fuses 2k dense and 2k BM25 results into k hits with weighted RRF.
+    """Return the ``qdrant`` system, which fuses 2k dense and 2k BM25 results into k hits with weighted RRF.
 
     If ``qdrant.collection`` is set, the system ranks spans, because the passages of the user's collection are
     not chunks of the index.
@@ -105,14 +105,14 @@ def qdrant(settings: Resolved) -> System:
 
 
 def sqlite(settings: Resolved) -> System:
-    """Return the system ``sqlite``, which fuses FTS5 and vectors, and groups the chunks by document."""
+    """Return the ``sqlite`` system, which fuses FTS5 and vectors, and groups the chunks by document."""
     alpha = settings.part(RetrievalSettings).hybrid_alpha
     weights = {"branches.fts5.weight": 1.0 - alpha, "branches.dense.weight": alpha}
     return _laid(settings, RetrievalSettings, weights)
 
 
 def late_interaction(settings: Resolved) -> System:
-    """Return the system ``late-interaction``, which fuses vectors and BM25, adds MaxSim, and reranks.
+    """Return the ``late-interaction`` system, which fuses vectors and BM25, adds MaxSim, and reranks.
 
     With ``no_llm`` set, or without an LLM endpoint, only a cross-encoder can rerank the results. Raises
     :class:`UsageError` for an LLM model without an endpoint, except with ``no_llm``.

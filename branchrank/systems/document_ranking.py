@@ -1,7 +1,7 @@
 """Systems adapted to rank up to 1000 documents, for test collections such as those of TREC and BEIR.
 
 1. Each branch returns a long list, so that recall at 100 and average precision are meaningful.
-2. The system ``bm25`` searches sections instead of chunks. A document in a BEIR folder is one section, so
+2. The ``bm25`` system searches sections instead of chunks. A document in a BEIR folder is one section, so
    ``bm25`` scores each document as a whole.
 3. A system that ranks chunks returns the best chunk of each document (MaxP, Dai and Callan, SIGIR 2019). The
    results of a system that ranks sections are not grouped by document.

@@ -1,4 +1,4 @@
-"""Keyword, semantic and hybrid search of documents, with one or both branches of the predictor ``sqlite``.
+"""Keyword, semantic and hybrid search of documents, with one or both branches of the ``sqlite`` predictor.
 
 Every score is in 0..1. Keyword search uses FTS5 scores. Semantic search uses cosines, with negative values
 set to 0. Hybrid search uses RRF scores, scaled so that a hit that is first in both lists scores 1. Scores are

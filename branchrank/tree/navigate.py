@@ -81,7 +81,7 @@ class Tree:
     def node(self, identifier: str) -> Node:
         """Return the node with the id ``identifier``.
 
-        All methods with the argument ``identifier`` raise ``KeyError`` for an unknown id.
+        All methods with the ``identifier`` argument raise ``KeyError`` for an unknown id.
         """
         return self.table.at(self.table.row(identifier))
 

@@ -2,7 +2,7 @@
 
 The export writes one file per document. Every heading becomes a node. The ``line_num`` of a node is the
 number of the heading's line, starting at 1. The ``text`` of a node contains the lines from its heading up to
-the next heading of any level. The summary is in the field ``summary`` of a node without children, or in the
+the next heading of any level. The summary is in the ``summary`` field of a node without children, or in the
 field ``prefix_summary`` of a node with children. The format has no field for the last line of a node or for
 text before the first heading.
 

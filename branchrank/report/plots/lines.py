@@ -82,7 +82,7 @@ class Swept(Record, frozen=True, kw_only=True):
 
 
 def sweep(title: str, points: Sequence[Swept], axis: str, measure: str, number: int) -> Plot:
-    """Plot quality against the setting ``axis``, with a line for each combination of the other settings."""
+    """Plot quality against the ``axis`` setting, with a line for each combination of the other settings."""
     described = "; ".join(f"{each.name} {interval(each.estimate, measure)}" for each in points)
     return Plot(
         name=f"sweep-{number}",

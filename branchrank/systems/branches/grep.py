@@ -20,7 +20,7 @@ RANKINGS: tuple[Ranking, ...] = ("none", "bm25")
 
 
 class GrepKind(BranchKind):
-    """A search of the indexed files with ripgrep. The option ``ranking`` overrides ``[grep] ranking``."""
+    """A search of the indexed files with ripgrep. The ``ranking`` option overrides ``[grep] ranking``."""
 
     name = "grep"
     units = ("chunk", "span")
@@ -28,7 +28,7 @@ class GrepKind(BranchKind):
     options = ("ranking",)
 
     def problems(self, branch: Branch) -> list[str]:
-        """Check the value of the option ``ranking``."""
+        """Check the value of the ``ranking`` option."""
         found = super().problems(branch)
         if branch.options.get("ranking", "none") not in RANKINGS:
             found.append(f"grep's option 'ranking' must be one of {', '.join(RANKINGS)}")
