@@ -10,7 +10,7 @@ from branchrank.systems.branches import BranchKind, BranchResult
 
 
 class TitlesKind(BranchKind):
-    """Sections whose titles share at least ``least`` words with the query, those in ``ignore`` left out."""
+    """Sections whose titles share at least ``least`` words with the query, without those in ``ignore``."""
 
     name = "titles"
     units = ("node",)
