@@ -143,7 +143,7 @@ def _paths(plan: Plan) -> Iterator[Path]:
 
 
 def _portable(plan: Plan) -> Plan:
-    """Return the plan with paths relative to the working directory, which workers can open."""
+    """Return the plan with paths relative to the working directory, so that workers can open the files."""
     return msgspec.structs.replace(
         plan, data_dir=Path(os.path.relpath(plan.data_dir)), settings=with_relative_files(plan.settings)
     )

@@ -208,7 +208,7 @@ def _interrupted(run: RunRecord, reports: Path, resume: Path | None, *, fresh: b
 
 
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
-    """Return the record ``run`` with the start time of the interrupted run's record ``begun``.
+    """Return ``run`` with the start time of ``begun``, which is the record of the interrupted run.
 
     If ``whole`` is true, the command, the paths, the settings and the seal are also copied from ``begun``.
     """

@@ -4,9 +4,8 @@
    a URL.
 2. User names and passwords are removed from all URLs in the record and the command.
 3. API keys that are set in environment variables are removed from every string. The passwords collected in
-   step 1 are removed from every string that does not identify the run. Strings that identify the run are
-   exempt, because the password "hybrid", for example, would otherwise remove the name of the system
-   ``hybrid``.
+   step 1 are removed from all strings except those that identify the run, such as names. Names are kept,
+   because a password such as "hybrid" may also be the name of a system.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from branchrank.records import Record
 from branchrank.redactor import ONE_URL, Redactor, environment_secrets, is_url, means_url, value_to_show
 
 R = TypeVar("R", bound=Record)
-#: Fields (such as names and digests) from which the passwords found in URLs are not removed.
+#: Fields that identify the run (such as names). Text in these fields is kept even if it equals a password.
 _IDENTITY = {
     *("status", "mode", "split", "predictors", "indexes", "origins", "digests"),
     *("corpus", "corpus_digest", "questions_file", "questions_digest", "question_ids"),
@@ -57,11 +56,11 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
 
 
 def _words(command: str) -> list[tuple[str, str, str]]:
-    """Split a command into words, and return a flag, a prefix and the rest for each word.
+    """Split a command into words, and return a tuple ``(flag, prefix, rest)`` for each word.
 
-    The flag is empty for words without the value of a flag that expects a URL. The prefix is ``FLAG=`` for
-    words with both the flag and its value, and empty for other words. A command that a shell could not split
-    is treated as one word.
+    If ``FLAG`` expects a URL, the tuple for the word ``FLAG=VALUE`` is ``(FLAG, "FLAG=", VALUE)``, and the
+    tuple for a word ``VALUE`` after ``FLAG`` is ``(FLAG, "", VALUE)``. For any other word, the tuple is
+    ``("", "", word)``. A command that a shell could not split is treated as one word.
     """
     try:
         words = shlex.split(command)

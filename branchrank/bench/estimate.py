@@ -1,4 +1,4 @@
-"""Estimate a plan's number of queries and LLM costs before the plan is run (``--dry-run``)."""
+"""Estimate the number of queries and the LLM costs of a plan before the plan is run (``--dry-run``)."""
 
 from __future__ import annotations
 

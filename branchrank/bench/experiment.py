@@ -1,7 +1,7 @@
 """Read experiment files, in which TOML tables define named systems and named indexes.
 
-1. The key ``from`` contains the name of the system from which a system inherits. A table without ``from``
-   that has the name of a built-in system inherits from the built-in system, unless the table lists its
+1. The key ``from`` in a system's table is the name of the system to inherit from. If a table has no ``from``
+   and has the name of a built-in system, the table inherits from this system, unless the table lists its own
    branches. A system that does not inherit must define all its values.
 2. A system's own values override the inherited values. ``branches.dense.top_n = 80`` changes one value of the
    dense branch, and a list ``branches = [...]`` replaces all branches.
@@ -178,7 +178,7 @@ def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
 
 
 def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str, Any], Resolved]:
-    """Remove the invalid values from the tables and settings, so that the valid values can be checked."""
+    """Remove the invalid values from the tables and settings, so that the other values can be checked."""
 
     def right(toml: Any = None, variables: Any = None, given: Any = None) -> bool:
         made = _attempt([], lambda: resolve(toml=toml, environment=variables or {}, flags=given))
@@ -243,7 +243,7 @@ def _indexes(
 
 
 class _Systems:
-    """A reader of a file's systems; ``failed`` contains the names of the systems that could not be read."""
+    """The systems in an experiment file. ``failed`` contains the names of systems that could not be read."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, Any]], settings: Resolved, found: list[str]) -> None:
         self.tables = tables
@@ -369,5 +369,5 @@ def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
 
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Apply :func:`laid_over` after replacing short names (``rrf_k``) with field paths (``fuse.k``)."""
-    # Keys of nested tables are not replaced, because they are field names even if they look like short names.
+    # Only top-level keys can be short names. The keys of nested tables are always field names.
     return laid_over(base, {ALIASES.get(key, key): value for key, value in changes.items()})

@@ -7,11 +7,12 @@
    seed, so that a change in the machine's speed affects all predictors equally.
 3. The results are the wall time and CPU time of the whole query and the wall time of each stage, in ms. CPU
    time includes the CPU time of child processes that have exited, such as grep. Time spent waiting for an LLM
-   is the stage ``llm wait``, which is not part of the stage ``compute``. An LLM call that is answered from a
-   cache or a cassette counts with the time of the original call, so paid calls are not repeated.
-4. Each sampled query is timed ``repeats`` times in different orders, and the repeat with the median total
-   time is used. Each query contributes only one latency, because the confidence bound for p95 requires
-   independent measurements. The garbage collector's settings are not changed.
+   is the stage ``llm wait``, which is not part of the stage ``compute``. For an LLM call that is answered
+   from a cache or a cassette, the latency of the original call is used, so that paid calls need not be
+   repeated.
+4. All sampled queries are timed ``repeats`` times, each time in a new random order. For each query, the
+   repeat with the median total time is used. Each query contributes only one latency, because the confidence
+   bound for p95 requires independent measurements. The garbage collector's settings are not changed.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> Index:
 def _engines(
     plan: Plan, name: str, index: Index, stages: LLMStages, notify: Notify, opened: ExitStack
 ) -> tuple[Engine, Engine]:
-    """Return the engine of an index for the quality pass, and the uncached engine for the latency pass."""
+    """Return two engines for an index: one for the quality pass, and an uncached one for the latency pass."""
     workspace = WorkspaceFolder(plan.data_dir, plan.settings, notify=notify)
     cache = opened.enter_context(closing(workspace.open_cache()))
     root, settings = workspace.corpus_root, plan.indexes[name]

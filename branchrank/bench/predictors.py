@@ -1,7 +1,8 @@
 """Predictors wrap systems, classes and HTTP endpoints so that a benchmark can run them.
 
-:class:`SystemPredictor` runs a system on an engine. :class:`ClassPredictor` wraps a user's own class with
-``retrieve(query, k)``. :class:`ApiPredictor` queries an HTTP endpoint that answers ``POST /retrieve``.
+:class:`SystemPredictor` runs a system on an engine. :class:`ClassPredictor` wraps a user's own class that has
+a method ``retrieve(query, k)``. :class:`ApiPredictor` queries an HTTP endpoint that answers ``POST
+/retrieve``.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class BenchmarkPredictor(Protocol):
         ...
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """Return the ids of chunks and nodes that cover the gold, or an empty set without traces."""
+        """Return the ids of chunks and nodes that cover the gold, or an empty set if there are no traces."""
         ...
 
 
@@ -91,8 +92,8 @@ class ClassPredictor(Untraced):
     """A user's own predictor. Hits inside excluded spans are removed from the results.
 
     The predictor's name is the object's attribute ``name``, or else the ``name`` argument. ``origin`` is the
-    string ``module:Class`` if the user passed this string, and otherwise the dotted name of a type or
-    function. Only runs in which all classes were passed as ``module:Class`` can be resumed.
+    string ``module:Class`` if the user passed such a string, and otherwise the dotted name of the object's
+    class or of the function. Only runs in which all classes were passed as ``module:Class`` can be resumed.
     """
 
     def __init__(self, name: str, wrapped: Predictor, *, origin: str = "") -> None:
@@ -131,8 +132,8 @@ class ClassPredictor(Untraced):
 def _checked(hit: Hit) -> Hit:
     """Return the hit with its numbers converted to plain Python types, so that a row can store the hit.
 
-    Raises ``ValueError`` or ``TypeError`` for an invalid hit. Raises ``OverflowError`` for a line number
-    larger than ``MOST_LINES``, which makes only the current question fail.
+    Raises ``ValueError`` or ``TypeError`` for an invalid hit. Raises ``OverflowError``, which makes only the
+    current question fail, for a line number larger than ``MOST_LINES``.
     """
     for name in ("id", "source", "text"):
         if not isinstance(getattr(hit, name), str):
@@ -223,7 +224,7 @@ def _name_of(thing: object) -> str:
 
 
 def _dotted(thing: object) -> str:
-    """Return the dotted name of a class or function, which a run records for a Python object."""
+    """Return the dotted name of a class or function, such as ``module.Class``, for the run's record."""
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 
@@ -296,7 +297,10 @@ class ApiPredictor(Untraced):
             ) from error
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        """Post the query and return the hits; raises :class:`BranchRankError` without a valid answer."""
+        """Post the query and return the hits.
+
+        Raises :class:`BranchRankError` if the answer is missing or invalid.
+        """
         from branchrank.http_client import HttpError
 
         shown = bare_url(self.endpoint)

@@ -4,8 +4,8 @@
 2. The questions are sent to the executor in shards (:mod:`branchrank.bench.answering`). All predictors answer
    a question before the next question is asked, so that the predictors share memoized results.
 3. A failed query becomes a row with the error message, and counts as a miss in every hit rate.
-4. Ctrl-C and SIGTERM end the pass between rows, and finished rows are kept. If several workers run the pass,
-   the answers of unfinished shards are lost.
+4. Ctrl-C and SIGTERM end the pass between rows, and finished rows are kept. If a pass with several workers is
+   interrupted, the answers of unfinished shards are lost.
 """
 
 from __future__ import annotations

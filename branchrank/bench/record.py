@@ -91,7 +91,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
 
 
 def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
-    """Return an index's settings, including BM25 settings that differ from the BM25 settings in ``own``."""
+    """Return an index's settings. BM25 settings are included only if they differ from those of the run."""
     table: dict[str, Any] = msgspec.to_builtins(settings.part(IndexSettings))
     words = settings.part(Bm25Settings)
     if words != own.part(Bm25Settings):

@@ -1,12 +1,12 @@
-"""Answer questions of a finished run again, using the plan in the run's directory.
+"""Answer a sample of a finished run's questions a second time, using the plan in the run's directory.
 
 1. Hosts, models, files and classes outside the workspace must be passed to the command
    (:mod:`branchrank.bench.resume`). A predictor whose class or endpoint is not passed to the command is
    skipped.
 2. No LLM is called. If a cassette is passed to the command, LLM calls are answered from the cassette. Without
    a cassette, systems that use an LLM are skipped.
-3. The questions are a random sample with the run's seed. The digests of the indexes must be equal to the
-   digests in the run's record.
+3. The questions are a random sample, drawn with the run's seed. The digests of the indexes must be equal to
+   the digests in the run's record.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def open_rerun(
 ) -> Iterator[OpenRerun]:
     """Open the plan of a finished run to answer ``count`` of its questions again.
 
-    Raises :class:`RunError` if an index or the questions differ from those of the run, and for a required
-    value that was not passed to the command. Raises the same errors as
+    Raises :class:`RunError` if the indexes or the questions are not the same as in the run, or if a required
+    value was not passed to the command. Raises the same errors as
     :func:`~branchrank.bench.opening.open_plan`.
     """
     cassette = named.settings.get(_REPLAY, "")
@@ -110,7 +110,7 @@ def _plan(directory: Path, run: RunRecord, count: int, named: Named, cassette: s
     )
     found = Names(directory, words, ("verify", "--rerun", str(count)), _UNUSED)
     llm = {**run.settings.get(LLMSettings.section, {}), "record": "", "replay": "", "price_table": ""}
-    # The baseline is removed, because the baseline may be a skipped predictor.
+    # The setting ``baseline`` is cleared, because the run's baseline may be one of the skipped predictors.
     benchmark = {**run.settings.get(BenchmarkSettings.section, {}), "baseline": ""}
     tables = {
         **run.settings,

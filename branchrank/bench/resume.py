@@ -3,8 +3,9 @@
 A run directory may come from another person and is not trusted.
 
 1. Settings, systems and questions are read from the directory, and checked like command-line flags.
-2. To resume a run, the user must pass every host, model and class of the run again, and every file outside
-   the workspace. One error lists all values that were not passed, and shows the complete command.
+2. To resume a run, the user must again pass all hosts, models and classes that the run used, and all files
+   that the run read from outside the workspace. One error lists all values that were not passed, and shows
+   the complete command.
 3. Before a row is written, the whole plan is compared with the plan in ``run.json``
    (:func:`~branchrank.runs.directory.check_resumable`).
 """
@@ -55,9 +56,9 @@ _MODEL = "embedding model"
 class Named(Record, frozen=True, kw_only=True):
     """The hosts, models, files and classes that were passed to the resuming command.
 
-    ``settings`` contains the values of settings that refer to a host, a model or a file
-    (:func:`~branchrank.settings.reaching_settings`), by setting name. ``engine`` contains values for the
-    settings of processes and machines (the section ``engine``), by setting name. ``allowed`` contains
+    ``settings`` maps the names of settings that refer to a host, a model or a file
+    (:func:`~branchrank.settings.reaching_settings`) to their values. ``engine`` maps the names of settings in
+    the section ``engine``, which apply to processes and machines, to their values. ``allowed`` contains
     additional hosts, models and files that the systems and indexes of an experiment file may use.
     ``questions`` is needed if the run does not contain the text of its questions.
     """
@@ -91,7 +92,7 @@ class Named(Record, frozen=True, kw_only=True):
 def plan_from_run(directory: Path, named: Named) -> Plan:
     """Read the plan of an interrupted run, which :func:`~branchrank.bench.benchmark.run_plan` can resume.
 
-    Classes, hosts and files outside the workspace are used only if they are in ``named``. Raises
+    A class, a host, or a file outside the workspace is used only if ``named`` contains it. Raises
     :class:`RunError` for a finished or damaged run, and for values that are invalid or missing in ``named``.
     """
     run = read_unfinished(directory)
@@ -213,7 +214,8 @@ class Names:
     def data_dir(self, recorded: str) -> Path:
         """Return the workspace folder that was passed to the command, or ``data`` by default.
 
-        If no folder was passed, a recorded folder other than ``data`` is added to ``missing``.
+        If no folder was passed, but the run used a folder other than ``data``, the run's folder is added to
+        ``missing`` (the values that the user must still pass).
         """
         if self.named.data_dir is None and Path(recorded).absolute() != DEFAULT_DATA_DIR.absolute():
             self._missing("--data-dir", "workspace", recorded)
@@ -307,10 +309,10 @@ def predictor_maker(
 
 
 def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
-    """Return the path of the run's question file.
+    """Return the path of the run's question file, or ``None`` for the workspace's question file.
 
-    The path is ``named.questions`` if set, and otherwise the path of the run's copy of the questions. Returns
-    ``None`` for the workspace's question file, if the run does not store the text of its questions.
+    The path is ``named.questions`` if set, and otherwise the path of the run's copy of the questions. A run
+    that does not store the text of its questions has no copy, so the workspace's question file is used.
     """
     if named.questions is not None:
         return named.questions

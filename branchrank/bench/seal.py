@@ -30,8 +30,9 @@ from branchrank.runs.directory import RunRecord, SealRecord
 
 Part = str | int | float | bool | None
 
-#: Parts of :attr:`RunRecord.plan` that a seal omits. The index is omitted, because a seal contains the index
-#: settings. Cassette flags are omitted, so that a recorded run and its replay match the same seal.
+#: Parts of :attr:`RunRecord.plan` that a seal omits. The digest of each index is omitted, because a seal
+#: contains the settings of the indexes instead. Cassette flags are omitted, so that a recorded run and its
+#: replay match the same seal.
 _LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
 _LONGEST = 80
 

@@ -65,10 +65,10 @@ class TunedSystem(Record, frozen=True, kw_only=True):
     """The result of tuning one system.
 
     ``own`` contains the values before tuning, and ``chosen`` contains the values after tuning. ``before`` is
-    the mean score with the values in ``own``. ``validated`` is the mean score if each fold uses the values
-    that were chosen on the other folds. ``gain`` is ``validated`` - ``before``. ``interval`` is the 95%
-    confidence interval of ``gain``, or ``None`` if the gold is in too few files. ``agreeing`` is the number
-    of folds for which the values chosen on the other folds are equal to ``chosen``.
+    the mean score with the values in ``own``. ``validated`` is the cross-validated mean score: each fold is
+    scored with the values that were chosen on the other folds. ``gain`` is ``validated`` - ``before``.
+    ``interval`` is the 95% confidence interval of ``gain``, or ``None`` if the gold is in too few files.
+    ``agreeing`` is the number of folds for which cross-validation chose the same values as in ``chosen``.
     """
 
     system: str
@@ -122,7 +122,7 @@ def tune(
     notify: Notify = no_notice,
     progress: Progress = no_progress,
 ) -> Tuning:
-    """Tune every system in an experiment file on a question file. Neither file is changed.
+    """Tune every system in an experiment file on a question file, without changing either file.
 
     ``flags`` maps ``"section.name"`` to the value of a setting. Raises :class:`UsageError` for a system that
     can't be tuned, and :class:`QuestionError` if the gold is in fewer sources than there are folds.
@@ -228,7 +228,10 @@ def _label(system: str, number: int) -> str:
 
 
 def _plan(given: Plan, contenders: Sequence[PlannedSystem], points: Mapping[str, Sequence[Point]]) -> Plan:
-    """Return a plan with one predictor per combination, in which equal ``k1`` and ``b`` share an index."""
+    """Return a plan with one predictor per combination of values.
+
+    Predictors with the same ``k1`` and ``b`` share an index if they come from the same index.
+    """
     predictors: list[PlannedSystem] = []
     indexes: dict[str, Resolved] = {}
     for each in contenders:
@@ -286,7 +289,7 @@ def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progr
 
 
 def _folds(clusters: Mapping[str, str], folds: int, seed: int) -> dict[str, int]:
-    """Map question ids to random folds of about equal numbers of sources."""
+    """Return the fold of each question id. Sources are assigned at random to folds of about equal size."""
     sources = sorted(set(clusters.values()))
     if len(sources) < folds:
         raise QuestionError(

@@ -12,7 +12,7 @@ BM25's document frequencies are computed over all searched files, not over the p
 frequency ``n`` of a term is the number of files that contain the term, and ``N`` is the number of searched
 files. The IDF ``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. The classic IDF ``ln((N - n + 0.5) /
 (n + 0.5))``, computed over passages, would be negative for a term that every passage contains. BM25's length
-normalization uses a passage's number of lines as length.
+normalization uses the number of lines in a passage as the passage's length.
 """
 
 from __future__ import annotations
@@ -233,7 +233,8 @@ def _bm25(
 ) -> tuple[Scores, list[float]]:
     """Return the clusters' BM25 scores (shape ``(clusters,)``, at least 0) and the IDF of each term.
 
-    Terms are counted in the matched lines, because every line that contains a term is a matched line.
+    Terms are counted only in the matched lines. No occurrence is missed, because every line that contains a
+    term is a matched line.
     """
     texts = ["\n".join(line.text for line in cluster.lines).lower() for cluster in clusters]
     ends = np.cumsum([len(text) + 1 for text in texts])

@@ -11,7 +11,7 @@ The error message for a file that can't be read begins with one of the following
 
 1. In the corpus's folder, only indexed files can be read. Excluded files and hidden files (such as ``.env``)
    are denied, whether they exist or not.
-2. In other folders that the user allows, every file that is not hidden can be read.
+2. In additional folders that the user allows (``allowed_paths``), every file that is not hidden can be read.
 3. A path is absolute or relative to an allowed folder. A relative path is tried in each allowed folder, in
    order. ``..`` in a path is resolved without looking at the disk. A resolved path outside the allowed
    folders is denied, whether it exists or not. Symbolic links in a path are never followed.

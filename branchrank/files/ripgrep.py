@@ -86,7 +86,7 @@ def search_files(
     for raw in output.split(b"\n"):
         path, separator, rest = raw.partition(b"\0")
         number, colon, text = rest.partition(b":")
-        # All other lines are ignored, such as a truncated last line or a message about a binary file.
+        # All other lines, such as a truncated last line or a message about a binary file, are ignored.
         if separator and colon and number.isdigit():
             line = MatchedLine(int(number), text.decode("utf-8", "replace").removesuffix("\r"))
             found.setdefault(_source(path), []).append(line)

@@ -20,7 +20,7 @@ def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[
 
     Only passages that are labeled in both files are compared. ``names`` contains the annotator of ``first``
     and the annotator of ``second``. If ``names`` is empty, each file must have labels by exactly one
-    annotator. Raises :class:`UsageError` if a file has no labels by its annotator, and
+    annotator. Raises :class:`UsageError` for a wrong number of annotators or an annotator without labels, and
     :class:`QuestionError` if no passage is labeled in both files.
     """
     if len(names) not in (0, 2):

@@ -5,11 +5,11 @@ compared, so rewrapping text does not change its digest.
 
 1. An anchor is valid if its file and lines exist, the lines contain the quote, and their digest matches.
 2. An invalid anchor is moved to the nearest lines in its file that have the stored digest.
-3. If no lines in its file have the stored digest, an invalid anchor is moved to another file. The stored
-   digest must occur exactly once in the other files.
-4. If the stored digest is not found or not unique, an invalid anchor is moved to the lines that contain its
-   quote. The quote must occur exactly once in the anchor's file. If that file does not contain the quote, the
-   quote must occur exactly once in the other files.
+3. If no lines in the anchor's file have the stored digest, the other files are searched. If exactly one place
+   in the other files has the stored digest, the anchor is moved to this place.
+4. If neither step 2 nor step 3 moves an invalid anchor, the anchor is moved to the lines that contain its
+   quote. The quote must occur exactly once in the anchor's file. If the anchor's file does not contain the
+   quote, the quote must occur exactly once in the other files.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
 
 
 def _digested(text: NormalizedLines, digest: str, length: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last line of each block of ``1..2 * length`` lines with this digest."""
+    """Yield the first and last line of each block that has the digest and at most ``2 * length`` lines."""
     ends = [*(start - 1 for start in text.starts[1:]), len(text.text)]
     for first, start in enumerate(text.starts):
         for last in range(first, min(first + 2 * length, len(text.starts))):
@@ -190,7 +190,11 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalizedLine
 
 
 def _window(before: Span | None, first: int, last: int, lines: Sequence[str]) -> tuple[int, int]:
-    """Return a span around the quote, at least as long as ``before``, between blank lines if possible."""
+    """Return the first and the last line of a span that contains the quote in lines ``first`` to ``last``.
+
+    The span has at least as many lines as ``before``, unless the file is shorter. If possible, the span
+    starts after a blank line and ends before a blank line.
+    """
     length = max(last - first + 1, before.lines if before is not None else 0)
     length = min(length, len(lines))
     home = before.line_start if before is not None else first

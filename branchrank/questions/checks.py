@@ -25,7 +25,7 @@ from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: Questions with fewer content words are not reported when their gold contains all of these words.
+#: The minimum number of content words for reporting a question whose gold contains all of these words.
 LEAKING_WORDS = 5
 
 

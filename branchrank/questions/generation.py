@@ -4,9 +4,9 @@
    section, until the requested number of questions is accepted or no section is left.
 2. Generation stops after three consecutive failed calls, or after twenty consecutive calls without a usable
    question.
-3. The LLM quotes the text that answers its question. The lines that contain this quote become the gold.
-   Questions are rejected if the quote does not occur in the section's own lines. Differences in markup and
-   layout are ignored.
+3. For each question, the LLM quotes the text that answers the question. The lines that contain this quote
+   become the gold. Questions are rejected if the quote does not occur in the section's own lines. Differences
+   in markup and layout are ignored.
 4. The leakage of a question is the share of its content words (as stems, without stop words) that the quote
    contains. Questions with too much leakage are rejected, because a keyword search would answer them.
 5. A question with nearly the same content words as an earlier question is rejected as a duplicate.
@@ -78,8 +78,8 @@ class GeneratedQuestions(Record, frozen=True, kw_only=True):
 class GenerationEstimate(Record, frozen=True, kw_only=True):
     """The estimated LLM calls and tokens needed to generate questions.
 
-    ``least`` is the estimate if every question is accepted. ``most`` is the estimate if every section needs a
-    call.
+    ``least`` is the lower estimate, which assumes that every question is accepted. ``most`` is the upper
+    estimate, which assumes one call for every section.
     """
 
     sections: int
@@ -194,7 +194,7 @@ class _Streak:
 
     @property
     def left(self) -> int:
-        """The number of calls that may run concurrently before :meth:`has_ended` must be checked again."""
+        """The number of calls that may be started at once before :meth:`has_ended` is checked again."""
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 
     def has_ended(self) -> bool:

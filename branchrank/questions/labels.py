@@ -5,10 +5,11 @@
 2. The label ``yes`` means that the passage answers the question. The label ``partly`` means that the passage
    helps but does not answer the question. The label ``no`` means that the passage does not help.
 3. A label of ``yes`` from a person makes the passage gold. If the annotator also gives line numbers, only
-   these lines become gold. Lines that overlap existing gold do not become gold, so no line counts twice.
+   these lines become gold. Lines that overlap existing gold are not added to the gold, so that no line counts
+   twice.
 4. A passage that an LLM labels ``yes`` becomes gold only if the user accepts the LLM's labels. Every report
-   on the questions counts the gold from an LLM's labels. If a person labels the same passage, the gold from
-   the LLM's label is removed.
+   on the questions states how many gold passages only an LLM has labeled. If a person labels the same
+   passage, the gold from the LLM's label is removed.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def is_labeled(question: Question, span: Span, annotator: str, lines: Lines) -> 
 
 
 def unlabeled_gold(question: Question) -> tuple[GoldItem, ...]:
-    """Return the question's gold items that no label added."""
+    """Return the question's gold items, except those that were added by a label."""
     labels = labels_of(question)
     return tuple(item for item in question.gold if not any(_made(item, each, question) for each in labels))
 

@@ -1,13 +1,14 @@
 """Resolves the cross-references between the documents in a corpus.
 
 1. A label at a section's heading refers to the section, and a label at a page's title refers to the page. A
-   label in any other place is an inner label. A reference (``ref``) to an inner label has no target.
+   label that is not at a heading or title is called an inner label. A reference (``ref``) to an inner label
+   has no target, because the end of the labeled passage is unknown.
 2. A document path (``doc``) or relative URL (``link``) identifies a page, with or without a suffix such as
    ``.rst`` or ``.html``.
 3. Paths are relative to the folder of the referring document. A path that starts with ``/`` is relative to
    the corpus or to a folder that contains the referring document.
-4. A URL that starts with ``/`` may have one extra leading path segment. A URL may omit ``index``, and the
-   numbers that order files: the URL ``guides`` matches the folder ``02-guides``.
+4. A URL that starts with ``/`` may have one extra leading path segment. A URL may omit ``index`` and the
+   number at the start of a file or folder name: the URL ``guides`` matches the folder ``02-guides``.
 5. The ``#anchor`` of a URL is a label, an explicit id or the slug of a heading on the page.
 """
 

@@ -2,8 +2,8 @@
 
 1. Every cross-reference that has link text is resolved (:mod:`branchrank.questions.links`). The link text
    becomes a query, and the target of the link becomes the gold.
-2. A link is dropped if its target is missing from the corpus, in release notes, or not at a heading. A link
-   to the page or section that contains the link is also dropped.
+2. A link is dropped if its target is not in the corpus, is in release notes, or is a label that is not at a
+   heading. A link whose target contains the link itself is also dropped.
 3. Links with the same text form one query. Case and whitespace are ignored. A query with more than two
    targets is dropped as ambiguous.
 4. A query is dropped if it has the same stems as the heading of its target. Articles, and words such as
@@ -159,7 +159,7 @@ class _Miner:
         self.empty = self.parts.union(self.analyze(_INVITING), *map(self.analyze, stopped))
 
     def queries(self, documents: Iterable[Document], dropped: Counter[str]) -> list[_Query]:
-        """Return the queries, sorted by text, and count the dropped links by reason in ``dropped``."""
+        """Return the queries sorted by text, and add the number of dropped links by reason to ``dropped``."""
         found: dict[str, _Query] = {}
         for document in documents:
             for reference in document.references:

@@ -51,7 +51,7 @@ class Proposals:
 
 
 def read_label(reply: LLMReply) -> Choice:
-    """Return the label in a reply. If the reply is not JSON, return its first word that is a label.
+    """Return the label that a reply contains. If a reply is not JSON, the first word that is a label is used.
 
     >>> read_label(LLMReply(text='{"label": "Partly"}')), read_label(LLMReply(text="No, it does not."))
     ('partly', 'no')

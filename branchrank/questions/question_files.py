@@ -1,9 +1,9 @@
 """Read, sample and write question files.
 
 Each line of a question file is one JSON object with keys such as ``id``, ``question``, ``source_file`` and
-``answer_line_start``. The first gold item has its own keys, and the key ``alternates`` lists all other gold
-items. Unknown keys are kept. If a line has no ``id``, an id is made from the question and the gold files. The
-gold lines are not part of this id, because they may move.
+``answer_line_start``. The first gold item is stored in top-level keys, and the key ``alternates`` lists all
+other gold items. Unknown keys are kept. If a line has no ``id``, an id is made from the question and the gold
+files. The gold lines are not part of this id, because they may move.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
    exceed the requested share are skipped. All groups that are not added to the smaller part go to the larger
    part.
 4. If the smaller part is empty, the smallest skipped group is added to it. The smallest skipped group is also
-   added if the smaller part then comes closer to its requested share. If only one group was skipped, this
-   group goes to the larger part, which would otherwise be empty.
+   added to the smaller part if it brings the size of this part closer to the requested share. A group that is
+   the only skipped group is never added, because the larger part would then be empty.
 5. The tuning part is filled from the start of the order, and the test part from its end. If all groups have
    the same size, a larger tuning part therefore contains every smaller tuning part with the same seed.
 """
@@ -33,8 +33,8 @@ class Split(NamedTuple):
 def split_questions(questions: Sequence[Question], share: float, seed: int) -> Split:
     """Split the questions by document.
 
-    ``share`` (greater than 0 and less than 1) is the requested fraction of the questions in the tuning part.
-    Raises :class:`QuestionError` if all questions are in one group.
+    ``share`` (greater than 0 and less than 1) is the fraction of all questions that the tuning part should
+    contain. Raises :class:`QuestionError` if all questions are in one group.
     """
     groups = _groups(questions)
     if len(groups) < 2:
@@ -93,7 +93,7 @@ def _groups(questions: Sequence[Question]) -> dict[str, list[str]]:
             source = parents[source]
         return source
 
-    # The root is the name that sorts first, so a group's name does not depend on the order of the questions.
+    # A group is named after its alphabetically first document, so the order of the questions does not matter.
     names = {question.id: sorted(sources_of(question)) or [f"\x00{question.id}"] for question in questions}
     for first, *others in names.values():
         for other in others:

@@ -113,6 +113,6 @@ def _text(span: Span, lines: Lines) -> Sequence[str]:
 
 
 def _near(source: str, lines: Lines) -> list[str]:
-    """Return the corpus files with the same file name as ``source``. If none has this name, return all."""
+    """Return the corpus files with the same file name as ``source``, or all corpus files if none exist."""
     same = [each for each in lines if each.rpartition("/")[2] == source.rpartition("/")[2]]
     return same or list(lines)

@@ -1,6 +1,7 @@
 """A server's access rules for its address, the ``Host`` and ``Origin`` headers, and the token.
 
-1. By default the server binds to the loopback interface. On any other address, the server needs a token.
+1. By default the server binds to the loopback interface. On any address other than a loopback address, the
+   server needs a token.
 2. The ``Host`` header must contain a loopback name, the server's address, or an additional allowed name. The
    check of the ``Host`` header prevents DNS rebinding, in which another website reaches the server through a
    host name that resolves to this machine.

@@ -37,7 +37,7 @@ TOP_K = 100
 #: The default number of hits, which equals the default of ``--top-k`` in the retrieval commands.
 DEFAULT_TOP_K = 5
 FILTERS = 20
-#: A filter with a pattern for the OpenAPI description. The library checks filters without this pattern.
+#: A filter whose pattern appears only in the OpenAPI description, because the library checks filters itself.
 Condition = Annotated[
     str,
     Meta(max_length=1_000, extra_json_schema={"pattern": f"^({'|'.join(FILTER_KEYS)})=[\\s\\S]+$"}),

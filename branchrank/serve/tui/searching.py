@@ -63,8 +63,8 @@ class Searches:
 
         The app prefers late-interaction to hybrid, and hybrid to local. Late-interaction is chosen only if
         the index has token vectors, because late-interaction is slow without them. Hybrid is chosen only if
-        its LLM is configured. If none of these three systems is available, the app starts in the last search
-        mode.
+        its LLM is configured. If late-interaction, hybrid and local are all unavailable, the app starts in
+        the last mode in :attr:`modes`.
         """
         wanted = ["predictor-local"]
         if self._workspace.system("hybrid").asks_llm:
@@ -109,8 +109,9 @@ def why(found: Found) -> str:
 def preview(found: Found) -> list[tuple[int | None, str]]:
     """Return a few lines of a result's text for the list of results.
 
-    For a result with matched lines, the first matched lines are returned with their line numbers. For other
-    results, the first non-blank lines are returned with ``None`` instead of line numbers.
+    For a result with matched lines, the first matched lines are returned with their line numbers. For a
+    result without matched lines, the first non-blank lines are returned, with ``None`` in place of line
+    numbers.
     """
     matched = found.hit.matched
     if matched:
