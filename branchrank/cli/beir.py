@@ -99,7 +99,7 @@ def run(
     with --baseline. All other predictors are compared with the baseline. With --all-pairs, all predictors are
     compared with each other. An existing index is reused, and an interrupted run is resumed.
 
-    `branchrank beir run` overrides some of the defaults in the list of flags. The defaults for a new
+    Some defaults of `branchrank beir run` differ from those in the list of flags. The defaults for a new
     workspace are --embedder none, --vector-store exact, --bm25-stop-words english and
     --no-bm25-split-identifiers. The defaults for a run are --top-k 1000, --delta 0.02 and no latency pass.
     Runs with 100,000 hits or more are stored with --rows compact. The predictors dense, local and

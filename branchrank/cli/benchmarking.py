@@ -25,8 +25,8 @@ def run_and_report(
     With ``dry_run``, only print the estimated cost. If no file exists at the path ``seal``, the plan is
     written to this path and is not run.
 
-    Raises :class:`FailedRunError` if all queries or all LLM calls of a predictor failed. The report is
-    written before the error is raised.
+    Raises :class:`FailedRunError` if all queries or all LLM calls of a predictor failed. The report of a
+    failed run is written before the error is raised.
     """
     if dry_run:
         print_estimate(branchrank.library.estimate_plan(plan))

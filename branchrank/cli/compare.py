@@ -25,7 +25,8 @@ MEASURES = click.option(
 BASELINE_PREDICTOR = click.option(
     "--baseline-predictor",
     default="",
-    help="Predictor in the baseline run to compare with. Default: the predictor with the candidate's name.",
+    help="Predictor of the baseline run to use as the baseline. Default: the predictor with the same name as "
+    "the candidate.",
 )
 FILE = click.Path(path_type=Path, dir_okay=False)
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
@@ -85,7 +86,7 @@ def compare(
         if measures or latex is not None:
             raise UsageError(
                 "--measure and --latex need two runs, but only one was given",
-                remedy="give the measure to test with --primary; `branchrank show` prints the other measures",
+                remedy="use --primary to choose the measure; `branchrank show` prints the other measures",
             )
         chosen = "all-pairs" if all_pairs else baselines
         click.echo(str(first.compare_all(chosen, primary, delta=delta)))

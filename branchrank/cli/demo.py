@@ -18,7 +18,7 @@ from branchrank.cli.terminal import Command, safe, say, shown_path
 @click.option("--fresh", is_flag=True, help="Run the benchmark again even if a finished run exists.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 def command(folder: Path, open_report: bool, fresh: bool, quiet: bool) -> None:
-    """Compare three systems on the bundled sample, in FOLDER (by default branchrank-demo).
+    """Compare three systems on the bundled sample, and write all files to FOLDER (default: branchrank-demo).
 
     The sample has 31 documents and 161 questions. The command copies the sample into FOLDER, indexes the
     documents, and runs the predictors local, pageindex and hybrid. The demo needs neither an LLM nor the

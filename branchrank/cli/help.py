@@ -123,7 +123,7 @@ def help_all_option() -> click.Option:
 
 
 def write_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write a command's flags below the command's headings in :data:`COMMON`."""
+    """Write a command's flags, grouped under the headings that :data:`COMMON` lists for the command."""
     everything = bool(context.meta.get(_EVERYTHING))
     for heading, options in grouped(command, context, everything=everything):
         with formatter.section(heading):

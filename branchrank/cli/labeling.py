@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Maps what an annotator types to the label that is stored.
 KEYS = {"y": "yes", "yes": "yes", "p": "partly", "partly": "partly", "n": "no", "no": "no"}
 HINT = "y(es), p(artly), n(o), s(kip), q(uit); y 12-14 if only lines 12 to 14 answer the question"
-#: The maximum number of lines shown of a passage.
+#: The maximum number of lines to show from a passage.
 MOST_LINES = 60
 
 

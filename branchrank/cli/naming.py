@@ -27,14 +27,15 @@ def naming_options(function: F) -> F:
             "--allow",
             "allowed",
             multiple=True,
-            help="Host, model or file in the run's experiment file that the command may use. Repeatable.",
+            help="Allow the command to use this host, model or file from the run's experiment file. "
+            "Repeatable.",
         ),
         click.option("--api-endpoint", default="", help="URL to which the `api` predictor sends requests."),
         click.option(
             "--predictor",
             "predictors",
             multiple=True,
-            help="Predictor class of the run (module:Class) that the command may import. Repeatable.",
+            help="Allow the command to import this predictor class of the run (module:Class). Repeatable.",
         ),
         click.option(
             "--questions",

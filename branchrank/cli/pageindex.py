@@ -1,4 +1,4 @@
-"""``branchrank pageindex`` and ``pageindex_common.py``: build, show and convert the PageIndex tree."""
+"""``branchrank pageindex``: build, show, check, summarize, import or export the PageIndex tree."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from branchrank.settings import BenchmarkSettings, Resolved
 if TYPE_CHECKING:
     from branchrank import Workspace
 
-#: The maximum number of lines shown of a hit.
+#: The maximum number of lines to show from each hit.
 SHOWN_LINES = 4
 
 

@@ -38,7 +38,8 @@ for each in (add, label, agreement, generate):
 def check(questions: Path | None, data_dir: Path) -> None:
     """Check the gold of QUESTIONS (by default the question file of the workspace) against the corpus.
 
-    Changed or missing gold lines are errors (exit code 3). Leakage and duplicate questions are warnings.
+    Changed or missing gold lines are errors (exit code 3). Leakage and duplicate questions are only reported
+    as warnings.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         checked = workspace.questions.check(questions)

@@ -1,12 +1,12 @@
-"""Adapt the fix that an error message suggests to the flags of the running command.
+"""Change the fix in an error message, so that the fix mentions only flags of the running command.
 
 Errors are raised in the library, so a suggested fix may mention flags that the running command does not have.
 
 1. If a fix lists several flags (``--a or --b``), only the flags that the command has are kept.
 2. If the command has none of the listed flags, the flags are replaced with the setting's key in
    ``branchrank.toml``.
-3. Commands with the ``--base-url`` flag do not run systems. Fixes for these commands suggest no settings in
-   ``branchrank.toml``.
+3. Commands with the ``--base-url`` flag do not run systems. If such a command fails, the fix does not mention
+   settings in ``branchrank.toml``.
 4. A command that is quoted in a fix (``branchrank index ...``) is not changed.
 """
 
@@ -26,7 +26,7 @@ _PLACE = "of branchrank.toml"
 
 
 def remedy_for(remedy: str, command: click.Command) -> str:
-    """Return an error's fix, adapted to the flags of ``command``."""
+    """Return the fix for an error. The returned fix mentions only flags that ``command`` has."""
     has = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     settings = {setting.flag: setting for part in PARTS for setting in settings_of(part)}
 
@@ -40,7 +40,11 @@ def remedy_for(remedy: str, command: click.Command) -> str:
 
 
 def _fitted(text: str, has: set[str], settings: dict[str, Setting]) -> str:
-    """Remove flags that are not in ``has``. If no flag is left, return the settings' TOML keys."""
+    """Remove from a list of flags all flags that the command does not have.
+
+    ``has`` contains the flags of the command. If no flag is left, return the keys of the flags' settings in
+    ``branchrank.toml``.
+    """
     if not text.startswith("--"):
         return text
     flags = re.findall(_FLAG, text)

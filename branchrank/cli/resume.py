@@ -21,9 +21,10 @@ from branchrank.settings import EngineSettings
 def command(run: Path, quiet: bool, **named: Any) -> None:
     """Resume an interrupted RUN and keep its finished rows.
 
-    Settings whose values are numbers or fixed choices are read from RUN. For security, hosts, models, files
-    and classes are not read from RUN: you must pass them as flags. If a flag is missing, the error shows the
-    complete command. A run cannot be resumed if its corpus, questions, index or settings have changed.
+    Settings whose values are numbers or fixed choices are read from RUN. You must pass hosts, models, files
+    and classes as flags, because reading them from RUN would be a security risk. If a flag is missing, the
+    error shows the complete command. A run cannot be resumed if its corpus, questions, index or settings have
+    changed.
     """
     from branchrank.cli.benchmarking import run_and_report
     from branchrank.library import plan_from_run

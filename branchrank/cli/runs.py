@@ -23,7 +23,7 @@ WHERE = click.option(
 @click.option(
     "--reports",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder that contains the runs. Default: both reports and branchrank-demo/reports.",
+    help="The folder that contains the runs. Default: the folders reports and branchrank-demo/reports.",
 )
 def list_runs(reports: Path | None) -> None:
     """List the runs, oldest first, with their directory, status, questions and predictors."""

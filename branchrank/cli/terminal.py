@@ -125,8 +125,8 @@ def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
 class Command(click.Command):
     """A click command that reports errors with a message, a fix and an exit code instead of a traceback.
 
-    ``help_name`` is the command's key in ``COMMON``, such as ``beir run``. By default, the key is the
-    command's name. If ``resumes`` is true, an interrupted command can be run again to resume its work.
+    ``help_name`` is the command's key in ``COMMON``, such as ``beir run``. If ``help_name`` is empty, the key
+    is the command's name. If ``resumes`` is true, an interrupted command can be run again to resume its work.
     """
 
     def __init__(self, *arguments: Any, help_name: str = "", resumes: bool = False, **named: Any) -> None:
@@ -138,7 +138,10 @@ class Command(click.Command):
             self.params.append(help_all_option())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the flags to the help text, below the command's headings in ``COMMON`` if there are any."""
+        """Write the flags to the help text.
+
+        If ``COMMON`` has headings for the command, the flags are grouped under these headings.
+        """
         if entry_name(self) in COMMON:
             write_options(self, ctx, formatter)
         else:

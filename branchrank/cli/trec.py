@@ -26,8 +26,8 @@ from branchrank.cli.terminal import Command, safe
     type=click.Choice(["gold", "document"]),
     default="gold",
     show_default=True,
-    help="What the document ids in the files identify: the gold that a hit matches (`gold`), or a hit's file "
-    "(`document`).",
+    help="The document id to write for a hit: the id of the gold that the hit matches (`gold`), or the path "
+    "of the hit's file (`document`).",
 )
 def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> None:
     """Export the finished run RUN as TREC files (qrels.txt, and one run file per predictor)."""
@@ -85,7 +85,7 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
     help="Measure, by its name in ir-measures. Repeatable.",
 )
 @click.option(
-    "--baseline", default="", help="Run with which the other runs are compared. Default: the first of RUNS."
+    "--baseline", default="", help="Run to compare all other runs with. Default: the first of RUNS."
 )
 @click.option("--all-pairs", is_flag=True, help="Compare every pair of runs.")
 @click.option(

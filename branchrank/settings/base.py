@@ -12,8 +12,7 @@ from branchrank.records import Record
 def reaches(role: str) -> Meta:
     """Mark a setting whose value refers to a host, a model or a file outside the workspace.
 
-    When a run is resumed, the value of a marked setting is not read from the run. The value must be given as
-    a flag.
+    When a run is resumed, a setting with this mark is not read from the run, but must be passed as a flag.
     """
     return Meta(extra={"reaches": role})
 

@@ -29,7 +29,7 @@ class Setting(Record, frozen=True, kw_only=True):
     """The description of one setting, for flags, docs and error messages.
 
     ``reaches`` is the kind of host, model or file outside the workspace that the value refers to, such as
-    ``Qdrant server``. For all other settings, ``reaches`` is empty.
+    ``Qdrant server``. If the value refers to nothing outside the workspace, ``reaches`` is empty.
     """
 
     section: str

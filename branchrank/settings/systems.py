@@ -4,7 +4,7 @@
 2. Most settings are aliases, each for one field of a system. For example, ``[local] rrf_k`` sets the field at
    the path ``fuse.k`` in the ``local`` system. An alias has the type, default, range and description of its
    field.
-3. Settings that do not correspond to a single field of a system are declared in this module's classes.
+3. Settings that are not aliases are declared in this module's classes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class SystemSettings(Settings, frozen=True, kw_only=True):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Declare the fields that :func:`alias_fields` adds at run time, for type checkers."""
+            """Tell type checkers that :func:`alias_fields` adds fields at run time."""
 
 
 S = TypeVar("S", bound=SystemSettings)

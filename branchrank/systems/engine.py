@@ -1,8 +1,8 @@
 """The engine, which runs systems over an index for the commands, the library and the servers.
 
 1. Each branch returns a ranked list of chunks, spans or nodes. The tree search returns nodes of the document
-   tree, and so do branches with ``expand`` set. Branches with weight 0 are not run. If a branch waits for a
-   process or a server, the branches run in parallel.
+   tree, and so do branches with ``expand`` set. Branches with weight 0 are not run. If one of a system's
+   branches waits for a process or a server, the branches run in parallel.
 2. Entries that the query's exclusions or filters reject are removed from the lists.
 3. The lists are fused, and the fused list is truncated to the candidate cap.
 4. If the system rescores its candidates, the weighted MaxSim of each top-ranked candidate is added to the
@@ -15,8 +15,8 @@
    chunk. If the system returns sections, the hit for a node consists of the node's lines before its first
    subsection. A hit may be extended within its section.
 
-Steps 1 to 7 depend on k only if a branch has ``doubled`` set and returns 2k results. If no branch has
-``doubled`` set, a larger k only appends hits to the list. Every stage adds its list to the trace.
+Steps 1 to 7 depend on k only if a branch has ``doubled`` set, because such a branch returns 2k results. If no
+branch has ``doubled`` set, a larger k only appends hits to the list. Every stage adds its list to the trace.
 """
 
 from __future__ import annotations
@@ -281,11 +281,15 @@ class Engine:
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
     ) -> dict[str, Sequence[Scored]]:
-        """Add the candidates of all branches to each branch's list, with the branch's own scores."""
+        """Add to each branch's list the candidates that only other branches found.
+
+        The branch that owns the list also scores the added candidates. Lists of branches with ``expand`` set
+        are not changed.
+        """
         union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
         completed = dict(lists)
         for branch in system.searched:
-            # A branch with ``expand`` set can't score sections outside its list.
+            # A branch with ``expand`` set can score only the sections that the branch has found.
             if branch.expand is None:
                 lookup = Lookup(query, branch, depth(branch, k), self.sources, stages)
                 completed[label(branch)] = self._complete(lookup, lists[label(branch)], union)
@@ -303,7 +307,7 @@ class Engine:
         )
 
     def _scorer(self, kind: str) -> Scores:
-        """Return a branch kind's function for scoring candidates, created on first use."""
+        """Return the function that scores candidates for branches of one kind. Create it on first use."""
         with self._lock:
             if kind not in self._scorers:
                 self._scorers[kind] = branch_kind(kind).open_scores(self._opening)
@@ -319,12 +323,13 @@ class Engine:
         if found is None and system.unit != "chunk":
             raise UsageError(
                 f"system {system.name!r} rescores by maxsim, but the Qdrant collection has no token vectors",
-                remedy="add a multivector of the model's token vectors to the collection, or remove rescore",
+                remedy="add a multivector with the model's token vectors to the collection, or remove "
+                "`rescore` from the system",
             )
         return found
 
     def _search(self, kind: str) -> Search:
-        """Return the search function of a branch kind, created on first use."""
+        """Return the search function of a branch kind. Create the function on first use."""
         found = self._searches.get(kind)
         if found is None:
             with self._lock:
@@ -384,7 +389,7 @@ class Engine:
 
 
 def _asked(branch: Branch, query: Query, n: int) -> tuple[Hashable, ...]:
-    """Return the values that determine a branch's list, as part of a memo key."""
+    """Return the values that determine a branch's list. These values are used in memo keys."""
     options = msgspec.json.encode(branch.options, order="deterministic")
     asked = (query.text, query.keywords, query.excluded, query.filters)
     return (label(branch), branch.unit, n, branch.threshold, options, *asked)

@@ -1,4 +1,4 @@
-"""Fuse the ranked lists of a system's branches, or a reranker's order with the order before reranking."""
+"""Fusion of the ranked lists of a system's branches, and of the rankings before and after reranking."""
 
 from __future__ import annotations
 

@@ -100,7 +100,11 @@ class HitMaker:
     def _placements(
         self, name: str, ranking: Sequence[Scored], shown: Collection[str]
     ) -> dict[str, Placement]:
-        """Return the ranks of the keys in ``shown`` in a branch's list, before expansion."""
+        """Return the rank and score that each key in ``shown`` has in a branch's list.
+
+        If the branch has ``expand`` set, a node has the rank and score of its best chunk in the list before
+        expansion.
+        """
         if name not in self.expanded:
             return placements(ranking, shown)
         reached = set(RankedList.of(ranking).ids).intersection(shown)

@@ -50,7 +50,7 @@ class Choice(NamedTuple):
 
 
 class Task(Record, frozen=True, kw_only=True):
-    """The parameters of LLM calls that choose options from pages, with one call per page.
+    """The parameters of LLM calls that choose options. Each call shows one page of options.
 
     ``build`` creates the prompt for a page. The LLM chooses at most ``most`` options from each page. Each
     prompt should have at most ``budget_tokens`` tokens. If ``may_be_empty`` is true, the LLM may choose no

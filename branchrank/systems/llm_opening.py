@@ -97,7 +97,8 @@ def open_llm(
 def typed_endpoints(settings: Resolved) -> frozenset[str]:
     """Return the LLM endpoints that were set by flags or environment variables.
 
-    Only these endpoints may receive a key if ``BRANCHRANK_LLM_KEY_HOST`` is not set.
+    If ``BRANCHRANK_LLM_KEY_HOST`` is not set, ``BRANCHRANK_LLM_KEY`` is sent only to endpoints that were set
+    by flags or environment variables.
     """
     return frozenset(
         getattr(part, "base_url", "")

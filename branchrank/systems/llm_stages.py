@@ -71,8 +71,9 @@ class BoundStages:
     ) -> tuple[Sequence[Scored], bool]:
         """Return the reranked candidates, and whether the reranker succeeded.
 
-        After a failure, the candidates are sorted by their scores in the list of the branch with ``expand``
-        set, then by lexical score. If no branch has ``expand`` set, a failure does not change the order.
+        If the reranker fails and a branch has ``expand`` set, the candidates are sorted by that branch's
+        scores, then by lexical score. If the reranker fails and no branch has ``expand`` set, the order of
+        the candidates does not change.
         """
         nodes = self.system.unit == "node"
         branches = self.system.branches

@@ -23,7 +23,7 @@ from branchrank.ranking.lists import RankedList
 
 T = TypeVar("T")
 
-#: The default limit in bytes, enough for one question on a million chunks.
+#: The default limit in bytes, enough for one question with a corpus of a million chunks.
 MEMO_BYTES = 256 << 20
 _SAMPLED = 8
 
@@ -79,7 +79,7 @@ class Memo:
         return sys.getsizeof(key) + held_bytes(value)
 
     def _is_full(self) -> bool:
-        """Return whether to drop the least recently used result. The only result is never dropped."""
+        """Return whether to drop the least recently used result. The last remaining result is kept."""
         return self._bytes > self._limit and len(self._kept) > 1
 
     def _drop(self, key: tuple[Hashable, ...]) -> None:

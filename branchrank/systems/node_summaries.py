@@ -35,7 +35,7 @@ _SUMMARY_TOKENS = 160
 class Summarized(Record, frozen=True, kw_only=True):
     """The nodes with their summaries, in pre-order, and the totals of the LLM calls.
 
-    ``failed`` maps the id of each node whose call failed to the reason for the failure.
+    For each node whose LLM call failed, ``failed`` maps the node's id to the reason for the failure.
     """
 
     nodes: tuple[Node, ...]

@@ -54,7 +54,7 @@ class PassageLayout:
         )
 
     def _section(self, hit: Hit) -> Lines:
-        """Return the range of lines within which a hit may be extended. The range contains the hit."""
+        """Return the range of lines within which a hit may be extended. The hit is inside this range."""
         node = self.sources.index.tree.nodes.get(hit.node_id or "")
         span = node.own_span if node is not None else None
         if span is None or span.overlap(hit.span) < hit.span.lines:

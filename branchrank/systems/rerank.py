@@ -12,8 +12,8 @@
    model.
 5. Candidates that the reranker omits come last, in first-stage order. If the fusion weight is below 1,
    weighted RRF fuses the reranker's order with the first-stage order.
-6. If an LLM call fails, the candidates are sorted by evidence, lexical score and id. The result contains the
-   reason for the failure.
+6. If an LLM call fails, the candidates are sorted by evidence, lexical score and id, and the result contains
+   the reason why the call failed.
 
 The order of the candidates does not depend on the number of requested hits.
 """
@@ -118,7 +118,7 @@ def first_stage(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
 
 
 def fallback_order(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
-    """Return the order for a failed LLM call: candidates sorted by evidence, lexical score and id."""
+    """Sort the candidates by evidence, lexical score and id, which is the order after a failed LLM call."""
     return sorted(candidates, key=lambda c: (-c.evidence, -c.lexical_score, c.id))
 
 

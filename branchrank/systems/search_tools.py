@@ -34,7 +34,7 @@ TOP = 10
 GREP_DEPTH = 1000
 
 FoundUnit = Literal["files", "chunks", "sections", "passages"]
-#: What messages call the candidates of a system, by the system's unit.
+#: Maps each unit of a system to the word that messages use for the system's candidates.
 FOUND_UNITS: dict[Unit, FoundUnit] = {"chunk": "chunks", "node": "sections", "span": "passages"}
 #: One or more filters of the form ``KEY=VALUE``. A document must pass every filter.
 Filters = str | Sequence[str]
@@ -221,7 +221,10 @@ def _alone(name: str, branch: Branch) -> System:
 
 
 def _with_ranking(system: System, ranking: Ranking | None) -> System:
-    """Return the system with ``ranking`` set in its ``grep`` branches, or unchanged for ``None``."""
+    """Return the system with ``ranking`` set in its ``grep`` branches.
+
+    If ``ranking`` is ``None``, the system is returned unchanged.
+    """
     if ranking is None:
         return system
     arguments.one_of("ranking", ranking, get_args(Ranking))

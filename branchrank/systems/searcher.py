@@ -103,7 +103,10 @@ class Searcher:
 
     @property
     def calibrated_distance(self) -> str:
-        """A sentence about the index's calibrated distance threshold, or an empty string for the default."""
+        """A description of the index's calibrated distance threshold.
+
+        If the index uses the default distance threshold, the description is an empty string.
+        """
         return measured_distance(self._folder).words
 
     def build_index(self) -> Index:

@@ -27,7 +27,7 @@ Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
 
 def span_of(key: str) -> Span:
-    """Parse a key ``source:first-last`` into a span. Raises ``ValueError`` for any other key."""
+    """Parse a key of the form ``source:first-last``. Raises ``ValueError`` if a key has another form."""
     source, _, lines = key.rpartition(":")
     first, _, last = lines.partition("-")
     return Span(source=source, line_start=int(first), line_end=int(last))
@@ -87,7 +87,10 @@ class Sources:
         )
 
     def banned(self, unit: Unit, query: Query) -> frozenset[str]:
-        """Return the chunks or nodes that the query excludes. An excluded node has only excluded chunks."""
+        """Return the chunks or nodes that the query excludes.
+
+        A node is excluded only if all its chunks are excluded.
+        """
         if not query.restricted or unit == "span":
             return frozenset()
         inside = self._banned_nodes if unit == "node" else self._banned_chunks

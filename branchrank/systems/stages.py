@@ -15,7 +15,7 @@ from branchrank.systems.branches import branch_kind, label
 
 #: The prefix of the names of tree search steps in a trace.
 _WALKED = "tree step "
-#: The name of each prompt of an LLM reranker in a trace.
+#: The name of the trace stage that lists the candidates in one prompt of an LLM reranker.
 _SHOWN = "shown"
 
 

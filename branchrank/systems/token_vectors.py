@@ -69,7 +69,10 @@ class TokenVectorSource:
         return quantize(self._embedder.embed_query_tokens(query), kept.precision if kept else "int8")
 
     def _query_rows(self, query: str) -> Vectors:
-        """Return the query's token vectors, rounded to the precision of stored token vectors, if any."""
+        """Return the query's token vectors.
+
+        If the index has token vectors, the query's token vectors are rounded to the same precision.
+        """
         if self._index.token_vectors is not None:
             return unit_tokens(self._query(query))
         return self._embedder.embed_query_tokens(query)

@@ -118,10 +118,14 @@ def visited(tree: Tree, steps: Sequence[TreeStep]) -> list[Node]:
 def _shortlist(
     tree: Tree, steps: Sequence[TreeStep], ranking: Sequence[Scored], limit: int, *, by_llm: bool
 ) -> list[Node]:
-    """Return the sections for the final LLM call, chosen by LLM picks (``by_llm``) or lexical scores."""
+    """Return the sections for the final LLM call.
+
+    If ``by_llm`` is true, the sections that were ranked best in their search steps are returned. If
+    ``by_llm`` is false, the sections with the best lexical scores are returned.
+    """
     keys = [entry.key for entry in ranking]
     if by_llm:
-        # If a step followed all children, all children count as best picks. Best picks are always kept.
+        # Sections with rank 0 are always kept. In a step that follows all children, every child has rank 0.
         place = {
             key: (0 if step.by == "all" else rank, -number)
             for number, step in enumerate(steps)

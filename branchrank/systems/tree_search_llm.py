@@ -1,9 +1,9 @@
 """Tree search steps in which an LLM picks the nodes.
 
 1. The children are divided into pages of at most ``step_candidates`` children, and each prompt shows one
-   page. If too few calls are left for these pages and the levels below, each page contains more children with
-   less text per child. Children with the lowest lexical scores are omitted only if the titles alone exceed
-   the model's context.
+   page. A query may make only a limited number of LLM calls. If small pages would leave too few calls for the
+   deeper levels of the tree, each page contains more children with less text per child. Children with the
+   lowest lexical scores are omitted only if the titles alone exceed the model's context.
 2. The LLM picks at most ``beam`` of the children that a prompt shows.
 3. If more than ``beam`` children are picked in total, one more call chooses among the picked children. A
    child that the LLM ranks first in every call is always followed.
@@ -132,7 +132,11 @@ class LLMChooser:
         return ask_pages(self.llm, options, task, self.context)
 
     def _option(self, node: Node) -> Option:
-        """Return a node's option, with the summary or the start of the text, and the children's titles."""
+        """Return the entry that describes a node in a prompt.
+
+        The entry contains the node's summary and the titles of the node's children. If the node has no
+        summary, the entry contains the start of the node's text.
+        """
         about = excerpt(node.summary, _SUMMARY_CHARS) or excerpt(node.text, _EXCERPT_CHARS)
         titles = "; ".join(child.title for child in self.tree.children(node.id)[:_CONTENTS])
         contents = f"Contains: {excerpt(titles, _CONTENTS_CHARS)}" if titles else ""

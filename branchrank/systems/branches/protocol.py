@@ -32,10 +32,10 @@ T = TypeVar("T")
 class BranchResult(NamedTuple):
     """One branch's answer to one query.
 
-    ``matched`` maps the keys of results to the numbers of their matching lines. ``notes`` maps the keys of
-    results to explanations of their scores. ``found`` is the number of matches before the list was truncated,
-    or ``None`` if the list was not truncated. ``notices`` are messages for the user. ``incomplete`` is the
-    reason why a part of the corpus was not searched, or an empty string.
+    ``matched`` maps each result's key to the line numbers of the result's matching lines. ``notes`` maps each
+    result's key to an explanation of the result's score. ``found`` is the number of matches before the list
+    was truncated, or ``None`` if the list was not truncated. ``notices`` are messages for the user.
+    ``incomplete`` is the reason why a part of the corpus was not searched, or an empty string.
     """
 
     ranking: Sequence[Scored]
@@ -99,15 +99,15 @@ class BranchKind:
     - ``units`` lists the units that a branch of this kind can return. The keys of the returned entries are
       chunk ids, node ids or spans (``source:first-last``).
     - ``needs_vector`` is true if the branch searches with the query's vector.
-    - ``waits`` is true if the branch waits for a process or a server. The engine runs the branches of a
-      system in parallel if one of the branches waits.
+    - ``waits`` is true if the branch waits for a process or a server. If a system has a branch that waits for
+      a process or a server, the engine runs the system's branches in parallel.
     - ``ranks_by`` is the evidence used to choose a section's best passage (``vectors``, ``words`` or
       ``other``).
-    - ``remembered`` is true if the engine can reuse results, because identical queries always return
-      identical results.
+    - ``remembered`` is true if identical queries always return identical results, so that the engine can
+      reuse the results.
     - ``own_depth`` is true if the kind's settings, not ``top_n``, limit the length of the list.
-    - ``fills`` is true if the branch returns fewer entries than requested only when the index has fewer
-      entries.
+    - ``fills`` is true if the branch always returns the requested number of entries, or every entry of an
+      index with fewer entries.
     - ``scale`` determines how score fusion treats the scores. ``fixed`` scores, such as cosine similarities,
       are not scaled. ``open`` scores are unbounded, so they are divided by twice the branch's best score for
       the query. Branches with the scale ``none`` can't be fused by score.
@@ -147,15 +147,15 @@ class BranchKind:
         return found + [f"{self.name} has no option {name!r}" for name in unknown]
 
     def open(self, opening: Opening) -> Search:
-        """Open the resources of the search and return the search function."""
+        """Open the resources that the search needs, and return the search function."""
         raise NotImplementedError
 
     def open_scores(self, opening: Opening) -> Scores:
         """Return a function that scores candidates for score fusion.
 
-        The candidates include entries that this branch did not find. The function may omit candidates from
-        its result. An omitted candidate keeps its score from this branch's list, or scores 0 if the candidate
-        is not in the list.
+        The candidates include entries that this branch did not find. The function does not have to score
+        every candidate. A candidate that the function does not score keeps the score from this branch's list,
+        or scores 0 if the list does not contain the candidate.
         """
         return lambda lookup, keys: {}
 

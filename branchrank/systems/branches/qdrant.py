@@ -1,7 +1,7 @@
 """The branch kinds ``qdrant-dense`` and ``qdrant-sparse``, which search one Qdrant collection.
 
-The collection contains the chunks and vectors of the index. With embedded Qdrant, the collection is created
-in a temporary folder when the engine opens it. On a server, the collection is named after a digest of its
+The collection contains the chunks and vectors of the index. With embedded Qdrant, each engine creates the
+collection in a temporary folder on first use. On a server, the collection is named after a digest of its
 content and created only once. If ``qdrant.collection`` is set, the user's own collection is searched instead
 (see :mod:`branchrank.systems.branches.qdrant_placed`).
 """

@@ -4,9 +4,9 @@
    :mod:`branchrank.corpus.placing`). Points whose passage does not occur in any document are ignored, and a
    notice reports their number.
 2. The texts of a sample of points are embedded again, and the new vectors must agree with the stored dense
-   vectors. The terms in the stored sparse vectors are compared with those of Qdrant's BM25. If the terms
-   differ too much, only dense vectors are searched, and a notice is added. If no point has text, the vectors
-   can't be checked, and a notice is added.
+   vectors. The terms in the stored sparse vectors are compared with those of Qdrant's BM25. If the stored
+   terms differ too much from Qdrant's BM25 terms, only dense vectors are searched, and a notice gives the
+   reason. If no point has text, the vectors can't be checked, and a notice says so.
 3. Each search result is the span of document lines that a point covers. If several points cover the same
    span, the result has the best of their scores.
 """
@@ -42,7 +42,7 @@ UNCHECKED = "the points of the Qdrant collection have no text, so its vectors co
 _LEAST_TERMS = 0.8
 #: The minimum mean cosine between a point's stored token vectors and the token vectors of its text.
 _LEAST_COSINE = 0.99
-#: The minimum share of sampled points with a mean cosine of at least ``_LEAST_COSINE``.
+#: The minimum share of sampled points whose stored token vectors agree with the token vectors of their text.
 _LEAST_ALIKE = 0.9
 
 
@@ -86,7 +86,7 @@ class PlacedCollection:
     def sparse(self, lookup: Lookup) -> BranchResult:
         """Return the document spans of the points with the best BM25 scores.
 
-        If sparse search is not possible, the result is empty and has a notice.
+        If sparse search is not possible, return an empty result with a notice that gives the reason.
         """
         check_unit(lookup, "span")
         if self._no_sparse:
