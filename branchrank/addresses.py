@@ -3,8 +3,8 @@
 1. In an address, a dot separates the name of a record from the name of one of its fields.
 2. In an address that begins with ``branches.``, the part after the first dot is a branch's kind.
 3. A TOML table that changes a system can contain three kinds of entries. An entry whose key is an address
-   changes one field of the system. A nested table changes only the fields that the table lists. A list
-   replaces the system's whole list.
+   changes the field at this address. A nested table changes only the fields that the table lists. If the
+   value of an entry is a list, the list replaces the field's current list, and the two lists are not merged.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 @contextlib.contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Convert each ``OSError`` in a ``with`` block that writes ``path`` to a :class:`StorageError`."""
+    """Raise a :class:`StorageError` for each ``OSError`` in a ``with`` block that writes ``path``."""
     try:
         yield
     except OSError as error:

@@ -49,7 +49,7 @@ def run_demo(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Run:
-    """Copy and index the sample in ``folder``, compare systems that need no LLM, and return the run.
+    """Copy the sample to ``folder``, index it, compare systems that need no LLM, and return the run.
 
     If ``fresh`` is true, an existing finished run is ignored. Raises :class:`UsageError` if ``folder`` is not
     empty and does not contain a demo.

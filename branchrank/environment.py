@@ -3,10 +3,11 @@
 1. BranchRank does not change ``os.environ`` permanently. If a library reads an option only from an
    environment variable, the variable is set only during the call that reads the variable.
 2. Importing rich (which httpx imports) draws random numbers from :mod:`random`, and the first use of tqdm
-   sets multiprocessing's start method. BranchRank undoes these two changes.
+   sets multiprocessing's start method. BranchRank restores the state of :mod:`random` and the start method
+   afterwards.
 3. A worker process inherits the environment variables, import path and working directory of the command.
-   PyTorch's number of threads is always set in worker processes. Other processes set this number only if
-   ``[engine] threads`` is set.
+   Worker processes always set PyTorch's number of threads. A process that is not a worker sets PyTorch's
+   number of threads only if ``[engine] threads`` is set.
 """
 
 from __future__ import annotations

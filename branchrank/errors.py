@@ -135,7 +135,7 @@ class FailedRunError(BranchRankError):
 
 
 class WorkerError(BranchRankError):
-    """Error for an unreachable Ray cluster, or for workers that can't be started or exit repeatedly."""
+    """Error for an unreachable Ray cluster, or for workers that exit repeatedly or can't be started."""
 
     exit_code = 11
 

@@ -86,10 +86,10 @@ def run_beir(
     Each predictor ranks up to 1,000 whole documents. ``measures`` contains the names of measures in the
     ir-measures package. The measures are computed on the graded judgments, and the first measure is the
     primary measure. ``data_dir`` is the workspace (by default ``data/`` followed by the dataset folder's
-    name). By default, a new workspace has no embedder and the text analysis of published BM25 results.
-    ``settings`` (such as ``"index.embedder"``) override the defaults. An existing index is reused, and an
-    interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance tests
-    between the predictors.
+    name). By default, a new workspace has no embedder, and it analyzes text in the same way as published BM25
+    results. ``settings`` (such as ``"index.embedder"``) override the defaults. An existing index is reused,
+    and an interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance
+    tests between the predictors.
 
     If a name, a measure or a file is invalid, :class:`~branchrank.errors.UsageError` or
     :class:`~branchrank.errors.InputError` is raised before any work starts.
@@ -215,7 +215,10 @@ def compare_frames(
 
 
 def topics_frame(run: Run) -> pd.DataFrame:
-    """Return the questions that have gold as PyTerrier topics (a frame with the columns qid and query)."""
+    """Return the PyTerrier topics of a run: the questions that have gold.
+
+    The topics are a frame with the columns ``qid`` and ``query``.
+    """
     from branchrank.runs import pyterrier_frames
 
     return pyterrier_frames.topics_frame(run)

@@ -110,7 +110,7 @@ class Answer(NamedTuple):
 
 
 class Connections:
-    """Connections to the server of a URL. Several threads can share one instance."""
+    """Connections to the server that a URL refers to. Several threads can share one instance."""
 
     def __init__(self, url: str, *, keep: bool) -> None:
         self._network = _Network()
@@ -219,7 +219,7 @@ def _exchange(
 
 
 def _answer(response: httpcore.Response, limit_bytes: int) -> Answer:
-    """Read a response, and at most :data:`ERROR_BODY_BYTES` bytes of an error response's body."""
+    """Read a response, but at most :data:`ERROR_BODY_BYTES` bytes of the body of an error response."""
     phrase = response.extensions.get("reason_phrase", b"").decode("latin-1")
     reason = "".join(letter if letter.isprintable() else " " for letter in phrase)
     if 200 <= response.status < 300:
@@ -246,7 +246,7 @@ def _read(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
 
 
 def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
-    """Return a connection pool for one server, which uses the environment's proxy (if one is set)."""
+    """Return a connection pool for one server. The pool uses the environment's proxy, if one is set."""
     proxy = _proxy_for(url)
     if not proxy:
         return httpcore.ConnectionPool(

@@ -254,15 +254,15 @@ def verify(
     """Recompute every number in a run's reports, and report wrong numbers and contradictions.
 
     ``rerun`` is the number of randomly drawn questions that the systems answer again with the workspace's
-    index. The run's seed determines the drawn questions. LLM answers are taken from the run's cassette.
+    index. The run's seed determines which questions are drawn. LLM answers are taken from the run's cassette.
     ``named`` contains the predictor classes, endpoints and models that the systems may use to answer the
-    questions again. The ``llm.replay`` setting in ``named.settings`` is the path of the cassette. A workspace
-    other than ``data`` is passed as ``named.data_dir``. A system is skipped if ``named`` does not contain the
-    class, the endpoint or the cassette that the system needs. ``corpus`` is the current folder of the corpus.
-    ``seal`` is the seal file of the run's plan, or a copy of the seal file.
+    questions again. The ``llm.replay`` setting in ``named.settings`` is the path of the cassette. If the
+    run's workspace is not ``data``, ``named.data_dir`` must be the path of the workspace. A system is skipped
+    if it needs a class, an endpoint or a cassette that ``named`` does not contain. ``corpus`` is the folder
+    that contains the corpus now. ``seal`` is the seal file of the run's plan, or a copy of the seal file.
 
-    Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, and if the
-    workspace's index or questions have changed since the run.
+    Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
+    index or questions have changed since the run.
     """
     from branchrank.corpus.named import locate_corpus
     from branchrank.progress_bars import shown_progress
@@ -294,9 +294,9 @@ def compare_datasets(
     a table. The result's attribute ``frame`` is a DataFrame, and the attribute ``comparison`` contains the
     numbers. The methods ``text`` and ``write`` produce Markdown or CSV.
 
-    Raises :class:`~branchrank.errors.UsageError` if no system is part of all runs. ``measure`` is required if
-    the runs declare different measures. Raises :class:`~branchrank.errors.RunError` for a run that can't be
-    read, a run without answerable questions, and two runs with the same questions.
+    Raises :class:`~branchrank.errors.UsageError` if the runs have no system in common. ``measure`` is
+    required if the runs declare different measures. Raises :class:`~branchrank.errors.RunError` for a run
+    that can't be read, a run without answerable questions, and two runs with the same questions.
     """
     from branchrank.report.datasets import dataset_report
 
@@ -443,10 +443,10 @@ def agreement(
 ) -> tuple[Agreement, Agreement]:
     """Return Cohen's kappa between two annotators on the passages that both annotators labeled.
 
-    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote. The two files may
-    be the same. If a file contains labels from several annotators, ``annotators`` selects one annotator for
-    each file. The first kappa is for the labels ``yes``, ``partly`` and ``no``. The second kappa treats
-    ``partly`` and ``no`` as one label.
+    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote. ``first`` and
+    ``second`` can be the same file. If a file contains labels from several annotators, ``annotators`` selects
+    one annotator for each file. The first kappa is for the labels ``yes``, ``partly`` and ``no``. The second
+    kappa treats ``partly`` and ``no`` as one label.
 
     Raises :class:`~branchrank.errors.QuestionError` if no passage was labeled by both annotators.
     """

@@ -169,7 +169,7 @@ def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
 
 
 def _notebook_handle() -> Any:
-    """Return a display handle of the running notebook, or ``None`` outside a notebook."""
+    """Return a handle for updating output in the running notebook, or ``None`` outside a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is None or type(shell).__name__ != "ZMQInteractiveShell":
         return None

@@ -105,14 +105,14 @@ class Chunk(Record, frozen=True, kw_only=True):
 
     @property
     def span(self) -> Span:
-        """The lines of the file that ``text`` was read from."""
+        """The source file and the lines from which ``text`` was read."""
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
 
 class GoldItem(Record, frozen=True, kw_only=True):
     """Lines in a file that answer a question, or the whole file if the line numbers are ``None``.
 
-    ``answer_digest`` is the digest of the gold lines, from which later changes to the lines are detected.
+    ``answer_digest`` is the digest of the gold lines, and is used to detect later changes to these lines.
     ``relevance`` is the item's grade (at least 1) for graded measures. A ``relevance`` of ``None`` means the
     default grade 2.
     """
@@ -175,15 +175,15 @@ class Hit(Record, frozen=True, kw_only=True):
     """A passage that a system returned.
 
     ``text`` contains exactly the lines ``line_start`` to ``line_end`` of ``source``. ``branches`` maps the
-    name of a branch to the hit's rank and score in the branch's list. If the branch adds neighboring sections
-    from the tree, ``branches`` contains the rank and score of the best chunk that the branch found in the
-    hit's section. ``notes`` maps the name of a branch to the branch's explanation of its score for the hit.
-    For a section that was added from the tree, the note tells whether the section was reached from a chunk in
-    the same file or from a neighboring page. If a dense branch found the passage, ``distance`` is the squared
-    L2 distance (0 to 4) between the vectors of the query and the passage. ``matched`` contains the numbers of
-    the lines in which a branch found words from the query. If the system groups by document, ``members``
-    contains the best passages in the hit's document. ``fallback`` is the reason why a fallback ranked this
-    hit, or ``None`` if no fallback was used.
+    name of a branch to the hit's rank and score in the branch's list. For a branch that adds neighboring
+    sections from the tree, ``branches`` contains the rank and score of the best chunk that this branch found
+    in the hit's section. ``notes`` maps the name of a branch to the branch's explanation of its score for the
+    hit. For a section that was added from the tree, the note tells whether the section was reached from a
+    chunk in the same file or from a neighboring page. If a dense branch found the passage, ``distance`` is
+    the squared L2 distance (0 to 4) between the vectors of the query and the passage. ``matched`` contains
+    the numbers of the lines in which a branch found words from the query. If the system groups by document,
+    ``members`` contains the best passages in the hit's document. ``fallback`` is the reason why a fallback
+    ranked this hit, or ``None`` if no fallback was used.
     """
 
     id: str
@@ -205,8 +205,9 @@ class Hit(Record, frozen=True, kw_only=True):
     def reasons(self) -> tuple[str, ...]:
         """Strings that describe how each branch contributed to the hit.
 
-        A string such as ``bm25(nodes) #2`` gives the hit's rank in a branch's list. For a branch whose list
-        does not contain the hit, the string consists of the branch's name and note.
+        A string such as ``bm25(nodes) #2`` gives the hit's rank in a branch's list. If a branch's list does
+        not contain the hit, the branch's string consists of the branch's name and the branch's entry in
+        ``notes``.
         """
         placed = [f"{name} #{place.rank}" for name, place in self.branches.items()]
         notes = [f"{name} {note}" for name, note in self.notes.items() if name not in self.branches]

@@ -175,11 +175,11 @@ class Run(RunData):
     ) -> list[Path]:
         """Write ``report.md``, ``report.html`` and the plots, and return their paths.
 
-        The files are written to the directory ``into`` (by default the run's directory). A report in the
-        run's directory also updates the CSV files to the columns of the current version. If the run was
-        reduced to some of its questions (:meth:`where`), ``into`` is required. ``with_text=False`` omits the
-        text of the documents. ``corpus`` is the current folder of the corpus. ``notice`` is called with a
-        one-line message if the documents in ``corpus`` have changed since the run.
+        The files are written to the directory ``into`` (by default the run's directory). Writing a report to
+        the run's directory also rewrites the CSV files with the columns of the current version. If the run
+        was reduced to some of its questions (:meth:`where`), ``into`` is required. ``with_text=False`` omits
+        the text of the documents. ``corpus`` is the folder that contains the corpus now. ``notice`` is called
+        with a one-line message if the documents in ``corpus`` have changed since the run.
 
         Raises :class:`~branchrank.errors.UsageError` if the report of another run would be overwritten.
         """

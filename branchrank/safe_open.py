@@ -4,10 +4,10 @@
    are refused.
 2. Each folder is opened relative to the file descriptor of its parent folder, and never through a symbolic
    link. If another process replaces a folder with a link, opening the path fails.
-3. A file is opened without following a link and without blocking, and must be a regular file. Files are
-   written under a temporary name and then renamed, relative to the descriptor of their folder. A folder is
-   removed through the descriptor of the parent folder, and not by path. The total size and the number of
-   files of a copied folder are limited.
+3. A file is opened without following a link and without blocking, and must be a regular file. A file is
+   written under a temporary name and then renamed, and both names are resolved relative to the folder's
+   descriptor. A folder is removed through the descriptor of the parent folder, and not by path. The total
+   size and the number of files of a copied folder are limited.
 """
 
 from __future__ import annotations
@@ -134,9 +134,9 @@ def overwrite_beneath(root: Path, relative: str, content: bytes) -> None:
 
 
 def create_beneath(root: Path, relative: str) -> None:
-    """Create a missing file ``relative`` below ``root``, empty and with access only for its owner.
+    """Create the file ``relative`` below ``root``, unless it exists.
 
-    Raises the same errors as :func:`open_beneath`.
+    The new file is empty, and only its owner can access it. Raises the same errors as :func:`open_beneath`.
     """
     with _folder_of(root, relative, create=True) as (folder, name):
         try:
@@ -291,7 +291,7 @@ def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[t
 
 
 def _open_regular(name: str, folder: int, relative: str) -> int:
-    """Open the regular file ``name`` in a folder. Raises ``OSError`` for any other kind of entry."""
+    """Open the file ``name`` in a folder. Raises ``OSError`` if ``name`` is not a regular file."""
     descriptor = _open(name, _FILE, folder, relative)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):

@@ -43,8 +43,8 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=50,
-            description="maximum number of files whose top-level section is added, starting with the files "
-            "that contain the highest-scoring sections",
+            description="maximum number of files whose top-level section is added to the results of the "
+            "branch, starting with the files that contain the highest-scoring sections",
         ),
     ] = 5
 
@@ -81,7 +81,9 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     kind: str
     unit: Unit = "chunk"
-    top_n: Annotated[int, Meta(ge=1, le=100_000, description="number of results of the branch")] = 40
+    top_n: Annotated[int, Meta(ge=1, le=100_000, description="number of results that the branch returns")] = (
+        40
+    )
     weight: Annotated[float, Meta(ge=0.0, le=100.0, description="weight of the branch in the fusion")] = 1.0
     threshold: (
         Annotated[
@@ -144,11 +146,14 @@ class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     candidates: Annotated[
         int,
         Meta(
-            ge=1, le=1000, description="number of top-ranked candidates for which a second score is computed"
+            ge=1, le=1000, description="number of top-ranked candidates for which a MaxSim score is computed"
         ),
     ] = 30
     weight: Annotated[
-        float, Meta(ge=0.0, le=100.0, description="weight of the second score; the fusion score has weight 1")
+        float,
+        Meta(
+            ge=0.0, le=100.0, description="weight of the MaxSim score, relative to a fusion score of weight 1"
+        ),
     ] = 1.0
 
 
@@ -181,8 +186,8 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             ge=0.0,
             le=1.0,
-            description="weight of the reranker's order; 1 - weight is the weight of the order before "
-            "reranking; 1: reranker only",
+            description="weight of the reranker's order in the final order; 1: reranker only; 0: order "
+            "before reranking",
         ),
     ] = 1.0
     context_tokens: Annotated[
@@ -230,7 +235,7 @@ class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The endpoint and the model of a system's LLM. Fields that are not set are empty strings."""
+    """The endpoint and the model for a system's LLM calls. Fields that are not set are empty strings."""
 
     base_url: Annotated[
         str,

@@ -40,7 +40,7 @@ EXAMPLES = 3
 WORDS, LINES = 8, 8
 
 _CONFIG = """\
-# The documents and the settings of the index. Paths are relative to this file.
+# The index's documents and settings. Paths are relative to this file.
 corpus = {corpus}
 questions = {questions}
 {exclude}

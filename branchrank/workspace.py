@@ -148,15 +148,15 @@ class Workspace(Searcher):
         The files ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` in ``folder`` are read and not
         changed. Chunks without line numbers are located in the documents by their text. If ``chroma/``
         contains several collections, ``collection`` is the name of the collection to use. To check the stored
-        vectors, up to 20 chunks are embedded again with ``embedder``. The stored vectors are reused if each
-        of these chunks has a cosine similarity of at least 0.999 between the stored and the new vector.
-        :attr:`adoption` lists what was used and what was skipped. ``corpus`` is the folder that contains the
-        documents. The default is the corpus specified in ``branchrank.toml`` in ``data_dir`` or in
-        ``folder``.
+        vectors, up to 20 chunks are embedded again with ``embedder``. The stored vectors are reused if, for
+        each chunk that was embedded again, the cosine similarity between the stored vector and the new vector
+        is at least 0.999. :attr:`adoption` lists what was used and what was skipped. ``corpus`` is the folder
+        that contains the documents. The default is the corpus specified in ``branchrank.toml`` in
+        ``data_dir`` or in ``folder``.
 
-        Raises the same errors as :meth:`build`, :class:`~branchrank.errors.InputError` for an invalid file,
-        and :class:`~branchrank.errors.ArtifactError` for an unsafe folder or vectors from another embedder.
-        After an error, ``data_dir`` is unchanged.
+        Raises the same errors as :meth:`build`. Also raises :class:`~branchrank.errors.InputError` for an
+        invalid file, and :class:`~branchrank.errors.ArtifactError` for an unsafe folder or vectors from
+        another embedder. After an error, ``data_dir`` is unchanged.
 
         >>> from branchrank import Workspace
         >>> with Workspace.adopt("theirs", "data/adopted", corpus="docs", embedder="fake") as workspace:
@@ -232,11 +232,12 @@ class Workspace(Searcher):
         ``retrieve(query, k)``, or a function ``f(query, k)``. Methods and functions must return hits, best
         first. ``questions`` is a question file (by default the workspace's question file). ``primary`` is the
         measure that is tested (such as ``strict_hit@5``). ``measures`` are additional measures in the report.
-        ``baseline`` is the predictor with which all others are compared (by default the first predictor), a
-        list of predictors, or ``"all-pairs"``. ``sample_size`` is the number of questions to draw at random
-        (by default, all questions are used). ``seed`` is the random seed of the sample and of the statistical
-        tests. With ``filters``, such as ``"file_path=guide/*"``, only matching documents are searched.
-        ``settings`` contains other settings, such as ``"benchmark.delta"``.
+        ``baseline`` is the predictor, or the list of predictors, with which all others are compared (by
+        default the first predictor). The value ``"all-pairs"`` compares every pair of predictors.
+        ``sample_size`` is the number of questions to draw at random (by default, all questions are used).
+        ``seed`` is the random seed of the sample and of the statistical tests. With ``filters``, such as
+        ``"file_path=guide/*"``, only matching documents are searched. ``settings`` contains settings that
+        have no parameter of their own, such as ``"benchmark.delta"``.
 
         If the arguments are invalid, a single error with all problems is raised before any work starts. A
         failed query counts as a miss and is listed in the report.
@@ -283,8 +284,9 @@ class Workspace(Searcher):
     def check(self) -> CheckedIndex:
         """Compare each file of the index with the digest that the build recorded for the file.
 
-        Opening an index is faster than this check, because only files with a new size, inode or timestamp are
-        compared. Raises :class:`~branchrank.errors.ArtifactError` with the name of the first damaged file.
+        Opening an index is faster than this check, because opening compares only files with a new size, inode
+        or timestamp. Raises :class:`~branchrank.errors.ArtifactError` with the name of the first damaged
+        file.
 
         >>> from branchrank import Workspace
         >>> Workspace.open("data").check().files > 5

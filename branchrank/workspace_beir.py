@@ -145,7 +145,10 @@ def _check_place(place: Path, name: str) -> None:
 
 
 def _predictors(name: str, workspace: WorkspaceFolder) -> list[str | System]:
-    """Return the systems with the given name, adapted to rank documents, or ``module:Class`` unchanged."""
+    """Return the systems that ``name`` stands for, adapted to rank documents.
+
+    A name of the form ``module:Class`` is returned unchanged.
+    """
     if ":" in name:
         return [name]
     return [document_system(system) for system in builtin_systems((name,), workspace.settings)]

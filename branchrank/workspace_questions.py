@@ -56,7 +56,7 @@ class SplitFile(Record, frozen=True, kw_only=True):
     """One part of a split question file.
 
     ``path`` is the part's question file, and ``questions`` is the number of questions in the part.
-    ``documents`` is the number of documents that contain the part's gold.
+    ``documents`` is the number of documents that contain the gold of the part's questions.
     """
 
     path: Path
@@ -253,7 +253,8 @@ class WorkspaceQuestions:
         """Split a question file by document into ``NAME-tuning.jsonl`` and ``NAME-test.jsonl`` in its folder.
 
         ``share`` (above 0, below 1) is the fraction of the questions to put in the tuning part. Questions
-        about the same document are in the same part, so the actual fraction can differ.
+        about the same document are always put in the same part, so the actual fraction can differ from
+        ``share``.
         """
         from branchrank.questions.splits import largest_group, sources_of, split_questions
 

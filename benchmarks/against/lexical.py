@@ -68,7 +68,7 @@ def _ours(world: World, settings: Bm25Settings) -> Bm25Index:
 def _same_scores(
     world: World, settings: Bm25Settings, theirs: Callable[[str], Found], factor: float, most: int = 0
 ) -> str:
-    """Check that the scores of the first results are equal for every question, rank by rank."""
+    """For every question, check that both programs give the first results the same scores, rank by rank."""
     ours, worst = _ours(world, settings), 0.0
     for query in world.queries[: most or None]:
         a = np.array([score for _, score in ours.search(query, DEPTH)])

@@ -81,8 +81,8 @@ def measure(pair: Pair) -> Row:
 def median_interval(values: list[float]) -> tuple[float, float]:
     """Return a confidence interval for the median, computed from order statistics.
 
-    The confidence level is at least 95% if there are six or more values. The interval assumes only that the
-    number of values below the median is binomial(n, 1/2).
+    For six or more values, the confidence level of the interval is at least 95%. The interval assumes only
+    that the number of values below the median is binomial(n, 1/2).
     """
     from scipy.stats import binom
 

@@ -20,9 +20,9 @@ from benchmarks.against.world import ROOT, World, named
 from branchrank.embedders.minilm import find_model
 
 GROUP = "cold start"
-#: No new round of a process starts after this number of seconds.
+#: After this many seconds, no new round of a comparison starts, except to reach the minimum number of rounds.
 BUDGET = 10.0
-#: The upper limit of each command's CPU time in seconds, with the index of Symfony's documentation.
+#: The CPU time limit of each command in seconds. The limits assume the index of Symfony's documentation.
 BOUNDS = {"--help": 0.15, "--vector-store exact": 0.7, "--vector-store chroma": 1.6}
 SCRIPT = """
 import sys

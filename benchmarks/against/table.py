@@ -16,7 +16,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A row that compares two programs. Times are medians in milliseconds per ``unit``.
 
     The ratio of a round is the other program's time divided by BranchRank's time. ``ratio`` is the median of
-    these ratios, and ``low`` and ``high`` are the bounds of the median's 95% interval.
+    the rounds' ratios, and ``low`` and ``high`` are the bounds of the 95% confidence interval of this median.
     """
 
     group: str
@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The group, the task, and the compared program without its version, which identify the row."""
+        """The values that identify the row: group, task, and the other program's name without its version."""
         return self.group, self.what, self.against.split(" ")[0]
 
 
@@ -46,7 +46,7 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The CPU time of a whole process in seconds (the median over several rounds), and an upper bound."""
+    """A command's median CPU time over several rounds, and the upper limit of this time, in seconds."""
 
     command: str
     cpu_s: float

@@ -56,8 +56,8 @@ class World(NamedTuple):
 def opened(data_dir: Path | None, questions: Path | None) -> Iterator[World]:
     """Open a workspace, and yield its chunks, vectors and questions.
 
-    If ``data_dir`` is ``None``, Symfony's workspace is opened. If that workspace does not exist, the bundled
-    sample is indexed.
+    If ``data_dir`` is ``None``, Symfony's workspace is opened. If Symfony's workspace or its question file
+    does not exist, the bundled sample is indexed and opened.
     """
     with TemporaryDirectory() as name:
         scratch = Path(name)

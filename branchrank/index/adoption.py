@@ -3,8 +3,8 @@
 1. The documents are read, and every chunk is located in a document (:mod:`branchrank.corpus.placing`). Chunks
    that are not found in any document are left out and listed in the adoption record.
 2. A sample of the chunks is embedded again, and the new vectors are compared with the existing vectors in the
-   collection (:mod:`branchrank.embedders.agreement`). If the vectors agree, the existing vectors are reused.
-   Chunks that have no vector in the collection are embedded.
+   collection (:mod:`branchrank.embedders.agreement`). If the new vectors agree with the existing vectors, the
+   existing vectors are reused. Chunks that have no vector in the collection are embedded.
 3. If ``nodes.jsonl`` is a valid tree of the documents, it is used unchanged. Otherwise a new tree is built,
    and each summary in ``nodes.jsonl`` is assigned to the section with the same lines, text or title.
 4. The results are written to the workspace's folder ``adopted/``. The other program's folder is not changed.
@@ -232,7 +232,7 @@ def _places(corpus: Corpus) -> Places:
 
 
 def _placed(chunks: Sequence[FoundChunk], places: Places) -> tuple[list[tuple[FoundChunk, Place]], list[str]]:
-    """Return each chunk that was found in the corpus with its place, and a message for every other chunk."""
+    """Return the chunks found in the corpus, each with its place, and a message for every other chunk."""
     placed: list[tuple[FoundChunk, Place]] = []
     left_out: list[str] = []
     for each in chunks:

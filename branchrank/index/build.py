@@ -4,7 +4,7 @@
 2. The documents of the corpus are read and divided into chunks, and a tree of nodes is built from the
    documents. Chunks and nodes supplied by the user replace the computed chunks and nodes.
 3. If token vectors are enabled, the token vectors of unchanged chunks are copied from the current generation.
-   The token vectors of all other chunks are computed.
+   Token vectors that can't be copied are computed.
 4. Unless adopted vectors are used, each chunk is embedded with its breadcrumb as the first line. Texts that
    were embedded in step 3 or are in the cache are not embedded again. With the cache, an interrupted build
    can be resumed, and a later build embeds only changed documents.
@@ -13,8 +13,8 @@
 7. The workspace's links are created, and the generation is flushed to disk. A single rename makes the new
    generation the current one. Generations older than the previous one are deleted.
 
-Two builds from the same corpus with the same settings write identical manifests. All files that the manifests
-list are also identical.
+Two builds from the same corpus with the same settings write identical manifests. The files that these
+manifests list are identical too.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def build_index(
     """Build the index that the workspace's settings select, unless it is up to date, and open the index.
 
     If ``force`` is true, an index that is up to date is built again. ``progress`` is called with the name of
-    a stage, the number of finished items and the total number of items. The items are documents in the stage
-    ``read``, texts in ``tokens`` and ``embed``, and steps in ``store``. If an error is raised, the previous
-    index is unchanged.
+    a stage, the number of finished items and the total number of items. An item is a document in the stage
+    ``read``, a text in the stages ``tokens`` and ``embed``, and a step in the stage ``store``. If an error is
+    raised, the previous index is unchanged.
 
     Raises :class:`~branchrank.errors.BusyError` if another process is building an index in the workspace,
     :class:`CorpusError` for a corpus that can't be read, :class:`~branchrank.errors.ModelError` for a model

@@ -2,8 +2,9 @@
 
 1. A query's distance is the squared L2 distance between the query's vector and the vector of the nearest
    chunk. All vectors have length 1, so squared distances are between 0 and 4.
-2. If a query's distance is at or above the threshold, vector search returns no chunks for the query. With the
-   suggested threshold, at least 95% of the queries keep their nearest chunk.
+2. If the distance between a query and its nearest chunk is at or above the threshold, vector search returns
+   no chunks for the query. With the suggested threshold, at least 95% of the queries keep their nearest
+   chunk.
 3. A build uses a seeded random sample of section titles as probe queries, because titles and users' questions
    have similar distances to their nearest chunks. If more than half of the probe queries return no chunks at
    the default threshold, the index stores the suggested threshold. A system uses the stored threshold if the
@@ -59,7 +60,7 @@ def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD)
     if not best:
         raise ValueError("calibration needs at least one query")
     covering = best[math.ceil(COVERAGE * len(best)) - 1]
-    # The suggestion must be larger than ``covering``, because a chunk at exactly the threshold is dropped.
+    # The threshold must be larger than ``covering``: a chunk whose distance equals the threshold is dropped.
     suggested = min(LARGEST_DISTANCE, math.floor(covering * 100 + 1) / 100)
     return Calibration(
         threshold=threshold,

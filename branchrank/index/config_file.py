@@ -58,7 +58,7 @@ def update_config(path: Path, changes: Mapping[str, object]) -> None:
     """Set keys such as ``corpus`` or ``index.embedder`` in ``branchrank.toml``, atomically.
 
     Comments, all other keys and the order of the keys are kept. Raises :class:`UsageError` if ``path`` is not
-    valid TOML, or if the section of a key (such as ``index``) is not a table. Raises
+    valid TOML, or if a section that contains a key, such as the section ``index``, is not a table. Raises
     :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
     import tomlkit

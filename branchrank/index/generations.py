@@ -90,7 +90,7 @@ class Generations:
             f"there is no index in {self.directory}",
             remedy=f"branchrank index CORPUS --data-dir {self._data_dir}",
         )
-        # If a build deletes the generation before it is locked, the newer generation is tried.
+        # If a build deletes this generation before the reader locks it, the reader tries the newer one.
         for _ in range(10):
             number = self._current()
             if number is None:

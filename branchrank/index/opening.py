@@ -13,8 +13,8 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 def open_or_build(workspace: WorkspaceFolder, build: Callable[[], Index]) -> Index:
     """Open the workspace's index. If the index is missing or stale, print a notice and call ``build``.
 
-    Raises the errors of ``build``, :class:`~branchrank.errors.UsageError` for an unknown embedder,
-    :class:`~branchrank.errors.BusyError` if another process is building the index, and
+    Raises every error that ``build`` raises. Also raises :class:`~branchrank.errors.UsageError` for an
+    unknown embedder, :class:`~branchrank.errors.BusyError` if another process is building the index, and
     :class:`~branchrank.errors.LostCollectionError` if the index's Chroma collection was removed.
     """
     try:

@@ -241,7 +241,7 @@ def vectors_content(digests: Mapping[str, str]) -> str:
 
 
 def searches_exactly(settings: IndexSettings, count: int) -> bool:
-    """Return true if ``count`` vectors are searched exactly, or if the settings disable vectors."""
+    """Return true if an index with ``count`` vectors is searched exactly, or if the embedder is ``none``."""
     if settings.embedder == NONE:
         return True
     return settings.vector_store == "exact" or (settings.vector_store == "auto" and count <= EXACT_UP_TO)
@@ -392,7 +392,7 @@ def chroma_place(settings: IndexSettings) -> str:
 
 
 def given_digest(path: Path | None) -> str:
-    """Return the SHA-256 digest of a file that the user supplied, or an empty string without a file."""
+    """Return the SHA-256 digest of a user-supplied file, or an empty string if ``path`` is ``None``."""
     if path is None:
         return ""
     try:

@@ -83,7 +83,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
 
     @property
     def mapping(self) -> Mapping[str, R]:
-        """``self``, because a :class:`RecordsFile` is itself a mapping from ids to records."""
+        """The mapping from ids to records, which is this :class:`RecordsFile` itself."""
         return self
 
     def row(self, key: str) -> int:
@@ -235,7 +235,7 @@ def _sizes(parts: list[bytes]) -> NDArray[np.int64]:
 
 
 def write_records(directory: Path, name: str, parts: Iterable[RecordLines]) -> None:
-    """Write ``parts`` to a JSON Lines file, and the arrays for finding records to the lookup file.
+    """Write ``parts`` to a JSON Lines file, and write a lookup file with the arrays that locate each record.
 
     Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """

@@ -69,7 +69,7 @@ class ReadTask(Record, frozen=True, kw_only=True):
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Shard]]]:
-        """Yield a function that reads one shard and returns an iterator over a single :class:`Shard`."""
+        """Yield a function that reads a shard and returns an iterator over this one :class:`Shard`."""
         yield lambda sources: iter([self.read(sources)])
 
     def read(self, sources: Sequence[str]) -> Shard:

@@ -23,7 +23,7 @@ PLACE = Path("derived", "search.sqlite")
 
 
 def open_fts5(index: Index) -> Fts5Table:
-    """Open the keyword search over an index's chunks. The caller must close the returned table."""
+    """Open the full-text table of an index's chunks. The caller must close the table."""
     path = index.directory / PLACE
     with contextlib.suppress(ArtifactError):
         return Fts5Table(path, index.root)

@@ -119,7 +119,7 @@ class WorkspaceFolder:
 
     @property
     def index_settings(self) -> IndexSettings:
-        """The settings of the index."""
+        """The index settings."""
         return self.settings.part(IndexSettings)
 
     @property
@@ -280,10 +280,10 @@ class WorkspaceFolder:
     def check_links(self, corpus: Path | None = None, own: Collection[Path] = ()) -> None:
         """Check that a build can write its links and folders.
 
-        ``corpus`` is the folder of documents for the command that an error suggests. ``own`` contains the
-        paths of the user's chunks file and nodes file, which may replace links. Raises :class:`ArtifactError`
-        if another program's file exists at the path of a link, or if a folder of the build is a symbolic
-        link.
+        ``corpus`` is the folder that contains the documents. An error message suggests a command with this
+        folder. ``own`` contains the paths of the user's chunks file and nodes file. The user's own files may
+        exist where a build would otherwise create links. Raises :class:`ArtifactError` if another program's
+        file exists where a link must be created, or if a folder of the build is a symbolic link.
         """
         for name in (BUILD_LOCK, "pageindex"):
             refuse_links(self.data_dir, name)
@@ -321,7 +321,7 @@ def configure(
     adoption: Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> None:
-    """Set the corpus, other paths and settings in a workspace's ``branchrank.toml``, and keep the rest.
+    """Set the corpus, other paths and settings in ``branchrank.toml``, and leave its other keys unchanged.
 
     ``corpus`` is a folder or the name of an added corpus. Paths are written relative to ``data_dir``.
     ``settings`` maps keys such as ``"index.embedder"`` to values. Settings in the section ``engine`` apply to
