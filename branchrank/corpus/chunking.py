@@ -117,7 +117,7 @@ def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[
 
 
 def _groups(section: Section, budget: int, count: CountTokens) -> list[list[_Piece]]:
-    """Cut a section into pieces, and group pieces that should stay in one chunk, up to ``budget`` tokens."""
+    """Cut a section into pieces, and join related pieces into groups of at most ``budget`` tokens."""
     groups: list[list[_Piece]] = []
     size = 0
     for block in section.blocks:
@@ -165,7 +165,10 @@ def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
 
 
 def _tokens_within(text: str, budget: int, count: CountTokens) -> int | None:
-    """Return the number of tokens in a text, or ``None`` for a text above the budget or a very long text."""
+    """Return the number of tokens in a text, or ``None`` if the text has more than ``budget`` tokens.
+
+    A text with very many characters is assumed to exceed the budget, so its tokens are not counted.
+    """
     if len(text) > budget * _MAX_CHARACTERS_PER_TOKEN:
         return None
     tokens = count(text)

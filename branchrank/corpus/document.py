@@ -2,8 +2,8 @@
 
 A section's own span contains the section's lines that are not in a subsection. Every line of the file belongs
 to exactly one section's own span. ``sections[0]`` represents the whole file, and its own span contains the
-text before the first heading. If the file has exactly one top-level heading, the own span of ``sections[0]``
-also contains that heading and the text up to the next heading.
+text before the first heading. If the file has exactly one top-level heading, that heading and the text up to
+the next heading also belong to the own span of ``sections[0]``.
 """
 
 from __future__ import annotations

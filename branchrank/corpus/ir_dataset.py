@@ -90,7 +90,7 @@ def _write(dataset: Any, identifier: str, folder: Path, progress: Progress) -> N
 
 
 def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """Yield the items of one part of a dataset. Raises :class:`CorpusError` if the part can't be read."""
+    """Yield the items of one part of a dataset. Raises :class:`CorpusError` if the items can't be read."""
     try:
         yield from part()
     except (OSError, RuntimeError, ImportError) as error:
@@ -101,7 +101,11 @@ def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
 
 
 def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str, str]]:
-    """Yield documents as BEIR entries. A document without a title or text gets its default text."""
+    """Yield documents as BEIR entries.
+
+    If a document lacks a title or a text, the entry has no title, and the entry's text is the document's
+    ``default_text()`` from ir-datasets.
+    """
     for number, each in enumerate(documents, start=1):
         title, text = getattr(each, "title", ""), getattr(each, "text", None)
         if not (title and text):

@@ -1,12 +1,13 @@
 """Parse Markdown and MDX files into documents.
 
 1. Front matter is removed, except the value of ``description``, which is kept as text. The page title is the
-   ``title`` in the front matter. A level-1 heading replaces this title if all other headings on the page are
-   nested below that heading.
+   ``title`` in the front matter. If all other headings on the page are nested below a level-1 heading, the
+   level-1 heading is the page title instead.
 2. markdown-it splits the rest of the file into blocks with line numbers. Inline markup is parsed separately
    for each block.
-3. ATX and setext headings outside quotes and lists start sections. The labels of a heading are its
-   GitHub-style slug, the explicit id in ``{#id}`` and the labels in the ``(label)=`` lines above the heading.
+3. An ATX or setext heading starts a section unless the heading is inside a quote or a list. The labels of a
+   heading are its GitHub-style slug, the explicit id in ``{#id}`` and the labels in the ``(label)=`` lines
+   above the heading.
 4. List items, paragraphs, table rows and code become blocks. Each line of a block's text is the readable form
    of the corresponding line in the file. The content of a code fence is read as Markdown if the fence is a
    directive for prose, such as ``{note}``.
@@ -198,7 +199,10 @@ class _Reader:
 
 
 class _Walk:
-    """Converts markdown-it's tokens to blocks. Line 0 of the tokens is line ``first_line`` of the file."""
+    """Converts markdown-it's tokens to blocks.
+
+    The line number 0 in a token stands for line ``first_line`` of the file.
+    """
 
     def __init__(self, reader: _Reader, first_line: int, nesting: int) -> None:
         self.reader = reader
@@ -296,7 +300,7 @@ class _Walk:
 
 
 def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
-    """Remove ids such as ``{#id}`` from the end of a heading. Return the heading and a list of the ids."""
+    """Split a heading into its text and a list of the explicit ids (such as ``{#id}``) at its end."""
     ids: list[str] = []
     kept = end = len(content)
     while True:

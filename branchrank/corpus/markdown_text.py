@@ -2,9 +2,9 @@
 
 1. Component tags are removed from the raw text, except inside code spans. Line breaks inside a removed tag
    are kept, so that the lines of the readable text match the lines of the file.
-2. markdown-it parses the text without component tags. The readable text includes code, the text of links, and
-   the descriptions of images. Emphasis marks and HTML tags are removed. A tag that separates words, such as
-   ``<td>`` or ``<br>``, is replaced by a space.
+2. markdown-it parses the text that remains after the removal of component tags. The readable text includes
+   code, the text of links, and the descriptions of images. Emphasis marks and HTML tags are removed. A tag
+   that separates words, such as ``<td>`` or ``<br>``, is replaced by a space.
 3. A text longer than :data:`MAX_INLINE` characters is returned unchanged, because parsing a long text would
    take too much time.
 """

@@ -8,8 +8,8 @@
 3. :func:`locate_corpus` returns the folder of the corpus whose name or path the user gave.
 4. The name ``ir:ID`` refers to a dataset in the package ir-datasets (:mod:`branchrank.corpus.ir_dataset`).
 
-Named corpora are stored in the folder ``$BRANCHRANK_CORPORA``. If this environment variable is not set, they
-are stored in the user's data folder.
+Named corpora are stored in the folder ``$BRANCHRANK_CORPORA``, or in the user's data folder if this
+environment variable is not set.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def known_corpora() -> dict[str, NamedCorpus]:
 
 
 class CorpusPlace(NamedTuple):
-    """A corpus that can be downloaded. ``place`` is its folder, or ``None`` if it has not been downloaded."""
+    """A corpus that can be downloaded.
+
+    ``place`` is the folder of the corpus, or ``None`` if the corpus has not been downloaded.
+    """
 
     name: str
     description: str

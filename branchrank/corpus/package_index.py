@@ -49,8 +49,8 @@ _BLOCK = 2**18
 class IndexConfiguration(Record, frozen=True, kw_only=True):
     """The package indexes and other sources of packages in pip's configuration.
 
-    ``indexes`` are the URLs of package indexes. ``links`` are folders that contain packages, or pages with
-    links to packages. ``timeout`` is in seconds.
+    ``indexes`` are the URLs of package indexes. Each of ``links`` is either a folder that contains packages
+    or a page with links to packages. ``timeout`` is in seconds.
     """
 
     indexes: tuple[str, ...]

@@ -4,15 +4,15 @@
    corpus folder, and can start with folders that do not exist in the corpus. The first path that matches a
    document is used.
 2. A passage's line numbers are used if the document's lines with these numbers contain the passage's
-   normalized text. The line numbers of a passage without text are used without this check.
+   normalized text. If a passage has no text, its line numbers are used unchecked.
 3. In all other cases, the document is searched for the passage's text. If no path matches a document, the
    whole corpus is searched, and the text must occur exactly once.
 4. If a document contains the text several times, the occurrence nearest to the passage's line numbers is
    used. For a passage without line numbers, occurrences that were not used for an earlier passage are
-   preferred. Among these occurrences, one after the previous passage is preferred, because programs usually
-   split a document from start to end.
-5. If the text is not found, but the document has lines with the passage's line numbers, the line numbers are
-   used and marked as unconfirmed.
+   preferred. If several occurrences are unused, the first one after the start of the previous passage is
+   preferred, because most programs write the passages of a document in the order of the document.
+5. If the text is not found, but the passage's line numbers exist in the document, the line numbers are used
+   and marked as unconfirmed.
 """
 
 from __future__ import annotations

@@ -112,13 +112,13 @@ def match_directive(text: str) -> tuple[str, str] | None:
 
 
 def match_field(text: str) -> tuple[str, str] | None:
-    """Return the name and the first line of the body if ``text`` starts with a field, else ``None``."""
+    """If ``text`` starts with a field, return its name and the first line of its body, else ``None``."""
     match = _FIELD.match(text)
     return (match[1], text[match.end() :]) if match else None
 
 
 def match_option(line: str) -> tuple[str, str] | None:
-    """Return the name and the first line of the value if ``line`` is a directive's option, else ``None``.
+    """If ``line`` is a directive's option, return its name and the first line of its value, else ``None``.
 
     An option is a field whose name is a single word.
     """

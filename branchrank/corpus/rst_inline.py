@@ -1,14 +1,16 @@
 """Convert inline RST to readable text with docutils' inline parser.
 
 1. A paragraph without markup characters is returned unchanged.
-2. In all other paragraphs, docutils finds the markup. The readable text of a role is ``title`` if the role's
-   content has the form ``title <target>``, otherwise the whole content. Unfinished markup is kept as written.
+2. In paragraphs with markup characters, docutils finds the markup. The readable text of a role is ``title``
+   if the role's content has the form ``title <target>``, otherwise the whole content. Unfinished markup is
+   kept as written.
 3. Every line break of the source is kept, so that the n-th line of the text is the readable text of the n-th
    line of the source.
 
 The parsing time of docutils is quadratic in the length of a paragraph, so long paragraphs are parsed in
-parts. The substitutions in a file may add as many characters as the file contains, and at least 10,000
-characters. A substitution ``|name|`` that would exceed this limit is replaced with ``name``.
+parts. The substitutions in a file may add at most as many characters as the file contains, or 10,000
+characters if the file is shorter. A substitution ``|name|`` that would exceed this limit is replaced with
+``name``.
 """
 
 from __future__ import annotations

@@ -58,7 +58,10 @@ def _block(kind: BlockKind, text: str, line_start: int, line_end: int) -> Block:
 
 
 class _Anchor(NamedTuple):
-    """A label or a directive's argument (in ``block``) that may belong to the next heading."""
+    """A label, or a directive's argument, that may belong to the next heading.
+
+    ``block`` contains the argument. For a label, ``block`` is ``None``.
+    """
 
     line: int
     label: str
@@ -147,7 +150,7 @@ class Scanner:
         return self._item_begins
 
     def _heading(self, at: int) -> int:
-        """Read the heading at line ``at``. Return the position after the heading, or 0 if there is none."""
+        """Read the heading at line ``at``, and return the position after it, or 0 if there is no heading."""
         first, second, third = self.lines[at], self._line(at + 1), self._line(at + 2)
         if _RULE.match(first):
             title = second.strip()
@@ -180,7 +183,7 @@ class Scanner:
         return last + 1
 
     def _table(self, at: int, column: int) -> int:
-        """Read the table at line ``at``. Return the position after the table, or 0 if there is none."""
+        """Read the table at line ``at``, and return the position after it, or 0 if there is no table."""
         text = self.lines[at][column:]
         if _GRID_TOP.match(text):
             end = at + 1
@@ -213,7 +216,7 @@ class Scanner:
         return 0
 
     def _field(self, at: int, column: int, marker: str) -> int:
-        """Read the field at line ``at``. Return the position after the field, or 0 if there is none."""
+        """Read the field at line ``at``, and return the position after it, or 0 if there is no field."""
         field = match_field(self.lines[at][column:])
         if field is None:
             return 0

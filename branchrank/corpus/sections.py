@@ -2,19 +2,20 @@
 
 1. The parent of a heading is the nearest earlier heading with a smaller level, so skipped levels (``#`` then
    ``###``) do not matter.
-2. If the file has exactly one top-level heading, that heading is the page title. The heading and its labels
-   become part of the section that represents the whole file.
+2. If the file has exactly one top-level heading, that heading is normally the page title, and the heading and
+   its labels become part of the first section.
 3. A section's own span runs from the first line of the section's heading to the line before the next heading.
-   The first section represents the whole file, and its own span starts at line 1. If a heading on line 1
-   starts another section, the first section's own span is empty, and ``own_line_end`` is 0. Every line of the
-   file is in exactly one section's own span.
+   The first section represents the whole file, and its own span starts at line 1. If the second section also
+   starts on line 1, the first section's own span is empty, and the first section's ``own_line_end`` is 0.
+   Every line of the file is in exactly one section's own span.
 4. The id of a section consists of the file's path and the slugs of all headings from the top-level heading to
    the section. If sections with the same parent have the same slug, the second section gets the suffix
    ``~2``, the third one ``~3``, and so on.
 5. Each block is added to the section whose own span contains the block's lines. Each heading becomes a
    separate block.
 6. The sections of a file may add only a limited number of bytes to the index, and this limit grows with the
-   size of the file. The heading that would exceed the limit and all later headings are read as text.
+   size of the file. The first heading that would exceed the limit is read as text, and so are all later
+   headings.
 """
 
 from __future__ import annotations
@@ -97,10 +98,10 @@ def limit_headings(
     """Return the headings that start sections, the remaining headings as blocks of text, and notes.
 
     ``size`` is the size of the file in bytes. Each section repeats the titles of all enclosing sections, so
-    the sections of a small file could need hundreds of times as many bytes as the file. To prevent this
-    growth, the ids, breadcrumbs and records of the sections may take up at most 64 times ``size`` bytes plus
-    16 KiB. The heading that exceeds this limit and all later headings do not start sections, but are returned
-    as blocks of text.
+    the sections of a small file could need hundreds of times as many bytes as the file. To limit the size of
+    the index, the ids, breadcrumbs and records of the sections may take up at most 64 times ``size`` bytes
+    plus 16 KiB. The first heading that would exceed this limit is returned as a block of text, and so are all
+    later headings.
     """
     room = _MAX_GROWTH * size + _FREE_GROWTH
     lengths: list[tuple[int, int]] = []
@@ -137,8 +138,8 @@ def finish_sections(
     ``headings`` and ``blocks`` must be in line order. No two headings may start on the same line. Blocks must
     not overlap each other or a heading. ``title`` is the title in the file's front matter, or an empty
     string. If the document has exactly one top-level heading, the heading becomes part of the first section
-    and starts no section of its own. If ``title`` is not empty, only a level-1 heading becomes part of the
-    first section.
+    and starts no section of its own. However, if ``title`` is not empty, a top-level heading of level 2 or
+    deeper always starts a section of its own, because ``title`` is then the page title.
     """
     parents = _parents(headings)
     tops = [index for index, parent in enumerate(parents) if parent is None]

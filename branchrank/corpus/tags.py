@@ -3,8 +3,9 @@
 A tag starts with ``<`` and a name (such as ``<div``) and ends with ``>``. Between the name and the ``>``, a
 tag can contain quoted strings and any characters except ``<`` and ``>``. A JSX tag can also contain
 ``{expressions}`` with up to three levels of braces. A regular expression would start again at each ``<``, and
-could search to the end of the text each time. For every string and expression inside a tag,
-:class:`TagFinder` remembers where the tag ends, so no part of the text is searched more than twice.
+could search to the end of the text each time. When a search reaches a string or expression that an earlier
+search has already passed, :class:`TagFinder` reuses the result of the earlier search, so no part of the text
+is searched more than twice.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class TagFinder:
         return end
 
     def _pass(self, position: int) -> tuple[int, bool]:
-        """Move from a position inside a tag past the next string or expression, or past the tag's ``>``.
+        """Move from a position in a tag past the next string, expression or ``>``, whichever comes first.
 
         Return the new position, and whether the tag ends at the new position. If the tag is never closed, the
         returned position is 0.

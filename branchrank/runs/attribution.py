@@ -1,11 +1,11 @@
 """Find the gold's rank after every stage of a query, and the stage at which the gold was lost.
 
-1. The gold's keys are the ids of the chunks and nodes that would count as strict hits. If the gold has lines,
-   the keys are the chunks and nodes that overlap these lines. If the gold has only a quote, the keys are the
-   chunks and nodes that contain the quote. For file-level gold, the keys are all chunks and nodes in the
-   file.
-2. The gold's rank after a stage is the best rank of any of its keys. If a stage's list contains none of the
-   keys, the gold has no rank after this stage.
+1. The gold's keys are the ids of the chunks and nodes that would count as strict hits. If the gold has line
+   numbers, its keys are the ids of the chunks and nodes that overlap these lines. If the gold has only a
+   quote, its keys are the ids of the chunks and nodes that contain the quote. The keys of file-level gold are
+   the ids of all chunks and nodes in the file.
+2. The gold's rank after a stage is the best rank of any of the gold's keys in the stage's list. If a stage's
+   list contains none of the gold's keys, the gold has no rank after this stage.
 3. The gold was lost at the first stage in this list whose condition is true:
 
    - ``retrieval``: No branch found the gold.
@@ -104,8 +104,8 @@ def lost_in(row: Row) -> str:
 class Reach(Record, frozen=True, kw_only=True):
     """The share of a predictor's rows whose gold is in the ranked list of one stage.
 
-    ``present`` is the share of rows with gold anywhere in the list. ``in_first`` is the share of rows with
-    gold among the first k entries.
+    ``present`` is the share of rows in which at least one entry of the list contains gold. ``in_first`` is
+    the share of rows in which at least one of the first k entries contains gold.
     """
 
     stage: str

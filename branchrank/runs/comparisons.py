@@ -28,8 +28,8 @@ class Judgment(Record, frozen=True, kw_only=True):
 
     ``baselines`` contains the declared baselines, or every predictor if ``all_pairs`` is true. ``winner`` is
     the candidate with the highest mean if this candidate is significantly better than every baseline. If no
-    candidate wins, ``winner`` is the baseline that is significantly better than every other predictor.
-    ``winner`` is ``None`` if no predictor wins.
+    candidate wins, but one baseline is significantly better than every other predictor, ``winner`` is this
+    baseline. ``winner`` is ``None`` if no predictor wins.
     """
 
     measure: str

@@ -26,7 +26,8 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = str(value).replace("\r\n", "\n").replace("\r", "\n")
-    # Text such as '=1 also gets an apostrophe (''=1), so that text_of can restore the text.
+    # Text that has an apostrophe before the formula, such as '=1, gets another one (''=1), so that text_of
+    # can restore the text.
     bare = text.lstrip("'")
     if isinstance(value, int) or not (bare[:1] in ("\t", "\n") or bare.lstrip().startswith(_FORMULA)):
         return text

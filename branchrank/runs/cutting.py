@@ -28,8 +28,8 @@ def cut_run(run: R, conditions: Sequence[str]) -> R:
 
     ``LABELS`` lists the slices. Conditions on different slices must all be met. Of several conditions on the
     same slice, at least one must be met. A depth can be written without the word ``depth``: ``depth=1``
-    selects the questions with the value ``depth 1``. Raises :class:`UsageError` for an unknown slice, and for
-    a value that no question of the run has.
+    selects the questions whose value in the slice ``depth`` is ``depth 1``. Raises :class:`UsageError` for an
+    unknown slice, and for a value that no question of the run has.
     """
     if not conditions:
         return run
@@ -75,7 +75,7 @@ def cut_run(run: R, conditions: Sequence[str]) -> R:
 
 
 def _present(values: Mapping[str, Mapping[str, str]], name: str) -> list[str]:
-    """Return the distinct values that the questions have in a slice, sorted."""
+    """Return the sorted distinct values of the slice ``name``, without unknown values."""
     return sorted({own[name] for own in values.values()} - {""})
 
 

@@ -68,7 +68,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
 
     ``recall`` is the share (0 to 1) of the ``recall_depth`` nearest chunks that an approximate vector store
     found, averaged over the run's questions. Without an approximate vector search, ``recall`` is ``None`` and
-    ``recall_depth`` is 0. If an error prevented the measurement of the recall, ``recall`` is ``None`` but
+    ``recall_depth`` is 0. If the recall could not be measured because of an error, ``recall`` is ``None`` but
     ``recall_depth`` is set. ``own_files`` is true if the user provided the chunks or the nodes of the index
     as a file. ``distance`` contains the distance threshold for branches with ``threshold = "calibrated"``.
     """

@@ -1,4 +1,4 @@
-"""A run's means with confidence intervals, latency percentiles, LLM costs and Pareto frontier.
+"""A run's means (with confidence intervals), latency percentiles, LLM costs and Pareto frontier.
 
 1. The confidence interval for a mean allows for correlation between questions about the same page
    (:mod:`branchrank.measures.intervals`). Every table, plot and file uses the intervals from this module.

@@ -1,7 +1,7 @@
 """A run as pandas data frames, with the content of the run's CSV files.
 
-Empty numeric cells are NaN, and empty text cells are empty strings. The CSV files have an apostrophe before
-text that looks like a formula (:mod:`branchrank.runs.csv_text`). The data frames do not have this apostrophe.
+Empty numeric cells are NaN, and empty text cells are empty strings. The apostrophe that the CSV files have
+before text that looks like a formula (:mod:`branchrank.runs.csv_text`) is removed in the data frames.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ class Passage(Record, frozen=True, kw_only=True):
 class Labeling:
     """One annotator's labels for a run's pool, stored in the question file ``output``.
 
-    A new file starts with the run's questions. If the file already exists, the run's missing questions are
-    added. Raises :class:`RunError` if the corpus differs from the run's corpus. Raises :class:`QuestionError`
-    if a question's text in the file differs from the text in the run.
+    A new file starts with the run's questions. If the file already exists, the run's questions that are not
+    yet in the file are added. Raises :class:`RunError` if the corpus differs from the run's corpus. Raises
+    :class:`QuestionError` if a question's text in the file differs from the text in the run.
     """
 
     def __init__(

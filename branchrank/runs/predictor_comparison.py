@@ -80,8 +80,8 @@ def compare_within(
     The defaults of ``baseline``, ``measure`` and ``delta`` are the values that the run declared. If the run
     declared this comparison, the result is the same as in the report, with a p-value adjusted for all
     declared comparisons. The p-value of an undeclared comparison is not adjusted. Raises :class:`UsageError`
-    if a predictor or the measure is unknown, or if a predictor is compared with itself. A run without
-    answerable questions is also a :class:`UsageError`.
+    if a predictor or the measure is unknown, if a predictor is compared with itself, or if the run has no
+    answerable questions.
     """
     baseline = baseline or run.judgment.baseline
     for name in (candidate, baseline):

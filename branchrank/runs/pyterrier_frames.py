@@ -36,7 +36,7 @@ QRELS = ("qid", "docno", "label")
 
 
 def topics_frame(run: RunData) -> pd.DataFrame:
-    """Return a frame with one row for each question of a run that has gold."""
+    """Return a frame with one row for each of the run's questions that have gold."""
     rows = [(each.id, each.question) for each in run.asked if each.gold]
     return _frame(TOPICS, rows)
 
@@ -94,8 +94,8 @@ def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
 def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
     """Return the judged documents for each query in a qrels frame.
 
-    Raises :class:`RunError` if a column or all rows are missing, if a label is not a whole number, or if a
-    document is judged twice for a query.
+    Raises :class:`RunError` if a column is missing, if there are no rows, if a label is not a whole number,
+    or if a document is judged twice for a query.
     """
     found: Qrels = {}
     for row, (qid, docno, label) in enumerate(_columns(frame, name, QRELS)):

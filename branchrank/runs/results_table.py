@@ -5,8 +5,9 @@
    Holm's correction) and intervals are adjusted for all comparisons on the same measure
    (:mod:`branchrank.measures.verdicts`).
 3. A mean that differs significantly from another system's mean is marked in the table. If there is one
-   baseline, significant differences are marked with a dagger. If there are several baselines, every system
-   has a letter. A mean is marked with the letters of the systems from which the mean differs significantly.
+   baseline, means that differ significantly from the baseline's mean are marked with a dagger. If there are
+   several baselines, each system is identified by a letter, and a mean is marked with the letters of the
+   systems whose means are significantly different.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ class ResultsTable(Record, frozen=True, kw_only=True):
     def letters(self) -> dict[str, str]:
         """A dict from each system's name to the letter that marks significant differences from this system.
 
-        If there are fewer than two baselines, the dict is empty, because the table has a dagger and no
-        letters.
+        If there are fewer than two baselines, the dict is empty, because the table marks significant
+        differences with a dagger instead of letters.
         """
         if len(self.baselines) < 2:
             return {}

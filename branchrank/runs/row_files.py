@@ -19,8 +19,8 @@ from branchrank.errors import RunError
 
 #: The limit for the decompressed size of a small file, in bytes.
 MOST_BYTES = 64 << 20
-#: The limit for the decompressed size of a large file, as a multiple of the compressed size. The larger of
-#: the two limits applies to a file.
+#: The limit for the decompressed size of a large file, as a multiple of the compressed size. A file may
+#: decompress to :data:`MOST_BYTES` or to this multiple of its compressed size, whichever is larger.
 MOST_TIMES = 200
 _COMPRESSED = ".zst"
 #: The base-2 logarithm of the size of the compression window (8 MiB, or several hundred rows).
@@ -40,7 +40,10 @@ def is_compressed(path: Path) -> bool:
 
 
 def packed(path: Path, line: bytes) -> bytes:
-    """Return the bytes to append to the file at ``path`` for ``line``, which includes its line break."""
+    """Return ``line`` in the form in which it is appended to the file at ``path``: compressed or unchanged.
+
+    ``line`` must end with a line break.
+    """
     if not is_compressed(path):
         return line
     import zstandard
@@ -81,8 +84,8 @@ def read_lines(path: Path) -> list[bytes]:
 def whole_lines(path: Path) -> tuple[list[bytes], int]:
     """Return the complete lines of a possibly truncated file, and the number of bytes that they occupy.
 
-    An incomplete last line or frame is ignored. Raises :class:`RunError` if a compressed file is damaged in
-    any other way.
+    An incomplete last line or frame is ignored. Raises :class:`RunError` if a compressed file is damaged
+    (except for an incomplete last frame) or too large when decompressed.
     """
     if is_compressed(path):
         return _unpacked(path)

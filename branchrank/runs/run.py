@@ -140,7 +140,7 @@ class RunData:
 
     @property
     def ledger(self) -> list[LLMCall]:
-        """Every LLM call, in the order of the rows. An entry includes the call's retries."""
+        """Every LLM call, in the order of the rows. Each entry covers one call and its retries."""
         return [call for row in self.rows for call in row.calls]
 
     @cached_property
@@ -254,8 +254,8 @@ def with_others(
 def load_run(directory: Path) -> RunData:
     """Read a run from its directory, including its copy of the questions.
 
-    Raises :class:`RunError` if the run is not finished, or if a file is missing or damaged. Questions that
-    have changed since the run are also a :class:`RunError`.
+    Raises :class:`RunError` if the run is not finished, if a file is missing or damaged, or if the run's copy
+    of the questions has changed since the run.
     """
     record = read_run(directory)
     check_files(directory)

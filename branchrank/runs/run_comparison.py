@@ -131,7 +131,7 @@ class RunComparison(Record, frozen=True, kw_only=True):
 class RunGate(Record, frozen=True, kw_only=True):
     """The outcome of a regression check, for each predictor and for the run.
 
-    The run's outcome is the worst outcome of a predictor, where ``fail`` is worse than ``undecided``, and
+    The run's outcome is the worst of its predictors' outcomes: ``fail`` is worse than ``undecided``, and
     ``undecided`` is worse than ``pass``. Only the primary measure affects the outcome. ``compared`` is the
     comparison of the runs, with the differences in all chosen measures.
     """
@@ -167,9 +167,10 @@ def compare_runs(
     """Compare each predictor of ``candidate`` with the predictor of the same name in ``baseline``.
 
     ``predictor`` selects one predictor of the candidate run, and ``baseline_predictor`` selects one predictor
-    of the baseline run. If only one of these two arguments is given, its value is used for both runs.
-    ``primary`` is the tested measure, by default the candidate run's primary measure. ``measures`` and the
-    candidate run's other measures are reported with an interval, but not tested.
+    of the baseline run. If only one of these two arguments is given, its value is used for both runs. Only
+    the measure ``primary`` is tested. The default of ``primary`` is the candidate run's primary measure. The
+    candidate run's other measures and the additional measures in ``measures`` are reported with an interval,
+    but not tested.
 
     Raises :class:`RunError` if the two runs have different questions. Raises :class:`UsageError` if a
     predictor is not in its run, if a measure is unknown, or if a measure needs more hits than the runs

@@ -90,7 +90,7 @@ class Scores:
         return mean(list(self.per_question(predictor, measure).values()))
 
     def passage_sizes(self, predictor: str) -> list[PassageSize]:
-        """Return the sizes of the first five hits in every row of an answerable question."""
+        """Return the :class:`PassageSize` of the first five hits for each row of an answerable question."""
         return [
             passage_size(hits_of(row)[:PASSAGE_DEPTH], self.questions[row.question_id])
             for row in self._answerable_rows(predictor)

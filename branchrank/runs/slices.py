@@ -37,7 +37,7 @@ class GoldFacts(Record, frozen=True, kw_only=True):
 def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
     """Return facts about the gold of each question that has gold.
 
-    The gold's documents are read from the corpus in the folder ``root``.
+    The documents that contain the gold are read from the corpus in the folder ``root``.
     """
 
     @cache
@@ -138,8 +138,8 @@ def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
 def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dict[str, dict[str, list[str]]]:
     """Map each slice's label to its values, and each value to the ids of its answerable questions.
 
-    A slice is omitted if its questions have fewer than two different values. Questions with an unknown value
-    are left out.
+    A slice is omitted unless the answerable questions have at least two different values in this slice.
+    Questions with an unknown value are left out.
     """
     found: dict[str, dict[str, list[str]]] = {label: {} for label in LABELS.values()}
     for question in questions:

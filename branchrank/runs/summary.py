@@ -156,7 +156,7 @@ class Warm:
         return percentile(list(values.values()), share) if values else None
 
     def mean(self, stage: str, less: str = "") -> float | None:
-        """Return the mean time of a stage in ms, after subtracting the time of the stage ``less``."""
+        """Return the mean time of a stage in ms, minus the time of the stage named in ``less`` (if any)."""
         values = self.by_stage.get(stage)
         if not values:
             return None

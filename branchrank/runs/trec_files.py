@@ -138,9 +138,9 @@ def read_trec(path: Path) -> TrecRun:
 class TrecScores(Record, frozen=True, kw_only=True):
     """A TREC run file scored with qrels.
 
-    ``by_query`` contains the value of each measure for each query. ``unmatched`` lists the judged queries for
-    which the file has no judged document. A frequent cause is that the run and the qrels spell ids
-    differently.
+    ``by_query`` contains the value of each measure for each query. ``unmatched`` lists the queries in the
+    qrels for which the run file contains none of the judged documents. A frequent cause of unmatched queries
+    is that the run and the qrels spell ids differently.
     """
 
     path: Path

@@ -62,7 +62,7 @@ def examples(questions: Sequence[Question]) -> list[str]:
 
 
 def labeled_by_llm(questions: Sequence[Question]) -> list[str]:
-    """Return a warning if an LLM labeled gold that no person checked."""
+    """Return a warning if any gold was labeled by an LLM and not checked by a person."""
     count, models = llm_gold(questions)
     if not count:
         return []

@@ -99,7 +99,7 @@ def record(comparison: Comparison | StratifiedComparison) -> str:
 
 
 def verdict_words(comparison: Comparison | StratifiedComparison) -> str:
-    """Return the verdict as text, with delta if the verdict is ``equivalent within delta``."""
+    """Return the verdict as text, with the value of delta in ``equivalent within delta``."""
     if comparison.verdict == "equivalent within delta":
         return f"equivalent within {margin(comparison.delta, comparison.measure)}"
     return str(comparison.verdict)

@@ -87,7 +87,7 @@ class Outline:
             self._children[identifier].extend(sorted(children))
 
     def nodes(self, page_of: Callable[[str], Page]) -> Iterator[Node]:
-        """Yield every node in pre-order. ``page_of`` is called once for each document, also in pre-order."""
+        """Yield every node in pre-order. ``page_of`` is called once for each document, in pre-order."""
         waiting: list[tuple[str, str | None, int]] = [(ROOT_ID, None, 0)]
         while waiting:
             identifier, parent, depth = waiting.pop()
@@ -142,8 +142,8 @@ def summarize(prose: str, child_titles: Sequence[str]) -> str:
 def _cut(text: str, boundary: re.Pattern[str]) -> str:
     """Cut a text to at most :data:`SUMMARY_LENGTH` characters.
 
-    If the second half of the cut text has a match of ``boundary``, the text ends with the last match.
-    Otherwise, the text is cut between words.
+    A longer text is cut after the last match of ``boundary`` in the second half of the first
+    :data:`SUMMARY_LENGTH` characters. If this half contains no match, the text is cut between words.
     """
     if len(text) <= SUMMARY_LENGTH:
         return text

@@ -8,9 +8,9 @@ A tree is valid if all of the following are true.
    contain a cycle.
 3. Files and sections have a source and line numbers. The root and folders have no source and no line numbers.
 4. A file's node starts at line 1 of the file. The lines of a file or section before its first subsection are
-   called its own span. The first subsection starts on the line after its parent's own span. Every other
-   subsection starts on the line after the previous subsection. The last subsection ends on the last line of
-   the file or section. Every line of a file is therefore in exactly one node's own span.
+   called its own span. The first subsection starts on the line after its parent's own span. Each subsection
+   after the first starts on the line after the end of the previous subsection. The last subsection ends on
+   the last line of the file or section. Every line of a file is therefore in exactly one node's own span.
 5. A breadcrumb consists of the document's title and the titles of all headings down to the node.
 """
 
@@ -36,7 +36,7 @@ def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = N
     of every file must end at the last line of the file.
     """
     if not nodes:
-        return ["there are no nodes, but every tree has a root"]
+        return ["there are no nodes, but a tree must have a root"]
     problems = find_problems(nodes, line_counts)
     return [f"{nodes[position].id!r}: {message}" for position, message in problems]
 
@@ -129,7 +129,7 @@ def _node_problems(node: Node, by_id: Mapping[str, Node]) -> Iterator[str]:
 
 
 def _span_problems(node: Node, own_end: int, by_id: Mapping[str, Node]) -> Iterator[str]:
-    """Yield a message for each gap or overlap of a node's own span, its subsections and its last line."""
+    """Yield a message if a node's own span and subsections leave a gap, overlap or end at the wrong line."""
     last = own_end
     for child_id in node.children:
         child = by_id[child_id]
@@ -139,4 +139,4 @@ def _span_problems(node: Node, own_end: int, by_id: Mapping[str, Node]) -> Itera
             yield f"the section {child_id!r} starts at line {child.line_start}, not {last + 1}"
         last = child.line_end
     if last != node.line_end:
-        yield f"the node ends at line {node.line_end}, but its last section or own text ends at line {last}"
+        yield f"the node ends at line {node.line_end}, but its own text and sections end at line {last}"

@@ -12,9 +12,9 @@ The import works in three steps.
    computed from the file.
 2. The blocks of the Markdown file are parsed as usual. A block is cut in two if the tree has a heading inside
    the block.
-3. The format can't store text before the first heading, so this text is restored from the Markdown file.
-   Notes report restored text, headings that are missing from the tree, and nodes of the tree that are not
-   headings in the file.
+3. The format can't store text before the first heading, so this text is restored from the Markdown file. The
+   import's notes list the text that was restored, the headings that are missing from the tree, and the nodes
+   of the tree that are not headings in the file.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PageIndexDocument(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ImportedDocument(NamedTuple):
-    """A document that was made from a file and its PageIndex tree.
+    """A document that was made from a file and the file's PageIndex tree.
 
     ``summaries`` maps section ids to summaries. ``notes`` lists the differences between the file and the
     tree.
@@ -139,8 +139,8 @@ def encode_document(document: PageIndexDocument) -> bytes:
 def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocument:
     """Decode ``payload``, the PageIndex tree of the file ``source``. ``content`` contains the file's bytes.
 
-    Raises :class:`InputError` if ``payload`` is not a PageIndex tree, or if its line numbers are not
-    ascending line numbers of the file.
+    Raises :class:`InputError` if ``payload`` is not a PageIndex tree, or if the tree's line numbers are not
+    in ascending order or not in the file.
     """
     tree = _decode(payload, source)
     read = read_document(source, content)
@@ -246,7 +246,7 @@ def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Headi
 
 
 def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
-    """Yield the document's blocks without the lines of ``headings``, and with its other headings as prose."""
+    """Yield the document's blocks without the lines of ``headings``, and turn other headings into prose."""
     taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
     for section in document.sections:
         for block in section.blocks:

@@ -118,7 +118,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _is_above(source: str, below: str, parents: Mapping[str, str]) -> bool:
-    """Return whether ``source`` is an ancestor of ``below`` or the same document."""
+    """Return whether ``source`` is the document ``below`` or one of its ancestors."""
     current: str | None = below
     while current is not None:
         if current == source:
