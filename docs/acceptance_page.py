@@ -33,10 +33,10 @@ with the other two. BranchRank therefore has the `pageindex` predictor, but give
 In document 000, the default distance threshold of vector search is 0.5, but each model has its own scale of
 distances. With all-MiniLM-L6-v2, almost no chunk has a distance below 0.5, so vector search with this
 threshold would find almost nothing. `branchrank index` therefore tests the default threshold with queries
-made from the corpus's section titles. If the default threshold drops every chunk for most of these queries,
-the index stores a calibrated threshold, which replaces the default. Search results, `branchrank
-settings` and reports show the calibrated threshold. A threshold that a user sets is always used, even if the
-user sets the default value 0.5. If the user's threshold drops every chunk, a warning is shown.
+made from the corpus's section titles. If the default threshold drops every chunk for most of the queries made
+from section titles, the index stores a calibrated threshold, which replaces the default. Search results,
+`branchrank settings` and reports show the calibrated threshold. A threshold that a user sets is always used,
+even if the user sets the default value 0.5. If the user's threshold drops every chunk, a warning is shown.
 
 The column "interface" lists the interfaces that a test uses: the commands, the Python library, the HTTP
 server, the MCP server or the terminal UI. The column is empty for tests that use none of these interfaces.
@@ -48,8 +48,9 @@ BREAKAGES = """\
 ## Mutants that these tests detect
 
 `make mutants` changes a copy of the code in one place (a mutant) and runs the tests that are listed for the
-mutant. At least one of these tests must fail. This table lists the mutants for the requirements on this page;
-`tests/mutants/rooms/` also contains the mutants for individual modules.
+mutant. For every mutant, at least one test must fail, because a mutant with which all tests pass would be an
+undetected error. This table lists the mutants for the requirements on this page; `tests/mutants/rooms/` also
+contains the mutants for individual modules.
 """
 
 #: Name of a class, function or fixture in a test -> the interface that the test uses.
@@ -117,7 +118,7 @@ _NAMES = {
     "ui": "UI",
 }
 
-#: Words from a name -> how a sentence writes them. Settings keep their underscores.
+#: Words in a name -> the spelling in a sentence. Settings keep their underscores.
 _PHRASES = {
     "a b c": "A/B/C",
     "stage a": "stage A",

@@ -169,7 +169,7 @@ def _setting(setting: Setting) -> str:
 
 
 def _text(text: str) -> str:
-    r"""Return help text as Markdown, with one line per paragraph, single backticks and without ``\b``."""
+    r"""Return help text as Markdown: one line per paragraph, single backticks, no ``\b``."""
     paragraphs = text.replace("\b\n", "").replace("``", "`").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

@@ -1,4 +1,4 @@
-"""Write ``verification.md`` from the changes to a correct run in ``tests/support/tamperings.py``.
+"""Write ``verification.md`` from ``tests/support/tamperings.py``, which lists changes to a correct run.
 
 Run ``python docs/verification_page.py`` after you change ``tests/support/tamperings.py``. A test checks that
 the page is up to date.
@@ -56,16 +56,16 @@ branchrank benchmark --predictor all --seal plan.seal   # runs this plan, and re
 branchrank verify RUN --seal plan.seal                  # later, with your copy of the seal
 ```
 
-The seal contains the digests of the questions and the corpus, the predictors with their settings, the
-primary measure, the baseline, the significance level alpha and the other settings of the benchmark. The
-report of the run says that the run matches the seal. A seal proves that the plan was made before the run
-only if somebody else has a copy of the seal that the author of the run can't change.
+The seal contains the digests of the questions and the corpus, the predictors with their settings, the primary
+measure, the baseline, the significance level alpha and the other settings of the benchmark. The report of the
+run says that the run matches the seal. A seal alone does not prove that the plan was made before the run.
+Somebody else must have a copy of the seal, and the author of the run must be unable to change this copy.
 
 ## Tested changes
 
-Each row of the table is a test that changes a correct run and then runs `branchrank verify`. The column
-"regenerated" shows whether the test recomputed the tables, reports and digests after it changed the run, as
-anyone who has BranchRank installed can do. The column "0.1.0" shows whether the first version of `verify`
+Each row of the table is a test that changes a correct run and then runs `branchrank verify`. Anyone who has
+BranchRank installed can change a run and then recompute its tables, reports and digests. The column
+"regenerated" shows whether the test did so. The column "0.1.0" shows whether the first version of `verify`
 detected the change. In the unchanged example runs in `reports/examples`, `branchrank verify` finds no error.
 
 | change | regenerated | 0.1.0 | found by |
