@@ -18,8 +18,8 @@ For each row of the table, BranchRank and another library take turns doing the s
 several rounds. The ratio of a round is the other library's time divided by BranchRank's time, so a ratio
 above 1 means that BranchRank is faster. The table shows the median of these ratios and the median's 95%
 confidence interval. The interval is distribution-free: each of its bounds is one of the measured ratios. With
-five rounds, the interval runs from the smallest to the largest ratio. Ratios depend much less on the machine
-and on other running programs than times do.
+five rounds, the interval runs from the smallest to the largest ratio. The machine and other running programs
+affect the ratios much less than the times.
 
 - **Embedding**: `SentenceTransformer.encode` with its defaults (batches of 32). CodeRankEmbed has the
   published configuration and random weights, because the time does not depend on the values of the weights.

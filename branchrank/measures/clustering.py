@@ -59,8 +59,8 @@ class Padding(NamedTuple):
     def effect(self, sizes: Floats) -> float:
         """Return the design effect of the pseudo-observations.
 
-        The pseudo-observations are assumed to share pages as often as the questions in the sample, in which
-        page c has ``sizes[c]`` questions.
+        The pseudo-observations are assumed to share pages as often as the questions in the sample do. In the
+        sample, page c has ``sizes[c]`` questions.
         """
         return kish_effect(typical_size(sizes), self.icc)
 
@@ -153,8 +153,8 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
     """Return the design effect of the sample, or 1 if the design effect is below 1.
 
     The design effect is the clustered variance of the mean divided by the variance for independent questions.
-    The pseudo-observations of ``padding`` increase the clustered variance and the variance for independent
-    questions. If all values in the sample are the same, the result is the design effect of the
+    The pseudo-observations that ``padding`` adds increase both the clustered variance and the variance for
+    independent questions. If all values in the sample are the same, the result is the design effect of the
     pseudo-observations (:meth:`Padding.effect`).
     """
     sizes, n = totals.sizes, totals.n
@@ -206,7 +206,7 @@ def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Float
     The result is 2 * V**2 / var(V), where V is the clustered variance and var(V) is its estimated variance.
     The result is infinite if the squared deviations of all pages are equal.
 
-    The pseudo-observations of ``padding`` increase the clustered variance V, but not var(V).
+    The pseudo-observations that ``padding`` adds increase the clustered variance V, but not var(V).
     """
     sizes, pages = totals.sizes, len(totals.sizes)
     squared = _squared_deviations(totals)

@@ -22,7 +22,7 @@ from branchrank.records import Record
 class Odds(Record, frozen=True, kw_only=True):
     """A matched odds ratio (from 0 to infinity; infinity means no losses) with its confidence interval.
 
-    The bounds are ``None`` if the gold of the questions on which the systems differ is on too few pages.
+    The bounds are ``None`` if too few pages contain gold of the questions on which the systems differ.
     """
 
     ratio: float

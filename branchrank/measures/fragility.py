@@ -1,12 +1,12 @@
 """The fragility of a result, which is the number of wrong gold labels that would change the result.
 
 Suppose that a question's gold is wrong, and that the predictor with the lower score had in fact found the
-correct answer. Correcting the gold label reverses the sign of the question's difference in score, so the
-total difference falls by twice the question's difference. The labels of the questions that favor the leader
-most are corrected first, because correcting these labels reduces the total difference most. If every question
-is its own cluster, correcting labels does not change the null distribution of the sign-flip test. If clusters
-have several questions, the computed number of labels is an upper bound, and correcting fewer labels may be
-enough to change the result.
+correct answer. If the gold label is corrected, the question's difference in score changes its sign, so the
+sum of the differences over all questions falls by twice the question's difference. The labels of the
+questions that favor the leader most are corrected first, because correcting these labels reduces the sum of
+the differences most. If every question is its own cluster, correcting labels does not change the null
+distribution of the sign-flip test. If clusters have several questions, the computed number of labels to
+correct is only an upper bound: correcting fewer labels may be enough to change the result.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from branchrank.records import Record
 
 
 class Fragility(Record, frozen=True, kw_only=True):
-    """The smallest sets of relabeled questions with which a lead is no longer significant or disappears.
+    """The smallest sets of questions whose relabeling makes a lead disappear or lose its significance.
 
     ``leader`` is the predictor with the higher mean, or ``None`` if the means are equal. If the questions in
     ``unsettle`` are relabeled, the difference is no longer significant. ``unsettle`` is empty if the
-    difference is not significant without relabeling. If the questions in ``overturn`` are relabeled, the
-    leader's mean is no longer higher than the other predictor's mean. Questions with equal differences are
-    sorted by id. ``candidates`` counts the questions that favor the leader.
+    difference is not significant with the original labels. If the questions in ``overturn`` are relabeled,
+    the leader's mean is no longer higher than the other predictor's mean. Questions with equal differences
+    are sorted by id. ``candidates`` counts the questions that favor the leader.
     """
 
     leader: str | None
@@ -47,9 +47,9 @@ def fragility(
 ) -> Fragility:
     """Return the fragility of the better predictor's lead on the questions of ``clusters``.
 
-    The test is a sign-flip test by cluster, without correction for multiple comparisons. For hits with one
-    question per cluster, the sign-flip test is the same as the exact McNemar test. If the verdict uses Holm's
-    correction, pass alpha divided by the number of candidates.
+    The test is a sign-flip test by cluster, without correction for multiple comparisons. For hit rates with
+    one question per cluster, the sign-flip test is the same as the exact McNemar test. If the verdict uses
+    Holm's correction, pass alpha divided by the number of candidates.
     """
     ids = sorted(clusters)
     differences = np.array([b[1][each] - a[1][each] for each in ids])

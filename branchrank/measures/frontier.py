@@ -25,7 +25,7 @@ from branchrank.records import Record
 class Standing(Record, frozen=True, kw_only=True):
     """One pipeline's mean quality, p95 latency in ms and cost per query.
 
-    The cost is in LLM tokens, LLM calls or money. The cost of all pipelines in a comparison must have the
+    The cost is in LLM tokens, LLM calls or money. The costs of all pipelines in a comparison must be in the
     same unit.
     """
 

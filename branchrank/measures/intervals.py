@@ -13,19 +13,19 @@ number of questions is n.
    interval (Tango 1998), which contains the differences that the score test for paired proportions doesn't
    reject. If the difference is 0 on every question, the interval is from -b to b, where b is the upper bound
    of Wilson's interval for 0 hits in n questions.
-4. The interval for any other difference is Student's t interval, computed with an increased sample variance.
-   The sample variance is increased by z**2 * s * q / n. The factor s is the share of questions with a
-   difference of 0, computed after adding one question with a difference of 0. The factor q is the mean square
-   of the differences that are not 0, computed after adding one question with a difference of 1. If all
-   differences are nonzero, s is 1 / (n + 1), so the variance hardly increases. If all differences are 0, the
-   increased variance makes Student's interval about as wide as Tango's score interval for the same n
-   questions.
+4. The interval for a difference between means that are not rates is Student's t interval, computed with an
+   increased sample variance. The sample variance is increased by z**2 * s * q / n. The factor s is the share
+   of questions with a difference of 0, computed after adding one question with a difference of 0. The factor
+   q is the mean square of the differences that are not 0, computed after adding one question with a
+   difference of 1. If no difference is 0, the factor s is only 1 / (n + 1), so the increase of the sample
+   variance is negligible. If all differences are 0, the amount added to the sample variance makes Student's
+   interval about as wide as Tango's score interval for the same n questions.
 
 If almost all questions have the same value, a sample can't show how strongly questions on the same page are
 correlated. To estimate the design effect, pseudo-observations with an assumed intraclass correlation are
 therefore added to the sample. The number of pseudo-observations is z**2 for rates and means, and z**2 / 2 for
 differences. The assumed intraclass correlation is 0.4 for rates and means, and 0.2 for differences. Without
-pseudo-observations, one question with a different value would make the interval much wider.
+pseudo-observations, a single question whose value differs from all others would make the interval much wider.
 ``benchmarks/interval_coverage.py`` simulates how often each interval contains the true value.
 """
 
@@ -48,8 +48,8 @@ from branchrank.records import Record
 LEVEL = 0.95
 #: The intraclass correlation that is assumed for one predictor's values on a page.
 ASSUMED_ICC = 0.4
-#: The intraclass correlation that is assumed for the differences on a page, which is smaller because the
-#: page's difficulty affects both predictors.
+#: The intraclass correlation that is assumed for the differences on a page. The differences are less
+#: correlated than one predictor's values, because the page's difficulty affects both predictors.
 ASSUMED_ICC_OF_DIFFERENCES = 0.2
 #: The number of bisection steps, enough to compute a bound of Tango's interval in double precision.
 HALVINGS = 55
@@ -108,11 +108,11 @@ def compatible(
     """Adjust the interval for the estimate ``found``, so that the interval agrees with a hypothesis test.
 
     The null hypothesis is that the true value is ``null``. If ``rejected`` is true, the interval is truncated
-    at ``null`` and is on the same side of ``null`` as ``found``. If ``rejected`` is false, the interval is
-    extended to include ``null``. Under the null hypothesis, the adjusted interval therefore excludes the true
-    value exactly as often as the test rejects the null hypothesis. If ``rejected`` is true, a bound that is
-    equal to ``null`` is not part of the interval. Strassburger and Bretz (2008) describe simultaneous
-    confidence bounds that agree with Holm's test.
+    at ``null``, so that the whole interval is on the same side of ``null`` as ``found``. If ``rejected`` is
+    false, the interval is extended to include ``null``. Under the null hypothesis, the adjusted interval
+    therefore excludes the true value exactly as often as the test rejects the null hypothesis. If the test
+    rejects the value ``null`` (``rejected`` is true), a bound equal to ``null`` is not part of the interval.
+    Strassburger and Bretz (2008) describe simultaneous confidence bounds that agree with Holm's test.
 
     >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
     0.0
@@ -158,7 +158,7 @@ def difference_bounds(
 
 
 def mean_padding(level: float) -> Padding:
-    """Return z**2 pseudo-observations for a sample of values in 0..1, half of them 0 and half of them 1."""
+    """Return the z**2 pseudo-observations, half 0 and half 1, to add to a sample of values in 0..1."""
     return Padding(questions=_z(level) ** 2, variance=0.25, icc=ASSUMED_ICC)
 
 
@@ -210,7 +210,7 @@ def score_bounds(
     difference, lost = np.asarray(difference), np.asarray((differing - difference) / 2)
 
     def held(true: Floats) -> Floats:
-        """Return which values in ``true`` the score test accepts as the true difference."""
+        """Return, for each candidate difference in ``true``, whether the score test accepts it."""
         b = (2 - difference) * true - differing
         likeliest = (np.sqrt(np.maximum(b**2 + 8 * lost * true * (1 - true), 0.0)) - b) / 4
         variance = np.maximum(2 * likeliest + true * (1 - true), 0.0)

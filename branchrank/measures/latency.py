@@ -26,8 +26,8 @@ class Percentile(Record, frozen=True, kw_only=True):
     """A percentile of ``n`` durations, in ms. The interval and the bound are ``None`` if n is too small.
 
     The two-sided 95% interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper
-    bound. ``words`` is the description of the upper bound in reports. If n is too small for an upper bound,
-    ``words`` is the rank of the percentile, as in ``second-slowest; no upper bound``.
+    bound. ``words`` describes the upper bound in reports. If n is too small for an upper bound, ``words``
+    states the percentile's rank among the durations instead, as in ``second-slowest; no upper bound``.
     """
 
     quantile: float

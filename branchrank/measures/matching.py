@@ -15,9 +15,9 @@
    each gold page (source). No measure therefore counts the same gold twice.
 
 Each hit has a gain of 0 or more. The gain of a hit that is credited with a gold item is the item's
-``relevance`` (2 by default). On each gold page, the first hit without a credited gold item has a gain of 1.
-All remaining hits have a gain of 0. On a page that has only file-level gold, all hits except the first have a
-gain of 0. Measures are computed from a :class:`~branchrank.measures.measures.Ranking`, which
+``relevance`` (2 by default). Of the hits on a gold page that are not credited with a gold item, the first hit
+has a gain of 1. All remaining hits have a gain of 0. On a page that has only file-level gold, all hits except
+the first have a gain of 0. Measures are computed from a :class:`~branchrank.measures.measures.Ranking`, which
 :meth:`Judged.ranking` returns for each mode.
 """
 
@@ -52,7 +52,7 @@ def _excluded(span: Span, excluded: Sequence[Span]) -> bool:
 
 
 def resolve_source(source: str, question: Question) -> str:
-    """Return the source of the first gold item if ``source`` is one of its aliases, else ``source``."""
+    """Return the source of the question's first gold item if ``source`` is an alias, else ``source``."""
     if question.gold and source in question.source_aliases:
         return question.gold[0].source_file
     return source
@@ -80,7 +80,11 @@ def is_relaxed(hit: Hit, item: GoldItem, question: Question) -> bool:
 
 
 def is_strict(hit: Hit, item: GoldItem, question: Question) -> bool:
-    """Return whether the hit is from the item's source and overlaps its lines or contains its quote."""
+    """Return whether the hit matches the gold item under the strict criterion.
+
+    A hit from the item's source matches if the hit overlaps the item's lines or contains the item's quote. If
+    the item is a whole file, every hit from the file matches.
+    """
     return is_relaxed(hit, item, question) and (
         is_file_level(item, question) or _overlaps(hit, item) or _quotes(hit, item)
     )
@@ -131,15 +135,15 @@ class Judged(Record, frozen=True, kw_only=True):
     weak_pages: tuple[bool, ...]
 
     def ranking(self, mode: Mode) -> Ranking:
-        """Return the ranking from which measures with the scoring ``mode`` are computed.
+        """Return the ranking for measures with the scoring ``mode``.
 
-        In the modes ``strict``, ``half`` and ``full``, each gold item has a gain of 2. The first hit that
-        matches a gold item (``strict``), contains at least half of the item's lines (``half``) or contains
-        all of the item's lines (``full``) is credited with the item. In ``relaxed`` mode, each gold page has
-        a gain of 1, and the first hit on a gold page is credited with the page. In ``graded`` mode, gold
-        items and gold pages have the same gains as in exported TREC files. For gold without ``relevance``,
-        ``Success(rel=2)@1`` in ``graded`` mode is strict hit@1, and ``Success@1`` in ``graded`` mode is
-        relaxed hit@1.
+        In the modes ``strict``, ``half`` and ``full``, each gold item has a gain of 2. Depending on the mode,
+        an item is credited to the first hit that matches the item (``strict``), to the first hit that
+        contains at least half of the item's lines (``half``), or to the first hit that contains all of the
+        item's lines (``full``). In ``relaxed`` mode, each gold page has a gain of 1, and the first hit on a
+        gold page is credited with the page. In ``graded`` mode, gold items and gold pages have the same gains
+        as in exported TREC files. For gold without ``relevance``, ``Success(rel=2)@1`` in ``graded`` mode is
+        strict hit@1, and ``Success@1`` in ``graded`` mode is relaxed hit@1.
         """
         ranked = enumerate(self.hits, start=1)
         if mode in ("strict", "half", "full"):
@@ -169,7 +173,7 @@ def gold_gains(question: Question) -> tuple[int, ...]:
 
 
 def gold_pages(question: Question) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """Return the distinct gold sources, and whether any gold item of each source has lines or a quote."""
+    """Return the distinct gold sources, and for each source whether a gold item has lines or a quote."""
     weak: dict[str, bool] = {}
     for item in question.gold:
         weak[item.source_file] = weak.get(item.source_file, False) or not is_file_level(item, question)
@@ -251,9 +255,9 @@ def source_cluster(question: Question) -> str:
     """Return the cluster that all tests use for the question: the source of its first gold item.
 
     A question forms its own cluster if it has no gold, or if its gold consists of documents judged for
-    relevance (:attr:`~branchrank.records.GoldItem.relevance`), as in TREC and BEIR datasets. The queries in
-    these datasets are not made from a single document, so it would be arbitrary to group the queries by the
-    source of the first gold item.
+    relevance (:attr:`~branchrank.records.GoldItem.relevance`), as in TREC and BEIR datasets. Queries in TREC
+    and BEIR datasets are not made from a single document, so grouping them by the source of the first gold
+    item would be arbitrary.
     """
     if question.gold and not is_judged(question):
         return question.gold[0].source_file

@@ -292,7 +292,7 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
 
 
 def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], float | None]:
-    """Return a dict of the integer arguments, and the persistence ``p`` (``None`` if ``p`` was not given)."""
+    """Return two values: a dict of the integer arguments, and ``p`` (``None`` if ``p`` was not given)."""
     parameters: dict[str, int] = {}
     p: float | None = None
     for argument in (arguments or "").split(",") if arguments else ():

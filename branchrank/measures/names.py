@@ -51,7 +51,7 @@ def named_measure(name: str, mode: Mode = "strict") -> NamedMeasure:
 
 
 def named_measures(names: Iterable[str], mode: Mode = "strict") -> tuple[NamedMeasure, ...]:
-    """Parse several names, without repeated names; raises the same errors as :func:`named_measure`.
+    """Parse several names, and drop repeated names. Raises the same errors as :func:`named_measure`.
 
     >>> [str(each.measure) for each in named_measures(["nDCG@10", "MAP", "nDCG@10"])]
     ['nDCG@10', 'AP']

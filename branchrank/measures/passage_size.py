@@ -16,7 +16,7 @@ from branchrank.records import Hit, Question, Record, Span
 
 
 class PassageSize(Record, frozen=True, kw_only=True):
-    """The size of the hits for one question.
+    """The number of lines in the hits for one question, and how many of these lines are gold.
 
     ``lines`` is the sum of the hits' lengths in lines, so a line in two hits counts twice. ``gold_lines``
     counts the distinct gold lines that the hits contain. ``span_precision`` is ``gold_lines / lines``, or 0
@@ -35,7 +35,7 @@ class PassageSize(Record, frozen=True, kw_only=True):
 
 
 def passage_size(hits: Sequence[Hit], question: Question) -> PassageSize:
-    """Measure the size of the hits for one question, leaving out hits in excluded spans."""
+    """Count the lines and gold lines in the hits for one question, ignoring hits in excluded spans."""
     kept = without_excluded(hits, question)
     lines = sum(hit.span.lines for hit in kept)
     returned = _disjoint(
@@ -67,7 +67,7 @@ def _disjoint(spans: Iterable[Span]) -> list[Span]:
 
 
 def _common_lines(some: Sequence[Span], others: Sequence[Span]) -> int:
-    """Count the lines that two lists of disjoint spans have in common."""
+    """Count the lines that are in both lists of spans. The spans within each list must not overlap."""
     return sum(span.overlap(other) for span in some for other in others)
 
 

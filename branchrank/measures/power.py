@@ -130,9 +130,9 @@ class PageSize(Protocol):
     """A function that predicts how many questions share a page with a randomly drawn question."""
 
     def __call__(self, n: int) -> float:
-        """Return how many of ``n`` questions are expected on the same page as a randomly drawn question.
+        """Return how many of ``n`` questions are expected on a randomly drawn question's page.
 
-        The count includes the randomly drawn question itself, so the result is at least 1.
+        The result is at least 1, because a question's page always has the question itself.
         """
 
 
@@ -268,7 +268,10 @@ def plan(
 
 
 def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | None:
-    """Return how many questions (at most 20,000) are equivalent to ``wanted`` independent questions."""
+    """Return how many clustered questions carry as much information as ``wanted`` independent questions.
+
+    The result is ``None`` if more than 20,000 clustered questions are needed.
+    """
     if pages.effective_questions(MOST_QUESTIONS, level) < wanted:
         return None
     low, high = 0, MOST_QUESTIONS

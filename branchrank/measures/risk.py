@@ -30,7 +30,7 @@ class Answer(Record, frozen=True, kw_only=True):
 
 
 class RiskPoint(Record, frozen=True, kw_only=True):
-    """The coverage and the risk of answering only with a confidence of at least ``threshold``."""
+    """The coverage and the risk if only answers with a confidence of at least ``threshold`` are given."""
 
     threshold: float
     coverage: float
@@ -40,8 +40,8 @@ class RiskPoint(Record, frozen=True, kw_only=True):
 class RiskCoverage(Record, frozen=True, kw_only=True):
     """A risk-coverage curve, the area under the curve (AURC), and the excess over the best possible AURC.
 
-    ``aurc`` and ``excess`` are in 0..1, or ``None`` if the predictor never answers. The risk is not defined
-    without answers, and a value of 0 would look perfect.
+    ``aurc`` and ``excess`` are in 0..1, or ``None`` if the predictor never answers. Without answers, the risk
+    is not defined, and an area of 0 would look like a perfect result.
     """
 
     points: tuple[RiskPoint, ...]
@@ -53,8 +53,8 @@ def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
     """Return the risk-coverage curve, which has no points if the predictor never answers.
 
     The area under the curve covers only the answered questions. A predictor that abstains on a question
-    lowers its coverage, but the abstention does not count as a wrong answer. A comparison of the areas under
-    two curves must therefore include the coverage at the last point of each curve.
+    lowers its coverage, but the abstention does not count as a wrong answer. If you compare the areas under
+    two curves, therefore also compare the coverage at the last point of each curve.
     """
     given = [(answer.confidence, answer.right) for answer in answers if answer.confidence is not None]
     given.sort(key=lambda each: -each[0])

@@ -7,11 +7,12 @@ baseline``.
 1. Binary scores (hit or miss) are tested with the exact McNemar test if every cluster has one question.
 2. All other scores are tested with sign-flip randomization. Under the null hypothesis, the sum of a cluster's
    differences is equally likely to be positive or negative. A sum within 1e-9 of 0 counts as 0.
-3. For integer cluster sums (as from binary scores), the null distribution of the total of the cluster sums is
-   computed exactly by convolution. For at most 20 nonzero sums that are not all integers, the null
-   distribution is computed from all sign patterns. For more than 20 nonzero sums that are not all integers,
-   seeded random sign patterns are drawn. The p-value from random sign patterns is (r + 1) / (draws + 1),
-   where r is the number of drawn totals whose absolute value is at least that of the observed total.
+3. If all cluster sums are integers (for example, with binary scores), the null distribution of their total is
+   computed exactly by convolution. If some sums are not integers and at most 20 sums are nonzero, the null
+   distribution is computed from all sign patterns. If some sums are not integers and more than 20 sums are
+   nonzero, sign patterns are drawn with a seeded random generator. The p-value from random sign patterns is
+   (r + 1) / (draws + 1), where r is the number of drawn totals whose absolute value is at least that of the
+   observed total.
 4. Holm's correction covers the comparisons that share a baseline and a measure.
 
 Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smyth 2010; Holm 1979.

@@ -9,8 +9,8 @@
 3. The confidence interval for the macro difference combines the datasets' intervals, which are independent of
    each other. Let d be the datasets' differences, l and u the bounds of their intervals, and w the weights.
    The lower bound is sum(w * d) - sqrt(sum((w * (d - l))**2)), and the upper bound is sum(w * d) +
-   sqrt(sum((w * (u - d))**2)) (MOVER, Zou and Donner 2008). The interval for a system's macro average is
-   computed with the same formula (MOVER), from the system's mean on each dataset.
+   sqrt(sum((w * (u - d))**2)) (MOVER, Zou and Donner 2008). The interval for a system's macro average is also
+   computed with MOVER, from the system's mean on each dataset.
 4. The comparisons of all candidates form one family. Tests use Holm's correction, and intervals use
    Bonferroni's. The intervals are adjusted to agree with the tests
    (:func:`~branchrank.measures.intervals.compatible`).
@@ -54,9 +54,10 @@ class StratifiedComparison(Record, frozen=True, kw_only=True):
     """The comparison of one candidate with the baseline on one measure, over all datasets.
 
     ``difference`` is the macro difference (candidate - baseline). ``ci_low`` and ``ci_high`` are the bounds
-    of the interval for the macro difference, adjusted for ``family`` comparisons. The bounds are ``None`` if
-    a dataset has too few pages for an interval. ``differences`` contains the mean difference on each dataset,
-    in the order of the datasets. ``wins``, ``ties`` and ``losses`` count questions over all datasets.
+    of the interval for the macro difference. The interval is adjusted for the number of comparisons,
+    ``family``. The bounds are ``None`` if a dataset has too few pages for an interval. ``differences``
+    contains the mean difference on each dataset, in the order of the datasets. ``wins``, ``ties`` and
+    ``losses`` count questions over all datasets.
     """
 
     measure: str
@@ -82,7 +83,9 @@ class StratifiedComparison(Record, frozen=True, kw_only=True):
 def macro_interval(
     estimates: Sequence[float], intervals: Sequence[Interval | None], level: float = LEVEL
 ) -> Interval | None:
-    """Return the interval for the mean of independent ``estimates``, or ``None`` if an interval is ``None``.
+    """Return the interval for the mean of independent ``estimates``.
+
+    The result is ``None`` if the interval of any estimate is ``None``, or if there are no estimates.
 
     >>> found = macro_interval([0.2, 0.4], [Interval(low=0.1, high=0.3), Interval(low=0.3, high=0.5)])
     >>> round(found.low, 4), round(found.high, 4)
@@ -186,7 +189,8 @@ def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floa
 def _weighted(gaps: Sequence[Floats], strata: Sequence[Stratum]) -> list[Floats]:
     """Return each dataset's page sums, multiplied by (size of the largest dataset) / (size of this dataset).
 
-    The factor is at least 1, because :func:`sign_flip` treats sums below 1e-9 as 0.
+    The sums are multiplied by a factor of at least 1 and never scaled down, because :func:`sign_flip` treats
+    sums below 1e-9 as 0.
     """
     largest = max(map(len, gaps))
     return [

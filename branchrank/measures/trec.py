@@ -1,12 +1,12 @@
 """Conversion of judged hits to TREC runs and qrels, and of TREC runs to rankings, in memory.
 
 Every line of a TREC run has a document id. A hit that is credited with a gold item has the item's id, such as
-``gold-1``. A hit can also be on a gold page without being credited with any of the page's gold items. The
-first hit of this kind on a page has the page's id, such as ``page-1``. The document id of any other hit is
-its span, such as ``source:12-30``. Characters that TREC files don't allow are percent-encoded, and ``~2`` is
-added to an id that occurs a second time. In the qrels, the grade of a gold item is its ``relevance`` (2 by
-default), and the grade of a page is 1. From the exported run and qrels, ir-measures and trec_eval compute the
-same values as the ``graded`` mode of :class:`~branchrank.measures.matching.Judged`.
+``gold-1``. Of the hits on a gold page that are not credited with a gold item, the first hit has the page's
+id, such as ``page-1``. The document id of any other hit is its span, such as ``source:12-30``. Characters
+that TREC files don't allow are percent-encoded, and ``~2`` is added to an id that occurs a second time. In
+the qrels, the grade of a gold item is its ``relevance`` (2 by default), and the grade of a page is 1. From
+the exported run and qrels, ir-measures and trec_eval compute the same values as the ``graded`` mode of
+:class:`~branchrank.measures.matching.Judged`.
 """
 
 from __future__ import annotations

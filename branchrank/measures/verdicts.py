@@ -14,9 +14,9 @@
    alpha and the whole interval is strictly between -delta and delta, the verdict is ``equivalent within
    delta`` (two one-sided tests at alpha / 2 each, which is stricter than the customary alpha). All other
    comparisons have the verdict ``too few questions to tell`` if even a unanimous result would not be
-   significant, and ``inconclusive`` otherwise. A result is unanimous if every cluster in which the two
-   predictors' scores differ favors the same predictor. A cluster counts as different if the scores differ on
-   at least one of its questions, even if its wins and losses cancel out.
+   significant, and ``inconclusive`` otherwise. A result is unanimous if the same predictor scores higher in
+   every cluster in which the two predictors' scores differ. A cluster counts as different if the scores
+   differ on at least one of its questions, even if its wins and losses cancel out.
 """
 
 from __future__ import annotations
@@ -384,11 +384,11 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
     ``identical`` is true if the candidate and the baseline returned the same hits. The check passes if
     ``identical`` is true, or if the interval's lower bound is above -delta. The check fails if the interval's
     upper bound is below -delta. The check is undecided in all other cases, including too few pages for an
-    interval. If delta is 0 and a bound of the interval is exactly 0, the check passes for the verdict
-    ``better`` and fails for the verdict ``worse``.
+    interval. If delta is 0 and either bound of the interval is exactly 0, the verdict decides: the check
+    passes for ``better`` and fails for ``worse``.
 
-    The check can be undecided even if no score changed. On n questions without a changed score, a loss of
-    about z**2 / n can't be excluded, where z is the normal quantile.
+    The check can be undecided even if no score changed. If no score changed on n questions, a loss of up to
+    about z**2 / n still can't be excluded, where z is the normal quantile.
     """
     low, high = comparison.ci_low, comparison.ci_high
     interval = "too few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"
@@ -408,8 +408,8 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
     elif comparison.differing == 0:
         outcome = "undecided"
         why = (
-            "the answers changed but no score did, and a loss of delta can go undetected on "
-            f"{comparison.n} questions"
+            "the answers changed but no score did, and "
+            f"{comparison.n} questions are too few to rule out a loss as large as delta"
         )
     else:
         outcome, why = "undecided", "the interval includes -delta"

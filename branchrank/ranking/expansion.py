@@ -2,10 +2,10 @@
 
 1. The seeds of the expansion are the nodes that a search found, with their scores.
 2. In each of ``depth`` steps, every node with a new or increased score passes shares of the score to its
-   neighbors. The parent gets 0.75 of the score, each child gets 0.7, and each of the ``siblings`` nearest
-   siblings gets 0.6.
-3. The files that contain seeds are ranked by their best seeds. In each of the ``file_roots`` best files, the
-   file's node gets half the score of the file's best seed.
+   neighbors. The parent gets 0.75 of the score, each child gets 0.7, and each of the nearest siblings (at
+   most ``siblings``) gets 0.6.
+3. The files that contain seeds are ranked by their best seeds. In each of the best files (at most
+   ``file_roots`` files), the file's node gets half the score of the file's best seed.
 4. A node that gets several scores keeps the largest one, so the result does not depend on the order of
    processing.
 
@@ -73,7 +73,7 @@ def _step(
 
 
 def _best_files(files: Sequence[int], scores: Sequence[float], ties: Rows) -> list[tuple[int, float]]:
-    """Return each file's row with the best score of the file's seeds, best file first."""
+    """Return, for each file, its row and the best score of its seeds, best file first."""
     best: dict[int, float] = {}
     for file, score in zip(files, scores, strict=True):
         best[file] = max(best.get(file, score), score)

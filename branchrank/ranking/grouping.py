@@ -21,9 +21,9 @@ def group(
     """Group the entries of a ranked list.
 
     Return ``(representative, members)`` for each group, best group first. The members of a group are its best
-    entries (at most ``members``), with their original scores. The representative consists of the key of the
-    group's best member and the group's score. A group's score is the maximum or the mean of its members'
-    scores, depending on ``aggregate``.
+    entries (at most ``members``), with their original scores. The representative has the group's score and
+    the key of the group's best member. A group's score is the maximum or the mean of its members' scores,
+    depending on ``aggregate``.
     """
     groups: dict[str, list[Scored]] = {}
     for entry in ranking:

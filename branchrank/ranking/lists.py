@@ -31,7 +31,7 @@ class RankedList(Sequence[Scored]):
 
     @classmethod
     def of(cls, ranking: Sequence[Scored]) -> RankedList:
-        """Return a ranked list of entries that are already sorted."""
+        """Convert entries that are already sorted, best first, to a ranked list."""
         if isinstance(ranking, RankedList):
             return ranking
         return cls(*zip(*ranking, strict=True)) if ranking else cls((), ())
@@ -78,7 +78,7 @@ def ranked(scores: Mapping[str, float], limit: int | None = None) -> RankedList:
 
 
 def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
-    """Return a map from each key to its rank, counted from 1. A repeated key has its best rank."""
+    """Return a map from each key to its rank (if the key is repeated, its best rank), counted from 1."""
     placed: dict[str, int] = {}
     for position, entry in enumerate(ranking, start=1):
         placed.setdefault(entry.key, position)

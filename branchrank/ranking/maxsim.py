@@ -99,8 +99,8 @@ def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float6
 def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: float) -> RankedList:
     """Add ``weight`` times another score to each score in a ranked list, and sort the list again.
 
-    ``scores`` maps the keys at the top of the list to the scores to add. An entry that is not in ``scores``
-    gets the lowest value in ``scores``, so that the entry can't overtake a rescored entry.
+    ``scores`` contains the keys at the top of ``ranking``, with the other score of each key. An entry that is
+    not in ``scores`` gets the lowest value in ``scores``, so that the entry can't overtake a rescored entry.
 
     >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], dict(a=0.1, b=0.4), 1.0).ids
     ('b', 'a', 'c')

@@ -16,7 +16,7 @@ Scores = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class Neighborhood:
-    """Finds a node's parent, children and ``siblings`` nearest siblings in the same file.
+    """Finds a node's parent, children and nearest siblings (at most ``siblings``) in the same file.
 
     Only files and sections have neighbors. If two siblings are the same number of lines away from the node,
     the later sibling is preferred. Neighbors are computed only for the requested nodes, so the computation
@@ -66,7 +66,10 @@ class Neighborhood:
         return self._rows.families[places], counts
 
     def _nearest(self, rows: Places, parents: Rows) -> tuple[Rows, Places]:
-        """Return the nearest siblings of ``rows``, and the index in ``rows`` of each sibling's node."""
+        """Return the nearest siblings of all ``rows``.
+
+        Also return, for each sibling, the index in ``rows`` of the row that it is a sibling of.
+        """
         if not len(rows) or not self._siblings:
             return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.intp)
         families = self._rows.families

@@ -2,8 +2,8 @@
 
 To choose one passage per section, each kind of score (cosine similarity, BM25) is min-max scaled to 0..1 over
 the section's chunks. The chunk with the largest sum of scaled scores is returned. If several chunks share the
-largest sum, the first of these chunks is returned. Scores are summed instead of ranks, because sums of ranks
-are often equal in a section with few chunks.
+largest sum, the first of these chunks is returned. Scores are summed instead of ranks, because chunks in a
+section with few chunks often have the same sum of ranks.
 
 Passages from several ranked sections are sorted by the score ``1 / (i * j)``, where ``i`` is the rank of the
 passage's section and ``j`` is the passage's rank within its section.
