@@ -1,4 +1,4 @@
-"""Copy the pinned versions from ``constraints.txt`` to ``pyproject.toml``, because uv can't read that file.
+"""Copy the pinned versions from ``constraints.txt``, which uv does not read, to ``pyproject.toml``.
 
 Run ``python .ci/uv_constraints.py`` after you change ``constraints.txt``. A test checks that the versions in
 ``pyproject.toml`` and ``constraints.txt`` are the same.

@@ -5,8 +5,8 @@
 1. Unit vectors of 384 dimensions are sampled around random cluster centers, with one center per 100 vectors.
    The random seed is fixed.
 2. A Chroma server (`chroma run`) is started on this machine and stopped at the end of the benchmark.
-3. A collection is built in this process, on the server with one upload at a time, and on the server with four
-   concurrent uploads. In each of these collections, 200 queries search for the 40 nearest vectors.
+3. Three collections are built: one in this process, one on the server with one upload at a time, and one on
+   the server with four concurrent uploads. In each collection, 200 queries search for the 40 nearest vectors.
 4. The table shows the build time in seconds, including the checks of `branchrank index`. The table also shows
    the p50 and p95 query latency in milliseconds, and the recall@40 of the first 50 queries.
 """

@@ -5,8 +5,8 @@
 
 1. The main packages share one row, which shows the total size in MB (10^6 bytes) of these packages and all
    their dependencies.
-2. For each other dependency, a row shows the total size in MB of the packages that are installed only because
-   of this dependency.
+2. For each dependency that is not a main package, a row shows the total size in MB of the packages that would
+   not be installed without the dependency.
 3. The import time is the CPU time that importing the module adds to Python's startup. The import time is
    computed from the minimum CPU times of five processes with the import and of five processes without it.
 """

@@ -3,8 +3,8 @@
     python benchmarks/distributed.py               # takes a few minutes
     python benchmarks/distributed.py --no-ray      # skips the configuration with Ray
 
-1. The bundled sample is indexed and benchmarked in one process, with ``--jobs`` and with Ray. Each of these
-   configurations uses a new workspace, and every command runs in a new process.
+1. The bundled sample is indexed and benchmarked in three configurations: in one process, with ``--jobs``, and
+   with Ray. Each configuration uses a new workspace, and every command runs in a new process.
 2. The wall time of each command is measured in seconds. The benchmark asks each of three predictors 161
    questions, and has no latency pass.
 3. The files that several processes write are compared with the files that one process writes.

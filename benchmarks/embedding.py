@@ -1,8 +1,8 @@
 """Compare how fast several libraries embed texts with the model all-MiniLM-L6-v2.
 
 1. The corpus is divided into chunks in the same way as for an index. Every library embeds the same sample of
-   these chunks.
-2. The libraries are timed alternately, so that other running programs affect all libraries equally. The table
+   the corpus's chunks.
+2. The libraries are timed in turn, so that other running programs affect all libraries equally. The table
    shows each library's fastest round.
 3. The first table shows the chunks embedded per second of wall time and of CPU time, and the CPU time of a
    query. The column "largest difference" compares each library's vectors with the vectors computed by

@@ -9,7 +9,8 @@
    overload continues.
 6. The first fifth of a test's duration is a warm-up and is not measured.
 7. After the warm-up, 20 requests are sent one at a time. The recovery time is the time from the end of the
-   load until a single request takes at most twice as long as the median of these 20 requests.
+   load until a single request takes at most twice the median latency of the 20 requests that were sent after
+   the warm-up.
 
     python -m benchmarks.http_load [--seconds 60] [--write]
 
@@ -67,8 +68,8 @@ class Load(NamedTuple):
     """The results of one load test.
 
     Latencies are in ms, memory is in MiB, and the recovery time is in seconds. ``refused`` counts the
-    responses with status 503, a ``Retry-After`` header and the code ``busy``. After the load ends, ``LONE``
-    more requests are sent, one at a time. ``afterwards`` counts the correct answers to these requests.
+    responses with status 503, a ``Retry-After`` header and the code ``busy``. ``afterwards`` counts the
+    correct answers to the ``LONE`` requests that are sent one at a time after the load ends.
     """
 
     clients: int
@@ -231,7 +232,10 @@ async def ask_alone(port: int, cases: Sequence[Case]) -> Counter:
 
 
 async def recovery(port: int, case: Case, limit_ms: float) -> float:
-    """Return how many seconds pass until a single request takes at most ``limit_ms`` (at most 60 seconds)."""
+    """Return the time in seconds until a single request takes at most ``limit_ms``.
+
+    The function stops waiting after 60 seconds.
+    """
     start, client = time.monotonic(), Client(port)
     while (waited := time.monotonic() - start) < 60:
         counter = Counter()
@@ -268,7 +272,7 @@ async def drive(server: Server, cases: Sequence[Case], clients: int, queue: int,
 
 
 def run(loads: Sequence[tuple[int, int]], seconds: float) -> list[tuple[Load, int]]:
-    """Run a load test for each number of clients and queue length; return results and exit codes."""
+    """Run a load test for each pair (clients, queue length), and return the results and the exit codes."""
     done = []
     with tempfile.TemporaryDirectory() as folder:
         workspace = make_workspace(Path(folder))

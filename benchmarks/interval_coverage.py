@@ -8,20 +8,20 @@
    questions. If n is larger than the number of questions in the set, more questions are added to the same
    pages.
 2. Hits and reciprocal ranks are sampled with an intraclass correlation (ICC) of 0 or .5 within pages. The
-   correlation has two models, "own rates" and "shared". With "own rates", each page has its own probabilities
-   of the outcomes, which are sampled from a Dirichlet distribution (for hits, a beta distribution). With
-   "shared", a page is uniform with a probability equal to the ICC. All questions of a uniform page have the
-   same outcome, and the outcomes on all other pages are independent. Nominal coverage is harder to reach with
-   "shared" than with "own rates".
+   correlation within pages follows one of two models, "own rates" or "shared". With "own rates", each page
+   has its own probabilities of the outcomes, which are sampled from a Dirichlet distribution (for hits, a
+   beta distribution). With "shared", all questions of a page have the same outcome with a probability equal
+   to the ICC, and independent outcomes otherwise. Nominal coverage is harder to reach with "shared" than with
+   "own rates".
 3. The baseline has a hit at rank 1 with probability p. In the simulations of a true difference, the
    candidate's probability of a hit at rank 1 is 5 points lower than the baseline's. In the simulations of
-   equal systems, both systems have a hit at rank 1 with probability p.
-4. For a random half of the questions, both systems have the same outcome as often as their hit rates allow.
-   For all other questions, the outcomes of the two systems are independent. A cell is one combination of page
-   sizes, n, ICC, model and p.
-5. For each sample, BranchRank's intervals are compared with those of earlier methods. For hit rates, the
-   earlier method is Wilson's interval, which treats all questions as independent. For means and differences,
-   the earlier method is the BCa bootstrap interval over resampled pages.
+   equal systems, each system has a hit at rank 1 with probability p.
+4. For a random half of the questions, the outcomes of the two systems are correlated so that they agree as
+   often as the hit rates allow. For all other questions, the outcomes of the two systems are independent. A
+   cell is one combination of page sizes, n, ICC, model and p.
+5. For hit rates, BranchRank's intervals are compared with Wilson's intervals, which treat all questions as
+   independent. For means and differences, BranchRank's intervals are compared with BCa bootstrap intervals
+   over resampled pages, which BranchRank used earlier.
 6. For differences, a third interval ("padded") is computed after adding z**2 questions to the sample. Half of
    the added questions have a difference of -1, and half have a difference of 1. z is the normal quantile for
    the confidence level.
@@ -30,13 +30,15 @@
 8. The tables show coverage, type I error rates, false equivalence verdicts and power. The coverage is the
    share of intervals that contain the true value (at least .93 is expected). The type I error rate is the
    share of tests at the 5% level that reject the null hypothesis although the systems are equal (at most .05
-   is expected). An equivalence verdict is false if the interval is within 5 points of 0 although the true
-   difference is 5 points. The expected share of false equivalence verdicts is at most .025. The power is
-   measured for the difference that `branchrank power` calls detectable with 80% power. With 2,000 samples,
-   the standard error of a share of .95 is .005. If a test rejects the null hypothesis in more than 5% of the
-   samples of a cell, the cell is simulated again with ten times as many samples.
+   is expected). An equivalence verdict is given if the interval is within 5 points of 0. A false equivalence
+   verdict is one that is given although the true difference is 5 points. The expected share of false
+   equivalence verdicts is at most .025. The power is measured for the difference that `branchrank power`
+   calls detectable with 80% power. With 2,000 samples, the standard error of a share of .95 is .005. If a
+   test rejects the null hypothesis in more than 5% of the samples of a cell, the cell is simulated again with
+   ten times as many samples.
 9. The last table shows the padded intervals and BranchRank's intervals for samples in which the systems have
-   different outcomes on only a few questions. The questions with different outcomes are on different pages.
+   different outcomes on only a few questions. No page has more than one question on which the systems have
+   different outcomes.
 
 ``benchmarks/interval_coverage_graded.py`` runs similar simulations for AP and nDCG with few queries.
 """
@@ -72,7 +74,7 @@ STRUCTURES = {
 }
 NUMBERS = (50, 100, 160)
 RATES = (0.1, 0.5, 0.9, 0.98)
-#: The ICC, the model of the correlation within pages, and the name in the tables.
+#: Each entry contains the ICC, the model of the correlation within pages, and the name in the tables.
 CLUSTERINGS = ((0.0, "rates", "0"), (0.5, "rates", ".5, own rates"), (0.5, "shared", ".5, shared"))
 #: Reciprocal ranks, and their probabilities for a question without a hit at rank 1.
 RANKS = np.array([1.0, 1 / 2, 1 / 3, 1 / 5, 0.0])
@@ -138,7 +140,7 @@ class Shares(NamedTuple):
     """The results of each method for one cell.
 
     ``width`` and ``mean_width`` are the mean widths, in percentage points, of the intervals for
-    ``difference`` and ``mean_difference``. All other fields are shares of samples.
+    ``difference`` and ``mean_difference``. All other fields contain fractions of the samples.
     """
 
     rate: tuple[float, ...]
@@ -222,10 +224,10 @@ def samples(
 def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0.95) -> Bounds:
     """Return the bounds of the BCa bootstrap interval over pages, which BranchRank used earlier.
 
-    If all pages of a sample have the same mean, all bootstrap resamples have this mean, too. In this case,
-    the bounds assume that some unseen pages have the value 1 (upper bound) or -1 (lower bound). The assumed
-    share of unseen pages is chosen so that a sample contains no unseen page with a probability of
-    ``(1 - level) / 2``.
+    If all pages of a sample have the same mean, all bootstrap resamples have the same mean, too. For such a
+    sample, the upper bound assumes that some unseen pages have the value 1, and the lower bound assumes that
+    some unseen pages have the value -1. The assumed share of unseen pages is chosen so that the probability
+    of a sample without unseen pages is ``(1 - level) / 2``.
     """
     from scipy.special import ndtr, ndtri
 
@@ -331,8 +333,8 @@ def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[st
 def delivered(structure: str, icc: float, model: str, disagreement: float, count: int) -> tuple[str, ...]:
     """Return the detectable difference and its simulated power for two plans, as table cells.
 
-    The first plan treats all questions as independent. The second plan allows for questions that share a
-    page.
+    The first plan treats all questions as independent. The second plan takes into account that questions on
+    the same page are correlated.
     """
     sizes = np.array(STRUCTURES[structure])
     n = int(sizes.sum())

@@ -11,9 +11,9 @@
    difference of -1, and half have a difference of 1. z is the normal quantile for the confidence level.
 3. The column "coverage" is measured after each interval is adjusted to agree with the test, and should be at
    least .93. The column "width" is the mean width of the unadjusted intervals.
-4. The column "interval against test" is the share of samples in which the unadjusted interval and the test
-   disagree about a difference of 0. The column "rejected" is the share of samples in which the test rejects a
-   difference of 0 at the 5% level.
+4. The column "interval against test" is the share of samples in which the test rejects a difference of 0
+   although the unadjusted interval contains 0, or the reverse. The column "rejected" is the share of samples
+   in which the test rejects a difference of 0 at the 5% level.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
 
 
 def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[np.bool_]) -> Bounds | None:
-    """Return the intervals, adjusted to agree with the tests' results in ``rejects``, as in a report."""
+    """Return the intervals, adjusted as in a report to agree with the test results in ``rejects``."""
     if bounds is None:
         return None
     found = [

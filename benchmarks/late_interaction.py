@@ -8,8 +8,8 @@
    process, without cached results.
 3. The time to embed the query's tokens is printed separately from the time to get the candidates' token
    vectors and to compute MaxSim.
-4. The index without token vectors is measured twice. In the rows "cold", the candidates are embedded for each
-   query. In the rows "warm", the candidates' token vectors are read from the workspace's cache.
+4. The index without token vectors is measured twice. In the "cold" rows, the candidates are embedded for each
+   query. In the "warm" rows, the candidates' token vectors are read from the workspace's cache.
 """
 
 from __future__ import annotations

@@ -1,23 +1,23 @@
 """Benchmark `local`, `pageindex` and `hybrid` with scripted LLMs of known accuracy and with a real LLM.
 
-1. ``record`` runs local, pageindex and hybrid without an LLM, and pageindex and hybrid with four scripted
-   LLMs. The scripted LLMs read the gold in the question file:
+1. ``record`` runs `local`, `pageindex` and `hybrid` without an LLM, and `pageindex` and `hybrid` with four
+   scripted LLMs. The scripted LLMs read the gold in the question file:
 
-   - ``perfect`` selects the entries that contain the gold. If the prompt shows no such entry, ``perfect``
-     selects the ancestors of the gold. If the prompt shows neither, ``perfect`` selects entries in a random
-     order.
+   - ``perfect`` selects the entries that contain the gold. If the prompt shows no entry that contains the
+     gold, ``perfect`` selects the ancestors of the gold. If the prompt shows neither the gold nor an ancestor
+     of the gold, ``perfect`` selects entries in a random order.
    - ``right-70`` selects the same entries as ``perfect`` for a random sample of about 70% of the questions.
-     For the other questions, ``right-70`` selects wrong entries, if the prompt shows any.
+     For the remaining questions (about 30%), ``right-70`` selects wrong entries, if the prompt shows any.
    - ``random`` selects entries in a random order.
    - ``first-shown`` selects entries in the order in which the prompt shows them.
 
    With ``--base-url``, ``record`` also runs a real model on ``MODEL_QUESTIONS`` questions with short prompts.
 2. Calls are recorded with ``--llm-record``. ``calls.jsonl`` contains the digest of each call (the key in a
-   cassette), the question's id, the stage, the labels in the reply, and the numbers of tokens. The file does
-   not contain the prompts.
-3. ``replay`` creates cassettes from ``calls.jsonl`` and repeats the run with scripted LLMs and the run with
-   the real model, without a server. Every result is compared with ``figures.json``. A replay needs the corpus
-   and the questions, because the key of a call is the digest of its prompt.
+   cassette), the question's id, the stage, the labels in the reply, and the numbers of tokens.
+   ``calls.jsonl`` does not contain the prompts.
+3. ``replay`` creates cassettes from ``calls.jsonl`` and repeats two runs without a server: the run with
+   scripted LLMs and the run with the real model. Every result is compared with ``figures.json``. A replay
+   needs the corpus and the questions, because the key of a call is the digest of its prompt.
 4. ``record`` writes ``calls.jsonl``, ``figures.json``, the plots and the page. Without ``--base-url``, or
    with ``--only scripted``, the recorded calls to the real model are replayed. With ``--only model``, the
    recorded calls to the scripted LLMs are replayed.
@@ -97,7 +97,7 @@ def named(arm: str, shown: dict[str, str], gold: Gold, query: str) -> list[str]:
 
 
 def script(workspace: Workspace, questions: Path) -> Any:
-    """Return a function that answers each request with the script of the requested LLM."""
+    """Return a function that answers each request as the scripted LLM that the request names."""
     golds = {each.question: known_gold(workspace.tree, each) for each in load_questions(questions)}
 
     def answer(chat: Chat, number: int) -> Action:
@@ -113,7 +113,11 @@ def script(workspace: Workspace, questions: Path) -> Any:
 
 
 def scripted_systems(workspace: Workspace, url: str) -> list[str | System]:
-    """Return local, pageindex and hybrid without an LLM, and pageindex and hybrid with each scripted LLM."""
+    """Return the systems that are compared.
+
+    The systems are `local`, `pageindex` and `hybrid` without an LLM, and `pageindex` and `hybrid` with each
+    scripted LLM.
+    """
     asking = {"hybrid.base_url": url, "hybrid.model": "m", "pageindex.base_url": url, "pageindex.model": "m"}
     systems: list[str | System] = ["local", "pageindex", "hybrid"]
     with Workspace.open(workspace.data_dir, settings=asking) as asked:

@@ -1,10 +1,10 @@
 """Measure the overhead of an LLM call in BranchRank, compared with an HTTP POST request to the same server.
 
 1. A server in another process answers every chat request immediately with the same completion.
-2. An HTTP POST request on an open connection and four kinds of LLM calls are timed alternately. The client
-   and the gateway each make a plain call. The gateway also makes a call with a cassette (one durable commit
-   per call), and a call that the cassette answers. Each round uses a new prompt, which is as long as a
-   typical rerank prompt.
+2. In each round, an HTTP POST request on an open connection is timed first, followed by four kinds of LLM
+   calls. The LLM calls are a call from the client, a call from the gateway, a call from the gateway that is
+   recorded in a cassette (one durable commit per call), and a call that the cassette answers. Each round uses
+   a new prompt, which is as long as a typical rerank prompt.
 3. The table shows the median and the 95th percentile of each kind of call in milliseconds. The table also
    shows how much longer the median call takes than the median HTTP POST request.
 

@@ -51,7 +51,7 @@ STEPS = (
     ("local-grown", "local"),
     ("hybrid", "local"),
 )
-#: For one pool, the comparison that was declared before the first run.
+#: Maps the name of a pool to the comparisons that were declared before the first run.
 DECLARED = {"symfony + django, remaining sections": STEPS[:1]}
 #: A lower bound is printed for the difference in strict hit@5 between these two systems.
 MARGIN = ("hybrid", "local")
@@ -117,7 +117,7 @@ def run_set(work: Path, each: QuestionSet) -> None:
 
 
 def read_runs(work: Path) -> dict[str, tuple[QuestionSet, Run]]:
-    """Return the newest run on each question set that has been run."""
+    """Return the newest run on each question set. Question sets without a run are left out."""
     found = {}
     for each in read_sets():
         runs = sorted((work / "reports" / each.name).glob("*/run.json"))
@@ -155,7 +155,7 @@ def set_rows(run: Run) -> list[list[str]]:
 def pooled(
     runs: Iterable[tuple[QuestionSet, Run]], measure: str
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Return each system's score on every question in the runs' sets, and each question's cluster.
+    """Return each system's score on every question of the runs, and each question's cluster.
 
     The ids of questions and clusters are prefixed with the corpus name.
     """

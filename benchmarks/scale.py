@@ -177,7 +177,10 @@ def _bytes(folder: Path) -> int:
 
 
 def _floors(folder: Path) -> Result:
-    """Return the bytes per second of memory reads, disk writes and SHA-256, and the seconds of a ``stat``."""
+    """Return the speed of memory reads, disk writes and SHA-256, and the duration of a ``stat`` call.
+
+    The speeds are in bytes per second. The duration is in seconds.
+    """
     array = np.ones(2**26, dtype=np.float32)
     block = os.urandom(2**20) * 256
     path = folder / "bandwidth"

@@ -55,7 +55,7 @@ class Words:
         self._below /= self._below[-1]
 
     def sentence(self, draw: np.random.Generator, count: int, topic: int) -> list[str]:
-        """Return ``count`` words. About a twelfth of the words are from the topic."""
+        """Return ``count`` words, of which about a twelfth are sampled from the words of ``topic``."""
         rows = np.searchsorted(self._below, draw.random(count))
         own = draw.random(count) < 1 / 12
         rows[own] = 1000 + topic * _TOPIC_WORDS + draw.integers(0, _TOPIC_WORDS, int(own.sum()))

@@ -4,10 +4,11 @@
 
 The sweep varies the RRF constant of `local` and the expansion of `hybrid`. Each setting is run as a separate
 system, which reuses the branch searches of the unchanged system. The time includes the work of the quality
-pass (running the stages, matching the hits with the gold and building the rows), but not the statistics.
-The CPU time of this process is measured in milliseconds. The fastest of five rounds is used, because other
-programs can only make a round slower. A setting of `local` is named after its RRF constant (such as `k20`). A
-setting of `hybrid` is named after its expansion depth and its number of sibling sections (such as `2-4`).
+pass (running the stages, matching the hits with the gold and building the rows), but not the statistics. The
+CPU time of this process is measured in milliseconds. The fastest of five rounds is used, because other
+programs can only make a round slower. Each variant of `local` is named after its RRF constant (such as
+`k20`). Each variant of `hybrid` is named after its expansion depth and its number of sibling sections (such
+as `2-4`).
 """
 
 from __future__ import annotations

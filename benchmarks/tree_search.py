@@ -1,14 +1,15 @@
 """Measure the quality, calls, tokens and CPU time of the tree search on corpora of several sizes.
 
 1. At most ``--count`` questions are sampled with a fixed seed. The files with the gold of the questions must
-   fit into the smallest subset of the corpus, so some questions are skipped. Every subset consists of these
-   files and of a seeded random sample of other files. A larger subset contains all smaller subsets.
-2. Each subset is indexed and searched with the same questions. The hash embedder is used, because the tree
-   search needs no vectors.
+   fit into the smallest subset of the corpus, so some questions are skipped. Every subset consists of the
+   files with the gold and a seeded random sample of other files. A larger subset contains all smaller
+   subsets.
+2. Each subset is indexed and searched with the same questions. The index is built with the hash embedder to
+   save time, because the tree search does not use vectors.
 3. At each step of the tree search, a chooser selects the sections to follow. The choosers are the lexical
    score, an oracle, an oracle with a full beam, and a random chooser. The oracle selects only the gold or the
    ancestors of the gold. The oracle with a full beam also selects other sections until the beam is full. With
-   ``--base-url``, only an LLM on a server selects the sections.
+   ``--base-url``, an LLM on a server is the only chooser.
 4. A hit is a section's own span, so that the benchmark measures the tree search, not the choice of a passage.
 5. If a script chooses in place of an LLM, the number of tokens is estimated as one token per three bytes. For
    an LLM, the server reports the number of tokens.
@@ -72,7 +73,7 @@ Rule = Callable[[dict[str, str], "Gold"], list[str]]
 
 
 class Gold(NamedTuple):
-    """The headings of the gold's sections and of their ancestors, which an oracle knows."""
+    """The headings that an oracle knows: those of the gold's sections and those of the ancestors."""
 
     exact: frozenset[str]
     above: frozenset[str]
@@ -104,13 +105,13 @@ class Scripted:
 
 
 def oracle(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Select the entries that contain the gold. If there are none, select the gold's ancestors."""
+    """Select the entries that contain the gold, or the gold's ancestors if no entry contains the gold."""
     exact = [label for label, heading in shown.items() if heading in gold.exact]
     return exact or [label for label, heading in shown.items() if heading in gold.above]
 
 
 def full_oracle(shown: dict[str, str], gold: Gold) -> list[str]:
-    """Select the oracle's entries, followed by all other entries, so that the beam is always full."""
+    """Select all entries, the oracle's entries first, so that the beam is always full."""
     first = oracle(shown, gold)
     return first + [label for label in shown if label not in first]
 
@@ -162,7 +163,10 @@ def sources(question: Question) -> set[str]:
 
 
 def draw(questions: Sequence[Question], count: int, files: int) -> list[Question]:
-    """Return a seeded sample of at most ``count`` questions whose gold is in at most ``files`` files."""
+    """Return a seeded sample of at most ``count`` questions.
+
+    The gold of all questions in the sample is in at most ``files`` files in total.
+    """
     order = sorted((question for question in questions if question.answerable), key=lambda q: q.id)
     random.Random(SEED).shuffle(order)
     drawn: list[Question] = []

@@ -65,7 +65,10 @@ def _is_loopback(address: str) -> bool:
 
 
 def _check_llm(llm: LLMSettings) -> None:
-    """Raise UsageError for limits and recordings of LLM calls, which work only in a single process."""
+    """Raise UsageError if LLM calls are limited or recorded.
+
+    Limits and recordings work only in a single process.
+    """
     given = {"--max-calls": llm.max_calls, "--max-tokens": llm.max_tokens, "--llm-record": llm.record}
     for flag, value in given.items():
         if value:

@@ -66,10 +66,14 @@ class Backend(Protocol[W]):
     workers: int
 
     def start(self, setup: Setup) -> W:
-        """Start a worker. A later :meth:`wait` returns the worker with :class:`Ready` or :class:`Lost`."""
+        """Start a worker, for which :meth:`wait` later returns :class:`Ready` or :class:`Lost`."""
 
     def submit(self, worker: W, shard: bytes) -> None:
-        """Send a shard to a ready worker. A later :meth:`wait` returns :class:`Answered` or :class:`Lost`."""
+        """Send a shard to a ready worker.
+
+        After the worker has processed the shard or has died, :meth:`wait` returns :class:`Answered` or
+        :class:`Lost`.
+        """
 
     def wait(self, workers: Collection[W], timeout: float) -> list[tuple[W, Event]]:
         """Return the workers' events, or an empty list if nothing happens within ``timeout`` seconds."""
@@ -84,8 +88,8 @@ class Backend(Protocol[W]):
 class Pool(Generic[W]):
     """An executor that uses a backend's workers, and must be closed after use.
 
-    ``threads`` is the number of threads in each worker, or 0 for the number of threads of this process.
-    ``notify`` is called when a worker dies and its shard goes to another worker.
+    ``threads`` is the number of threads in each worker. If ``threads`` is 0, each worker uses as many threads
+    as this process. ``notify`` is called when a worker dies and its shard goes to another worker.
     """
 
     in_process = False

@@ -26,7 +26,7 @@ _START = "from branchrank.execution.processes import serve; serve({})"
 
 
 class ProcessWorker(NamedTuple):
-    """A worker process, and the command's end of the socket that connects the command to the worker."""
+    """A worker process, and the connection that the command uses to communicate with the worker."""
 
     process: subprocess.Popen[bytes]
     connection: Connection
@@ -58,7 +58,10 @@ class Processes:
         return worker
 
     def submit(self, worker: ProcessWorker, shard: bytes) -> None:
-        """Send a shard to a process. If the process has died, :meth:`wait` returns :class:`Lost` for it."""
+        """Send a shard to a process.
+
+        If a process has died, :meth:`wait` returns :class:`Lost` for that process.
+        """
         _send(worker, shard)
 
     def wait(self, workers: Collection[ProcessWorker], timeout: float) -> list[tuple[ProcessWorker, Event]]:

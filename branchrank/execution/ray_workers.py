@@ -36,7 +36,7 @@ _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
 }
-#: Restricts Ray to the loopback address on Linux, which is the default on macOS and Windows.
+#: Restricts Ray to the loopback address on Linux, as Ray does by default on macOS and Windows.
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _STORE_BYTES = 256 * 1024 * 1024
 _ANSWERS_WITHIN_S = 5.0
@@ -200,7 +200,7 @@ def _kept_handlers() -> Iterator[None]:
         yield
     finally:
         sys.excepthook = hook
-        # The call fails outside the main thread, and for a handler that Python did not set.
+        # ``signal.signal`` fails outside the main thread, and if ``handler`` was not set from Python.
         with contextlib.suppress(ValueError, TypeError):
             signal.signal(signal.SIGTERM, handler)
 

@@ -2,8 +2,8 @@
 
 1. Each file is stored under its absolute path below the root of the copy, so that relative paths from one
    file to another still work.
-2. Workspace caches and symbolic links with absolute targets are left out. Other symbolic links are copied as
-   links.
+2. Workspace caches and symbolic links with absolute targets are left out. Symbolic links with relative
+   targets are copied as links.
 3. Each worker unpacks the copy into its own temporary folder, and runs the task there.
 """
 

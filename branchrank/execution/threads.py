@@ -2,8 +2,8 @@
 
 1. If no number of threads is chosen, PyTorch, BLAS and the embedders use their own defaults.
 2. A worker uses the same number of threads as the process that started it, because the last digits of a
-   PyTorch model's vectors can depend on the number of threads. On a Ray cluster, a
-   worker's default would be different, because Ray gives an actor only one OpenMP thread.
+   PyTorch model's vectors can depend on the number of threads. A worker on a Ray cluster must set the number
+   of threads explicitly, because Ray gives an actor only one OpenMP thread by default.
 3. :func:`limit_torch` sets PyTorch's number of threads, and must be called after PyTorch is loaded.
 """
 
@@ -27,12 +27,10 @@ def usable_cpus() -> int:
 
 
 def thread_count() -> int:
-    """Return the number of threads for this process, which is the first available value.
+    """Return the number of threads for this process.
 
-    1. The number that was chosen for this process
-    2. PyTorch's number of threads, if PyTorch is loaded
-    3. The value of ``OMP_NUM_THREADS``
-    4. The number of usable CPUs
+    The first of these numbers that is available is used: the number set for this process, PyTorch's number of
+    threads (if PyTorch is loaded), the value of ``OMP_NUM_THREADS``, and the number of usable CPUs.
     """
     given = os.environ.get("OMP_NUM_THREADS", "")
     wanted = int(given) if given.isdecimal() else 0

@@ -25,7 +25,7 @@ def write_arrays(stream: IO[bytes], arrays: Sequence[NDArray[Any]]) -> None:
 
 
 def mapped_arrays(open_file: Callable[[str], BinaryIO], name: str, count: int) -> list[NDArray[Any]]:
-    """Memory-map the ``count`` arrays in the file that ``open_file(name)`` opens.
+    """Memory-map the arrays in the file that ``open_file(name)`` opens.
 
     Raises ``ValueError`` if the file does not contain exactly ``count`` arrays of numbers.
     """

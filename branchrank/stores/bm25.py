@@ -149,7 +149,7 @@ class Bm25Index:
         """Open the BM25 index in ``directory``.
 
         ``root`` is ``directory`` (the default) or one of its parent folders. Symbolic links in the path below
-        ``root`` are not followed. ``check(root, name, digest)`` compares a file with its digest. The default
+        ``root`` are not followed. ``check(root, name, digest)`` compares a file with its digest. By default,
         ``check`` reads the whole file. Raises :class:`ArtifactError` if a file is missing, damaged, a
         symbolic link, or from another build.
         """

@@ -6,9 +6,9 @@
 2. :func:`bm25_weights` passes the token counts to bm25s, which computes one column of weights per token.
 
 By default, bm25s creates a Python object for every token in the corpus, and computes the weights one text at
-a time. To save time and memory, this module overrides the method ``build_index_from_ids`` of bm25s. The
-overriding method applies the formulas of bm25s to whole arrays of token counts, and returns bit-for-bit the
-same weights as bm25s.
+a time. To save time and memory, this module overrides the method ``build_index_from_ids`` of bm25s. This
+module's version of the method applies the formulas of bm25s to whole arrays of token counts, and returns
+bit-for-bit the same weights as bm25s.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TokenCounts:
 
 
 def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int]) -> TokenCounts:
-    """Return the token counts of a corpus after reordering groups of texts.
+    """Return a copy of ``counted`` in which groups of texts are in a different order.
 
     A group consists of consecutive texts. The order of the texts in a group stays the same. ``sizes``
     contains the number of texts in each group of ``counted``. Group ``order[i]`` of ``counted`` becomes group

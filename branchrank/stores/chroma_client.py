@@ -53,7 +53,7 @@ def chroma_errors(location: Location) -> Iterator[None]:
 
 def _is_panic(error: BaseException) -> bool:
     """Return whether an exception is a panic in Chroma's compiled Rust code."""
-    # The class of a panic can't be imported, so it is recognized by its module name.
+    # The exception class for Rust panics can't be imported, so the class is recognized by its module name.
     return type(error).__module__ == "pyo3_runtime"
 
 

@@ -1,11 +1,11 @@
 """Determine which vectors of an existing Qdrant collection are searched.
 
-1. Dense search uses the vectors named ``dense``. In a collection without dense vectors of this name, dense
-   search uses the only dense vectors that have the model's dimension.
-2. Sparse search uses the vectors named ``sparse``. In a collection without sparse vectors of this name,
-   sparse search uses the only sparse vectors.
+1. Dense search uses the dense vector named ``dense``. In a collection without a dense vector named ``dense``,
+   exactly one dense vector must have the model's dimension, and dense search uses that vector.
+2. Sparse search uses the sparse vector named ``sparse``. In a collection without a sparse vector named
+   ``sparse``, sparse search uses the collection's sparse vector if there is exactly one.
 3. The multivector named ``tokens`` contains token vectors for late interaction. In a collection without a
-   multivector of this name, the only multivector is used.
+   multivector named ``tokens``, late interaction uses the collection's multivector if there is exactly one.
 """
 
 from __future__ import annotations

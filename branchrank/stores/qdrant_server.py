@@ -240,7 +240,7 @@ class ServerCollection:
 
 
 def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return the API key for the server at ``url``, or an empty string if the server may not receive a key.
+    """Return the API key for the server at ``url``, or an empty string if no key is set for the server.
 
     Raises :class:`UsageError` if the API key would be sent to another machine without encryption.
     """
@@ -325,5 +325,7 @@ def failures(url: str) -> Iterator[None]:
         reason = f"it answered {status}" if status else lines[0][:200]
         remedy = f"start the server at {url}, or omit --qdrant-url to search in this process"
         if status in (401, 403):
-            remedy = "set BRANCHRANK_QDRANT_KEY, and BRANCHRANK_QDRANT_KEY_HOST to the server's host"
+            remedy = (
+                "set BRANCHRANK_QDRANT_KEY to the API key and BRANCHRANK_QDRANT_KEY_HOST to the server's host"
+            )
         raise ArtifactError(f"the Qdrant server at {url} failed: {reason}", remedy=remedy) from error

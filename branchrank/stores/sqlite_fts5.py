@@ -1,7 +1,7 @@
 """Search the chunks in a SQLite file by keywords with FTS5. Every score is between 0 and 1.
 
 A chunk matches a query if it contains a word with the same stem as a term of the query. If too few chunks
-match by stem, chunks that contain a word that starts with a term are added.
+match by stem, the results also include chunks with words that start with a term of the query.
 
 The score of a chunk is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25 score. ``e`` is 1 if the chunk
 contains one of the query's terms exactly as written, and 0 otherwise. With this formula, chunks that contain

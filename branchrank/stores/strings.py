@@ -48,7 +48,7 @@ class Strings(Sequence[str]):
         self.ties = ties
         # Indexing a memoryview returns Python integers, which are faster than NumPy's integers.
         self._starts, self._order, self._text = starts.data, order.data, text.data
-        #: Caches of lookups by string and by row, because queries look up the same strings repeatedly.
+        #: The cached lookups by string and by row. Queries look up the same strings repeatedly.
         self._found: dict[str, int] = {}
         self._decoded: dict[int, str] = {}
 

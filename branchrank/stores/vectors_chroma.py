@@ -139,8 +139,8 @@ class ChromaVectors:
     def search(self, vector: Vectors, n: int) -> list[Scored]:
         """Return the ``n`` nearest vectors; see :class:`~branchrank.stores.vectors.VectorStore`.
 
-        Exact search is used if all vectors are requested, or if result ``n`` has the same score as the last
-        candidate that Chroma returns.
+        Exact search is used if all vectors are requested, or if the ``n``-th result has the same score as the
+        last candidate that Chroma returns.
         """
         check_query(vector, self._exact.dimension)
         wanted = min(n + _SLACK, len(self.ids))
@@ -154,8 +154,8 @@ class ChromaVectors:
         if len(rows) < _PROBES_FOUND * n:
             raise self._damaged(f"a search for {wanted} vectors returned {len(rows)}")
         ranking = self._exact.rank(rows, vector, len(rows))
-        # If result ``n`` ties with the last candidate, vectors that are not candidates may have the same
-        # score too.
+        # If the ``n``-th result ties with the last candidate, vectors that are not candidates may have the
+        # same score too.
         if len(ranking) < n or ranking[n - 1].score - ranking[-1].score < _TIE:
             return self._exact.search(vector, n)
         return ranking[:n]
