@@ -49,7 +49,8 @@ def check_agreement(
 
     Raises :class:`ArtifactError` in three cases:
 
-    - No text format reproduces the sampled vectors. The error message describes the closest text format.
+    - The embedder does not reproduce the sampled vectors in any text format. The error message describes the
+      differences for the text format whose vectors are most similar to the sampled vectors.
     - A sampled vector is all zeros or contains a value that is not finite.
     - The embedder's vectors do not have d dimensions.
     """

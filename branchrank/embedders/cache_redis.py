@@ -52,7 +52,7 @@ class RedisEmbeddingCache:
                 content = vector.astype("<f4").tobytes()
                 pipeline.set(_name(key), vector_checksum(key, content) + content, ex=self._expiry)
             for answer in pipeline.execute(raise_on_error=False):
-                # An error that the pipeline raises would contain the value.
+                # With ``raise_on_error=True``, the error message would contain the bytes of the vector.
                 if isinstance(answer, Exception):
                     raise answer
 

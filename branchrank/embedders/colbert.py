@@ -44,7 +44,7 @@ from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
-#: The file that contains the marker tokens and the maximum text lengths in Stanford's checkpoint format.
+#: In Stanford's checkpoint format, the file with the marker tokens and the maximum text lengths.
 METADATA = "artifact.metadata"
 _MODEL_TYPES = ("ColBERT", "MultiVectorEncoder")
 
@@ -152,7 +152,8 @@ def _is_stanford(folder: Path) -> bool:
 
 def _check_format(folder: Path) -> None:
     """Raise :class:`ModelError` if the file that describes the markers or the projection is missing."""
-    # Without the file, sentence-transformers would use default markers or a random projection.
+    # Without modules.json, sentence-transformers would use a random projection. Without the metadata file,
+    # sentence-transformers would use default markers.
     if not _is_stanford(folder):
         if not modules_of(folder):
             raise ModelError(

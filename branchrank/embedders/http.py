@@ -4,7 +4,7 @@
 2. A request is retried at most twice after a lost connection or a response with the status 429, 502, 503 or
    504.
 3. A response must contain one vector per text. All vectors must have the same dimension, and must be finite
-   and not zero. Any other response is an error whose message contains the server's URL.
+   and not zero. For an invalid response, the error message contains the server's URL.
 
 The API key in ``BRANCHRANK_EMBEDDING_KEY`` is sent only to the host in ``BRANCHRANK_EMBEDDING_KEY_HOST``. If
 ``BRANCHRANK_EMBEDDING_KEY_HOST`` is not set, the key is sent only to the host of the URL in
@@ -83,7 +83,7 @@ class Endpoint:
         return "Authorization" in self._headers
 
     def ask(self, path: str, body: object, answer: type[T], *, remedies: Mapping[int, str]) -> T:
-        """Send a request to ``path``, and return the response decoded as ``answer``.
+        """Send a request to ``path``, and return the JSON response as an instance of ``answer``.
 
         The request is a POST request with ``body`` as JSON, or a GET request if ``body`` is ``None``.
         ``remedies`` maps HTTP status codes to the advice in the error message. Raises :class:`ModelError` if

@@ -22,8 +22,8 @@ _DOMAIN = "com.microsoft"
 def quantized(model: Any) -> Any:
     """Replace the weights of every ``Gemm`` node in ``model`` with 8-bit integers, and return ``model``.
 
-    The weights must be stored in the model and have the shape ``(outputs, inputs)``. Other nodes are
-    unchanged.
+    The weights must be stored in the model and have the shape ``(outputs, inputs)``. All nodes except
+    ``Gemm`` nodes are unchanged.
     """
     from onnx import helper, numpy_helper
 

@@ -113,8 +113,7 @@ class NomicEmbedder(GraphEmbedder):
 def is_nomic(folder: Path) -> bool:
     """Return whether :class:`NomicEmbedder` can run the model in ``folder``.
 
-    Raises :class:`ModelError` if the model is a NomicBert model in the published format with unsupported
-    settings or weights.
+    Raises :class:`ModelError` for a published NomicBert model that has unsupported settings or weights.
     """
     if not native_config(folder):
         return False

@@ -65,7 +65,7 @@ _LAYER = """
   {next} = LayerNormalization<epsilon = {epsilon}>(ns{n}, {w}_norm2_weight, {w}_norm2_bias)
 """
 
-#: Maps transformers' name of each gate function to the ONNX operations that implement the function.
+#: The ONNX operations that implement each gate function, by the function's name in transformers.
 _GATES = {
     "silu": """
   share{n} = Sigmoid(gate{n})

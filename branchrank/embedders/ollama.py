@@ -21,7 +21,7 @@ class _Answer(Record, frozen=True, kw_only=True):
 
 
 class _Shown(Record, frozen=True, kw_only=True):
-    #: The key of the context length starts with the architecture, as in ``nomic-bert.context_length``.
+    #: The key for the context length starts with the architecture's name: ``nomic-bert.context_length``.
     model_info: dict[str, Any]
 
 

@@ -96,8 +96,8 @@ class TokenEmbedder(Embedder, Protocol):
 def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
     """Scale each row of an ``(n, d)`` array to unit length.
 
-    Raises :class:`ModelError` if a row is all zeros or contains a value that is not finite. ``origin``
-    describes the model in the error message.
+    Raises :class:`ModelError` if a row is all zeros or contains a value that is not finite. The error
+    message starts with ``origin``, a description of the model.
     """
     lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1, keepdims=True))
     if not np.isfinite(lengths).all() or not lengths.all():

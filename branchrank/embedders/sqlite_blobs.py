@@ -33,7 +33,7 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 class BlobLayout(NamedTuple):
     """The table, the application id and the size limit of one kind of cache file.
 
-    ``what`` is a plural noun that describes the contents in messages. ``schema`` is the SQL statement that
+    ``what`` is a plural noun for the stored data, for use in messages. ``schema`` is the SQL statement that
     creates the table ``embeddings``. ``limit_bytes`` is the maximum size of the file, or 0 if the size is not
     limited. If ``limit_bytes`` is not 0, the table must have row ids.
     """

@@ -9,7 +9,7 @@
 4. A file with an unexpected database schema, such as a file with a view or a trigger, is rejected before its
    rows are read.
 5. If several processes open a new file at the same time, only one of these processes creates the database
-   schema. Opening a file that another process has locked is retried for up to 30 seconds.
+   schema. If another process has locked a file, opening the file is retried for up to 30 seconds.
 
 A workspace's decision cache is a file in the format of a cassette, or is stored in Redis
 (:mod:`branchrank.llm.decisions_redis`). The decision cache returns only successful calls. The keys in the
@@ -45,7 +45,8 @@ _TABLE = (
     "request TEXT NOT NULL, recorded TEXT NOT NULL, checksum TEXT NOT NULL) WITHOUT ROWID"
 )
 _Found = tuple[int, int, tuple[str, ...]]
-#: The possible application id, version and schema of a new file, or of a file whose creation was interrupted.
+#: The combinations of application id, version and schema that are possible in a new file, or in a file whose
+#: creation was interrupted.
 _UNFINISHED: tuple[_Found, ...] = ((0, 0, ()), (0, 0, (_TABLE,)), (_APPLICATION, 0, (_TABLE,)))
 _GET = "SELECT key, stage, question, request, recorded, checksum FROM calls WHERE key = ?"
 _ALL = "SELECT key, stage, question, request, recorded, checksum FROM calls"
@@ -361,7 +362,10 @@ def _prompt_lines(content: dict[str, Any]) -> list[str]:
 
 
 def _likeness(wanted: dict[str, Any], other: dict[str, Any]) -> float:
-    """Return the similarity of two calls' prompts plus the share of their fields that are equal (0 to 2)."""
+    """Return the similarity of two calls, from 0 to 2.
+
+    The similarity is the sum of the similarity of the prompts (0 to 1) and the share of equal fields.
+    """
     shared = SequenceMatcher(None, _prompt_lines(wanted), _prompt_lines(other), autojunk=False)
     lines: float = shared.quick_ratio()
     same = [name for name, value in wanted.items() if other.get(name) == value]

@@ -158,7 +158,7 @@ class Gateway:
         return found
 
     def _asked(self, request: LLMRequest) -> tuple[Recorded, str]:
-        """Call the server. Return the outcome to store, and an error message (empty on success)."""
+        """Call the server, and return the call's outcome and an error message (empty on success)."""
         assert self._llm is not None
         try:
             return Recorded(reply=self._llm.complete(request)), ""

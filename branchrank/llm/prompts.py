@@ -1,9 +1,9 @@
 """The LLM prompts, which are deterministic.
 
 Every prompt tells the LLM that document text is data, and never to follow instructions in this text. A label
-such as ``s01`` is valid only in one prompt. Only labels, "yes" and "no" are read from the reply to a search
-prompt, so a prompt injection in a document can at worst change a ranking. A recorded call's key depends on
-its prompt, so calls recorded with older prompts are not reused.
+such as ``s01`` is valid only in one prompt. From the reply to a search prompt, only labels and the words
+"yes" and "no" are read, so a prompt injection in a document can at worst change a ranking. A recorded call's
+key depends on its prompt, so calls recorded with older prompts are not reused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ def labels(count: int) -> list[str]:
 
 
 def excerpt(text: str, limit: int) -> str:
-    """Return the start of a text on one line, at most ``limit`` characters, cut between words if possible."""
+    """Return a text as one line.
+
+    A line of more than ``limit`` characters is cut, between words if possible, and ends with " ...".
+    """
     words = " ".join(text[: 4 * limit].encode("utf-8", "replace").decode().split())
     if len(words) <= limit:
         return words

@@ -93,7 +93,7 @@ class Usage(Record, frozen=True, kw_only=True):
 class LLMReply(Record, frozen=True, kw_only=True):
     """The reply to one call.
 
-    ``logprobs`` contains one mapping per generated token, from the most likely tokens to their
+    For each generated token, ``logprobs`` contains a mapping from the most likely tokens to their
     log-probabilities. ``latency_ms`` is the duration of the whole call, including retries and waits. A cached
     call keeps the latency of the original call. ``attempt`` is the number of the successful attempt, starting
     at 1.

@@ -8,9 +8,9 @@
    file in the workspace.
 3. A :class:`~branchrank.redactor.Redactor` removes API keys from all text that the LLM client returns or
    logs.
-4. If a text is a single URL, everything between ``://`` and the last ``@`` counts as credentials. In a longer
-   text, a URL ends at a space, a quote, ``<``, ``>`` or a backslash, although a password can contain some of
-   these characters.
+4. If a text is a single URL, everything between ``://`` and the last ``@`` counts as credentials. A URL that
+   is only part of a text ends at a space, a quote, ``<``, ``>`` or a backslash, although a password can
+   contain some of these characters.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bo
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
     """Remove the API keys in ``environment``, and the credentials in URLs, from ``text``.
 
-    This function is used for recorded commands and settings. The host, the path and the non-secret query
-    parameters of each URL are kept.
+    ``text`` is, for example, a command, a setting or an error message that a run records. The host, the path
+    and the non-secret query parameters of each URL are kept.
     """
     return Redactor(environment_secrets(environment))(_URL.sub(_bare_url, _USER.sub(r"\1", text)))
 

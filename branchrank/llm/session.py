@@ -32,8 +32,9 @@ class LLMSession:
 
     ``cache_path`` is the file of the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), or
     ``None`` for no cache. If ``redis_url`` is given, the decision cache is stored in Redis. ``notify`` is
-    called with a message if Redis fails or an endpoint does not answer. If an endpoint does not answer, an
-    error is raised unless ``may_fall_back`` is true and the ``on_failure`` setting is ``fallback``.
+    called with a message if Redis fails or an endpoint does not answer. If ``may_fall_back`` is true and the
+    ``on_failure`` setting is ``fallback``, calls to an endpoint that does not answer use their fallbacks. In
+    all other cases, an endpoint that does not answer is an error.
 
     Raises :class:`UsageError` if the settings have both ``record`` and ``replay``. Also raises the same
     errors as :class:`Cassette` and :class:`~branchrank.redis_connection.RedisConnection`.
@@ -100,9 +101,10 @@ class LLMSession:
         false if ``base_url`` comes from a file in the workspace. If ``model`` is empty, the endpoint (or, in
         a replay, the cassette) must have exactly one model.
 
-        Raises :class:`UsageError` if ``base_url`` is empty or not an HTTP URL, or if one model name would be
-        recorded at two endpoints. Raises :class:`LLMError` if the endpoint does not answer or rejects the
-        key. Raises :class:`LLMError` if ``model`` is empty and the number of available models is not 1.
+        Raises :class:`UsageError` if ``base_url`` is empty or not an HTTP URL, or if calls to two endpoints
+        with the same model name would be recorded in one cassette. Raises :class:`LLMError` if the endpoint
+        does not answer or rejects the key. Raises :class:`LLMError` if ``model`` is empty and the number of
+        available models is not 1.
         """
         known = self._gateways.get((base_url, model))
         if known is None:
@@ -111,7 +113,7 @@ class LLMSession:
         return known
 
     def keep_failures(self, calls: Iterable[LLMCall]) -> None:
-        """When calls are being recorded, do not retry the calls that failed before the run was interrupted.
+        """Do not retry the failed ``calls`` of an interrupted run, if the resumed run records its LLM calls.
 
         The run's files already contain the failed calls, so a replay must fail at the same calls.
         """

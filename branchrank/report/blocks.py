@@ -73,7 +73,7 @@ class Callout(Record, frozen=True, kw_only=True):
 
 
 class QuestionBrowser(Record, frozen=True, kw_only=True):
-    """A placeholder for the question browser, which only HTML reports contain.
+    """A placeholder for the question browser. Only HTML reports contain the question browser.
 
     ``instead`` is the text that replaces the question browser in Markdown reports.
     """

@@ -4,14 +4,14 @@ To keep the page small, the data are lists instead of objects. The script ``page
 Sources, predictors, outcomes and stages are stored as indexes into the lists ``sources``, ``predictors``,
 ``outcomes`` and ``stages``.
 
-- A question has an id, a text, a list with one value per slice, a flag, a list of gold items and a list of
-  rows. The flag is 1 if the question is answerable, otherwise 0. The value is an empty string for a slice
-  that does not contain the question.
+- A question has an id, a text, a list of slice values, a flag for answerable questions (1 or 0), a list of
+  gold items and a list of rows. The slice value is an empty string if the slice does not contain the
+  question.
 - A gold item has a source, a first line, a last line and a quote.
 - A row has a predictor, a repeat, an outcome, the stage that lost the gold, an error, a list of ranks, a list
   of hits and a list of fallbacks.
-- A rank has a stage and the gold's rank after the stage. The rank is null if the stage's list does not
-  contain the gold.
+- Each entry in the list of ranks has a stage and the gold's rank after that stage. The rank is null if the
+  stage's list does not contain the gold.
 - A hit has a source, a first line, a last line, a score and a judgment. The judgment is 2 if the hit contains
   gold, 1 if the hit is on a gold page, and otherwise 0.
 
@@ -55,8 +55,8 @@ class _Names:
 def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], list[list[Any]]]:
     """Return the data for the question browser.
 
-    The dictionary describes the run. Each list describes one question, with the items listed in the docstring
-    of :mod:`branchrank.report.browser`.
+    The dictionary describes the run. Each list describes one question. The docstring of
+    :mod:`branchrank.report.browser` explains the items of these lists.
     """
     scores = run.scores
     cuts = slices(run.asked, run.facts)

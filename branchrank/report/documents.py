@@ -1,4 +1,4 @@
-"""The document text in ``report.html``, which consists of the hits and the gold with two lines of context.
+"""The document text in ``report.html``: the hits and the gold, with two lines of context before and after.
 
 Document text is read from the corpus when the report is written, and only if the corpus has not changed since
 the run. A report without document text shows only the files and line numbers of hits and gold.
@@ -13,14 +13,15 @@ from branchrank.printable import safe
 from branchrank.runs.run import RunData
 from branchrank.safe_open import read_beneath
 
-#: The number of hits per answer whose text is shown.
+#: The maximum number of hits per answer that are shown with their text.
 SHOWN_HITS = 5
 #: The number of lines shown before and after a passage.
 AROUND = 2
 #: The maximum number of lines that are shown for one passage.
 LONGEST = 200
 
-#: Maps each source file to its blocks of consecutive lines. A block has the number of its first line.
+#: Maps each source file to its blocks of consecutive lines. A block consists of the number of its first line
+#: and the text of its lines.
 Passages = dict[str, list[tuple[int, list[str]]]]
 
 

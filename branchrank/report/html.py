@@ -183,7 +183,7 @@ def _name(cell: Cell) -> str:
 
 
 def _ranged(cell: Cell) -> str:
-    """Return a table cell as HTML, with an interval in parentheses in its own element."""
+    """Return a table cell as HTML, with a ``span`` element around an interval in parentheses."""
     found = _RANGE.fullmatch(cell) if isinstance(cell, str) else None
     if found is None:
         return _cell(cell)

@@ -33,7 +33,7 @@ def _fate(row: Row) -> str:
 
 
 def lost(run: RunData) -> Section:
-    """Return the section that counts, for each stage, the answers whose gold was lost at that stage."""
+    """Return the section that shows, for each stage, how many answers lost the gold at that stage."""
     scores = run.scores
     answers = {
         name: [row for row in scores.rows(name) if scores.questions[row.question_id].answerable]

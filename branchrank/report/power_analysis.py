@@ -21,8 +21,8 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
 
     ``icc`` is the assumed correlation between the score differences of questions on the same page, or
     ``None`` if no two questions share a page. ``pairs`` lists the disagreement of each pair of predictors in
-    the pilot. ``pairs`` is "" if the plans do not average over pairs. ``str()`` returns the table that
-    ``branchrank power`` prints.
+    the pilot. ``pairs`` is "" if the pilot has fewer than two pairs, or if the disagreement was given instead
+    of being taken from the pilot. ``str()`` returns the table that ``branchrank power`` prints.
     """
 
     plans: tuple[power.Plan, ...]

@@ -1,7 +1,7 @@
 """Tables and a plot of hit rates and other means, for terminals, notebooks, Markdown and HTML.
 
 1. Every table states the number of questions. By default, means are shown with their 95% intervals.
-2. The gold can be lines for some questions and a whole file for others. Rates are then shown for each gold
+2. If the gold is lines for some questions and a whole file for others, tables show the rates for each gold
    level, followed by the combined rates. A whole file is easier to find than lines, so the combined rates
    rise with the share of questions whose gold is a whole file.
 3. Hit rates are shown for hits that contain any gold line (strict), at least half of the gold lines (half),
@@ -43,7 +43,7 @@ def over(run: RunData) -> str:
 
 
 def averages(measures: Sequence[NamedMeasure]) -> str:
-    """Return "Hit rates", "Means" or "Hit rates and means", for the caption of a table of these measures."""
+    """Return "Hit rates", "Means" or "Hit rates and means" for the caption of a table of ``measures``."""
     shares = [is_share(each.name) for each in measures]
     if all(shares):
         return "Hit rates"
@@ -82,7 +82,7 @@ def rates_table(
 
     If there are two gold levels, each predictor has one row per level and one row for all questions. The last
     two ``labels`` are the headings for the gold level and the number of questions. ``costs`` contains the
-    headings of more columns, and a function that returns a row's cells in these columns.
+    headings of additional columns, and a function that returns a row's cells in these columns.
     """
     is_mixed = len(run.by_gold) > 1
     shown = labels if is_mixed else labels[:-2]
@@ -123,7 +123,7 @@ def hits(run: RunData) -> list[NamedMeasure]:
 
 
 def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
-    """Return a report's half, full and (if ``strict``) strict hit rates, sorted by cutoff."""
+    """Return the rates of half hits, full hits and (if ``strict``) strict hits in a report, by cutoff."""
     standard = [each for each in run.shown if each in run.standard]
     found = [each for each in standard if is_share(each.name) and each.mode in _AT_DEPTHS]
     ordered = sorted(found, key=lambda each: (each.measure.cutoff or 0, _AT_DEPTHS.index(each.mode)))

@@ -5,13 +5,13 @@
    several systems were compared and all of them scored 0, no system is recommended.
 2. The leader's rivals are the systems with which the run compared the leader. A leader that is better than
    every rival, according to the verdicts, is recommended.
-3. If the leader does not beat every rival, a cheaper rival that the leader does not beat is recommended. A
-   rival without an LLM is cheaper than a leader that uses an LLM. Between systems that both use an LLM, or
-   both use none, median latencies are compared. A rival is cheaper if its median latency is less than half
-   the leader's and at least 50 ms lower.
-4. If there is no cheaper rival, a leader that is the baseline is recommended. A leader is also recommended if
-   it is equivalent to every rival that it does not beat. In all other cases, there is no clear winner, and
-   the recommendation only names the leader.
+3. If some of the rivals that the leader does not beat are cheaper than the leader, the one with the highest
+   mean is recommended. A rival without an LLM always counts as cheaper than a leader that uses an LLM, and
+   never the reverse. If both systems use an LLM, or neither does, the rival counts as cheaper if its median
+   latency is less than half the leader's and at least 50 ms lower.
+4. If no rival is cheaper, the leader is recommended if it is the baseline, or if it is equivalent to every
+   rival that it does not beat. In all other cases, there is no clear winner, and the recommendation only
+   names the leader.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ def _bold_words(judgment: Judgment) -> str:
     if judgment.winner in judgment.baselines:
         if len(judgment.baselines) > 1:
             return (
-                "The baseline in bold is significantly better than every other predictor, after adjustment "
-                "for multiple comparisons."
+                "One of the baselines (in bold) is significantly better than every other predictor, after "
+                "adjustment for multiple comparisons."
             )
         return (
             "The baseline (in bold) is significantly better than every candidate, after adjustment for "
@@ -226,8 +226,8 @@ def statistics(run: RunData) -> Section:
                 "with 80% power. The detectable difference depends on how often the two systems disagree, "
                 "and on the correlation between questions of the same cluster. "
                 '"Questions needed" is the number of questions that would confirm the observed difference '
-                'with 80% power. "Deciding labels" is the number of gold labels that would have to change '
-                "for the difference to lose significance, out of the labels of all questions on which the "
+                'with 80% power. "Deciding labels" shows how many gold labels would have to change for the '
+                "difference to lose significance, and how many gold labels belong to questions on which the "
                 "leader scores higher. The effect size for hits is the odds ratio, which is the number of "
                 "wins divided by the number of losses (1 means no difference). The effect size for other "
                 "measures is d_z, which is the mean difference divided by the standard deviation of the "
@@ -355,17 +355,17 @@ def _difference(run: RunData, baseline: str, candidate: str, measure: NamedMeasu
 
 
 def passages(run: RunData) -> Section:
-    """Return the section about the size of the returned passages."""
+    """Return the section about the length of the returned passages."""
     strict = [each for each in at_depths(run) if each.measure.cutoff == 1 or each.mode == "strict"]
     with_lines = run.summary_rows[0].span_questions
     headings = ["lines per hit", "characters per hit", "tokens per hit", "repeated pages"]
-    caption = f"Size of the first five hits, over {over(run)}"
+    caption = f"Mean length of the first five hits, over {over(run)}"
     words = '"Repeated pages" is the share of hits whose page already has a higher-ranked hit.'
     if strict:
-        caption = f"Strict rates and size of the first five hits, over {over(run)}"
+        caption = f"Hit rates, and mean length of the first five hits, over {over(run)}"
         words = (
             "A system that returns whole files has a higher rate of strict hits, but each of its hits takes "
-            "longer to read. The columns with lines, characters and tokens show the mean size of a hit. "
+            "longer to read. The columns with lines, characters and tokens show the mean length of a hit. "
             f"{words}"
         )
     if with_lines:

@@ -127,7 +127,7 @@ def legend(run: RunData) -> str:
 
 
 def cached_calls(run: RunData) -> str:
-    """Describe how many LLM calls of each predictor the decision cache answered ("" if none)."""
+    """Describe how many of each predictor's LLM calls came from the decision cache ("" if none)."""
     asked = Counter(call.predictor for call in run.ledger)
     cached = Counter(call.predictor for call in run.ledger if call.served_by == "cache")
     counts = ", ".join(f"{cached[name]} of {asked[name]} ({name})" for name in run.predictors if cached[name])

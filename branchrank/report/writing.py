@@ -78,8 +78,8 @@ def run_and_report(
     """Run a plan, write the run's directory and report, and return the finished run.
 
     An interrupted run of the same plan is resumed unless ``fresh`` is set. If the plan was read from a run,
-    ``resume`` is that run's directory. ``seal`` is the file that contains the sealed plan. All problems of
-    the plan are reported in one error before the run starts.
+    ``resume`` is that run's directory. ``seal`` is the file that contains the sealed plan. All problems
+    with the plan are reported in one error before the run starts.
     """
     from branchrank.bench import run_plan
 

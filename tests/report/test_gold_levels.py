@@ -55,7 +55,7 @@ def test_the_terminal_shows_each_level_before_both(
 
 def test_the_report_has_rows_for_each_level(mixed: Run, rates: dict[str, str]) -> None:
     text = markdown(report_content(mixed))
-    for caption in ("Hit rates over", "Hits with any, half or all", "Strict rates and size"):
+    for caption in ("Hit rates over", "Hits with any, half or all", "Hit rates, and mean length"):
         table = re.split(rf"^{caption}", text, flags=re.MULTILINE)[1].split("\n\n")[1]
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
         place = rows[0].index("gold")

@@ -3,8 +3,8 @@
 1. Every plot is drawn for wide screens and for narrow screens, so that its text is readable on both.
 2. Each plotted value has a label for screen readers (``aria-label``), which the page's script also shows as a
    tooltip.
-3. The same data always give the same SVG with the same versions of Altair and vl-convert. ``branchrank
-   verify`` uses this property to check a run's plots.
+3. With the same versions of Altair and vl-convert, the same data always give the same SVG. ``branchrank
+   verify`` therefore checks a run's plots by drawing them again and comparing the SVGs.
 """
 
 from branchrank.report.plots.differences import differences

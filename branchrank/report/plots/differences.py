@@ -35,7 +35,7 @@ _OWN_LINE_PIXELS = 16
 
 
 def differences(comparisons: Sequence[Comparison]) -> Plot:
-    """Plot a run's comparisons in one row each, sorted by difference in descending order."""
+    """Plot a run's comparisons, one per row, in descending order of difference."""
     ordered = sorted(comparisons, key=lambda each: (-each.difference, each.candidate, each.baseline))
     first = ordered[0]
     described = "; ".join(_words(each) for each in ordered)

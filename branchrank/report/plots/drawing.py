@@ -54,10 +54,10 @@ def standalone(svg: str) -> str:
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """Return the SVG in ``file`` if it was drawn by a different version of Altair or vl-convert.
+    """Return the SVG in ``file`` if another version of Altair or vl-convert drew the SVG, otherwise ``None``.
 
-    ``file`` is the content of a file made by :func:`standalone`. Returns ``None`` if the installed versions
-    of Altair and vl-convert drew the SVG, or if ``file`` does not contain the versions.
+    ``file`` is the content of a file made by :func:`standalone`. The result is also ``None`` if ``file`` does
+    not name the versions that drew the SVG.
     """
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):

@@ -25,8 +25,8 @@ def frontier(standings: Sequence[Standing], efficient: set[str], measure: str, u
     return Plot(
         name="frontier",
         description=f"Quality against latency. {described}",
-        caption="Better systems are higher up and further to the left. Filled points are on the frontier: no "
-        "other system is better in one of quality, p95 and LLM cost, and at least as good in the other two."
+        caption="Better systems are higher up and further to the left. Filled points are on the frontier: a "
+        "system that beats a filled point in quality, p95 or LLM cost is worse in one of the other two."
         + (f" Larger points have more {unit}." if paid else ""),
         spec=_chart(standings, efficient, (measure, unit), WIDE),
         narrow=_chart(standings, efficient, (measure, unit), NARROW),

@@ -17,7 +17,8 @@ _GAP = 4
 class Label(Record, frozen=True, kw_only=True):
     """The position of a label, in pixels from the lower left corner of the plot.
 
-    ``x`` is the end of the label that is next to the point, and ``y`` is the vertical center of the label.
+    ``x`` is the position of the label's edge nearest to the point, and ``y`` is the vertical center of the
+    label.
     """
 
     x: float

@@ -31,7 +31,7 @@ class Frame(NamedTuple):
     label_pixels: int
 
     def text_pixels(self, text: str) -> float:
-        """Return the estimated width of a label in pixels, which is at most ``label_pixels``."""
+        """Return the estimated width of a label in pixels, but at most ``label_pixels``."""
         return min(self.label_pixels, _CHARACTER_WIDTH * self.font * len(text))
 
 

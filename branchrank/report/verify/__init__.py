@@ -65,7 +65,7 @@ def verify_run(
     """
     record = read_run(directory)
     found = _verified(directory, record, rerun, corpus, seal, named, notify, progress)
-    # Findings about rows name the uncompressed file, even if the run's rows are compressed.
+    # The checks always name the uncompressed rows file in a finding. Replace the name if rows are compressed.
     findings = [
         replace(each, file=record.rows_file) if each.file == names.ROWS else each for each in found.findings
     ]
@@ -112,7 +112,7 @@ def _verified(
 
 
 def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[str]]:
-    """Return differences from recomputed reports and plots, the passages in ``report.html``, and notes."""
+    """Check the reports and the plots, and return findings, the passages in ``report.html``, and notes."""
     report = report_content(run)
     drawn, notes = drawings(report.plots), []
     findings: list[Finding] = []

@@ -43,7 +43,10 @@ class SearchedCorpus:
             return None
 
     def check(self, page: Passages | None) -> list[Finding]:
-        """Compare the gold, ``gold.jsonl``, the hits, and the passages in ``report.html`` with the corpus."""
+        """Compare the questions' gold, the file ``gold.jsonl``, the hits and the passages with the corpus.
+
+        ``page`` contains the passages in ``report.html``, or ``None`` if the passages are not available.
+        """
         findings = some(names.QUESTIONS, list(self._gold()))
         facts = gold_facts(self.run.asked, self.root)
         findings += some(
@@ -107,10 +110,10 @@ class SearchedCorpus:
 
 
 def searched_corpus(run: RunData, corpus: Path | None) -> tuple[SearchedCorpus | None, str]:
-    """Return the corpus in the folder ``corpus`` (by default the recorded folder), or ``None`` and a reason.
+    """Return the corpus in the folder ``corpus`` (by default the recorded folder), and "".
 
-    The reason explains why the folder does not contain the corpus that the run searched. The reason is "" if
-    the corpus is returned, or if the run recorded no folder.
+    If the folder does not contain the corpus that the run searched, return ``None`` and the reason. If
+    ``corpus`` is ``None`` and the run recorded no folder, return ``None`` and "".
     """
     record = run.record
     if corpus is None and not record.corpus:

@@ -29,8 +29,8 @@ class Finding(Record, frozen=True, kw_only=True):
 def read_text(path: Path) -> str | None:
     """Return a file's text with invalid bytes replaced, or ``None`` if the file is missing.
 
-    Symbolic links, pipes and folders count as missing files. The reason is that a run from another person
-    could contain a link to a private file, and a finding would quote that file.
+    Symbolic links, pipes and folders count as missing files, because a run from another person could contain
+    a link to a private file, and a finding would quote that file.
     """
     try:
         return read_beneath(path.parent, path.name).decode("utf-8", errors="replace")

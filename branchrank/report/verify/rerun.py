@@ -1,7 +1,8 @@
 """Run some questions of a run again, and check that the run's hits are in the run's indexes.
 
 A score or distance can differ by up to 0.0001 or 0.01%, whichever is larger, because processors compute
-slightly different scores. Times are not compared. All other values must be the same.
+slightly different scores. Times are not compared. Apart from scores, distances and times, a new answer must
+be the same as the recorded answer.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Rerun(Record, frozen=True, kw_only=True):
     """The result of running some questions again.
 
     ``questions`` is the number of questions that were run again, and ``rows`` is the number of rows that were
-    compared with new answers. ``identical`` is the number of rows that match their new answers. ``left_out``
-    contains the reason for each predictor that was not run again.
+    compared with new answers. ``identical`` is the number of new answers that are the same as the recorded
+    answers. ``left_out`` contains the reason for each predictor that was not run again.
     """
 
     questions: int
@@ -68,7 +69,7 @@ def ask_again(
 
 
 def _answers(run: RunData, opened: OpenRerun, progress: Progress) -> list[tuple[tuple[str, str, int], str]]:
-    """Return the key of each compared row, and the first difference from the new answer ("" if none)."""
+    """Return each compared row's key and the first difference in the new answer ("" if there is none)."""
     rows = {row.key: row for row in run.rows}
     wanted = [
         (question, each, repeat)

@@ -75,11 +75,14 @@ def _row_faults(row: Row, question: Question) -> Iterator[str]:
         if lost != lost_in(row):
             yield f"has {row.lost or 'none'!r} as the stage that lost the gold, should be {lost or 'none'!r}"
     elif row.lost:
-        yield f"has {row.lost!r} as the stage that lost the gold, but no stages or an unanswerable question"
+        yield (
+            f"has {row.lost!r} as the stage that lost the gold, but the row has no stages or its question is "
+            "unanswerable"
+        )
     if row.gold_ranks and not question.gold:
         yield "has ranks for the gold, but its question has no gold"
     if not row.gold_ranks.keys() <= set(row.stages):
-        yield "has ranks for the gold after stages that the row does not list"
+        yield "gives the gold a rank in a stage that the row does not list"
     for call in row.calls:
         if (call.question_id, call.predictor, call.repeat) != (row.question_id, row.predictor, row.repeat):
             yield "contains an LLM call that belongs to another row"
@@ -91,9 +94,9 @@ def _row_faults(row: Row, question: Question) -> Iterator[str]:
 
 def _status_faults(row: Row) -> Iterator[str]:
     if row.status == "ok" and row.error:
-        yield "has the status ok and an error"
+        yield "has the status 'ok' and an error"
     if row.status == "failed" and (not row.error or row.hits or row.stages or row.trace):
-        yield "has the status failed, but lacks an error, or contains hits, stages or a trace"
+        yield "has the status 'failed', but lacks an error, or contains hits, stages or a trace"
 
 
 def _judgment_faults(row: Row, question: Question) -> Iterator[str]:

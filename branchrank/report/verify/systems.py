@@ -54,7 +54,7 @@ def check_systems(run: RunData) -> list[Finding]:
 
 
 def _is_known(system: System) -> bool:
-    """Return whether a system searches any branches, and all of its branch kinds are installed."""
+    """Return whether a system searches at least one branch and all of its branch kinds are installed."""
     try:
         return all(branch_kind(branch.kind) for branch in system.branches) and bool(system.searched)
     except UsageError:
@@ -62,7 +62,7 @@ def _is_known(system: System) -> bool:
 
 
 def _moved(row: Row, index: str, places: dict[tuple[str, str], tuple[object, ...]]) -> Iterator[str]:
-    """Find hits whose file, lines, node or size differ from those of the same hit id in another row."""
+    """Find hits that differ in file, lines, node or length from the hit with the same id in another row."""
     for hit in row.hits:
         place = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters, hit.tokens)
         if places.setdefault((index, hit.id), place) != place:

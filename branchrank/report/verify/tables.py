@@ -53,7 +53,7 @@ def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
 
 
 def check_other_rows(directory: Path, run: RunRecord) -> list[Finding]:
-    """Report a second rows file, in the format (plain or compressed) that the run does not use."""
+    """Return a finding if there is a second rows file (plain or compressed) that the run does not use."""
     [other] = {names.ROWS, names.COMPACT_ROWS} - {run.rows_file}
     if not (directory / other).exists():
         return []
