@@ -32,7 +32,7 @@ def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Return ``None`` for caches, special files and links with absolute targets, which are left out."""
     if member.name.endswith(_LEFT_OUT) or member.linkname.startswith("/"):
         return None
-    return member if member.isfile() or member.isdir() or member.issym() else None
+    return member if member.isfile() or member.isdir() or member.issym() or member.islnk() else None
 
 
 def unpack(content: bytes, root: Path) -> None:
