@@ -1,8 +1,8 @@
 """Run some questions of a run again, and check that the run's hits are in the run's indexes.
 
 A score or distance can differ by up to 0.0001 or 0.01%, whichever is larger, because processors compute
-slightly different scores. Times are not compared. Apart from scores, distances and times, a new answer must
-be the same as the recorded answer.
+slightly different scores. Times and error messages are not compared. Everything else in a new answer must be
+the same as in the recorded answer.
 """
 
 from __future__ import annotations
