@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def generated(count: int, dimension: int, queries: int) -> tuple[list[Point], list[tuple[str, Vectors]]]:
-    """Return points with texts of 120 words and queries with texts of seven words, all with vectors."""
+    """Return points with 120 words each and queries with seven words each, with their vectors."""
     rng = np.random.default_rng(SEED)
 
     def vectors(rows: int) -> Vectors:

@@ -197,7 +197,7 @@ def part(corpus: Path, keep: set[str], size: int) -> Iterator[Index]:
 
 
 def known_gold(tree: Tree, question: Question) -> Gold:
-    """Return the headings of the gold and of its ancestors, as prompts show them."""
+    """Return the headings of the gold's section and of its ancestors, in the form used in prompts."""
     exact, above = set(), set()
     for item in question.gold:
         if item.span is None:

@@ -309,7 +309,7 @@ def predictor_maker(
 
 
 def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
-    """Return the path of the run's question file, or ``None`` for the workspace's question file.
+    """Return the path of the run's questions, or ``None`` if the run used the workspace's question file.
 
     The path is ``named.questions`` if set, and otherwise the path of the run's copy of the questions. A run
     that does not store the text of its questions has no copy, so the workspace's question file is used.

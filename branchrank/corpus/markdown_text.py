@@ -96,7 +96,7 @@ def html_text(content: str) -> str:
 
 
 def anchors(content: str, line: int) -> list[Label]:
-    """Return a label for each ``id`` or ``name`` attribute in HTML code that starts at ``line``."""
+    """Return a label for each ``id`` or ``name`` attribute in a block of HTML. ``line`` is its first line."""
     labels: list[Label] = []
     tags = TagFinder(content, HTML_TAG)
     counted = 0

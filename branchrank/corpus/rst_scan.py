@@ -388,7 +388,7 @@ class Scanner:
         return end
 
     def _after_indented(self, at: int, column: int) -> int:
-        """Skip lines indented beyond ``column``, starting at ``at``, and return the position after them."""
+        """From the line ``at``, skip lines indented beyond ``column``. Return the position after them."""
         end = at
         for position in range(at, len(self.lines)):
             line = self.lines[position]

@@ -36,7 +36,7 @@ def installed_routes() -> tuple[str, ...]:
 def open_installed(route: str, model: str, notify: Notify | None) -> Embedder | None:
     """Open the embedder ``route`` from an installed package, or return ``None`` if no package provides it.
 
-    Raises :class:`UsageError` if the embedder can't be imported or has no valid attribute ``identity``.
+    Raises :class:`UsageError` if the embedder can't be imported or has no valid ``identity`` attribute.
     """
     for entry in entry_points(group=ENTRY_POINTS, name=route):
         try:

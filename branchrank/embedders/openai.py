@@ -9,7 +9,7 @@ from branchrank.errors import ModelError
 from branchrank.records import Record
 
 DEFAULT_URL = "https://api.openai.com/v1"
-#: The maximum number of tokens per input of OpenAI's models.
+#: The maximum number of tokens in one input for OpenAI's models.
 _OPENAI_TOKENS = 8191
 #: The limit that is assumed for all other models.
 _LEAST_TOKENS = 512

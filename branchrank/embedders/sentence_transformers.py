@@ -227,7 +227,7 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
 
 
 def folder_revision(folder: Path, asked: str) -> str:
-    """Return the model's commit if ``folder`` is in the hub's cache, or else the revision ``asked``."""
+    """Return the model's commit if ``folder`` is in the hub's cache, and ``asked`` otherwise."""
     return folder.name if folder.parent.name == "snapshots" else asked
 
 

@@ -17,9 +17,9 @@ number of questions is n.
    increased sample variance. The sample variance is increased by z**2 * s * q / n. The factor s is the share
    of questions with a difference of 0, computed after adding one question with a difference of 0. The factor
    q is the mean square of the differences that are not 0, computed after adding one question with a
-   difference of 1. If no difference is 0, the factor s is only 1 / (n + 1), so the increase of the sample
-   variance is negligible. If all differences are 0, the amount added to the sample variance makes Student's
-   interval about as wide as Tango's score interval for the same n questions.
+   difference of 1. If every difference is nonzero, the factor s is only 1 / (n + 1), so the increase of the
+   sample variance is negligible. If all differences are 0, the amount added to the sample variance makes
+   Student's interval about as wide as Tango's score interval for the same n questions.
 
 If almost all questions have the same value, a sample can't show how strongly questions on the same page are
 correlated. To estimate the design effect, pseudo-observations with an assumed intraclass correlation are

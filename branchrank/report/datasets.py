@@ -149,7 +149,7 @@ def scores_table(found: DatasetComparison) -> Table:
 
 
 def _winner(found: DatasetComparison) -> str | None:
-    """Return the best candidate if ``better``, the baseline if all candidates are ``worse``, or ``None``."""
+    """Return the system to print in bold, or ``None`` if no system is significantly better."""
     if not found.comparisons:
         return None
     best = max(found.comparisons, key=lambda each: each.difference)

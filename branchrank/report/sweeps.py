@@ -42,7 +42,7 @@ def _by_system(run: RunData) -> dict[str, list[Swept]]:
 
 
 def _axes(points: list[Swept]) -> list[str]:
-    """Return the settings whose values vary, or an empty list if the points name different settings."""
+    """Return the settings whose values vary, or an empty list if the systems vary different settings."""
     named = points[0].values
     if any(each.values.keys() != named.keys() for each in points):
         return []

@@ -211,10 +211,10 @@ class RunData:
         >>> set(run.where("kind=error").questions["question_id"])
         {'coffee'}
 
-        A condition has the form ``SLICE=VALUE``. The slices are gold, kind, difficulty, overlap, content,
-        size and depth. Conditions on different slices must all be met. Of several conditions on the same
-        slice, at least one must be met. Scores on a slice are exploratory, since the slice was not declared
-        before the run.
+        A condition has the form ``SLICE=VALUE``. SLICE is ``gold``, ``kind``, ``difficulty``, ``overlap``,
+        ``content``, ``size`` or ``depth``. Conditions on different slices must all be met. Of several
+        conditions on the same slice, at least one must be met. Scores on a slice are exploratory, since the
+        slice was not declared before the run.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
         """

@@ -84,7 +84,7 @@ def grep(settings: Resolved) -> System:
 
 
 def qdrant(settings: Resolved) -> System:
-    """Return the ``qdrant`` system, which fuses 2k dense and 2k BM25 results into k hits with weighted RRF.
+    """Return the ``qdrant`` system, which fuses dense and BM25 results with weighted RRF.
 
     If ``qdrant.collection`` is set, the system ranks spans, because the passages of the user's collection are
     not chunks of the index.

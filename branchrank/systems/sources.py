@@ -196,7 +196,7 @@ class Sources:
     ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         table, ends = self.index.tree.table, self.index.tree.rows.ends
         own = np.zeros(len(ends) + 1)
-        # The BM25 index contains the nodes with lines outside their subsections, in pre-order.
+        # The BM25 index contains, in pre-order, the nodes that have text outside their subsections.
         held = (table.line_starts > 0) & (table.line_ends >= table.line_starts)
         own[:-1][held] = self.index.bm25_nodes.scores(query)
         if filters:

@@ -113,7 +113,7 @@ class Tree:
         return node if node is not None and node.kind == "file" else None
 
     def of_sources(self, sources: Iterable[str]) -> Iterator[Node]:
-        """Return the nodes of the files in ``sources``, and of the sections of these files."""
+        """Return the file nodes of ``sources`` and the nodes of their sections."""
         return (self.table.at(row) for source in sources for row in self.table.in_source(source).tolist())
 
     def overlapping(self, span: Span) -> tuple[Node, ...]:

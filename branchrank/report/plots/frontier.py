@@ -14,7 +14,7 @@ from branchrank.runs.words import is_share, milliseconds, number, score
 
 #: The areas of the smallest and largest points, in square pixels.
 _LEAST_AREA, _MOST_AREA = 70, 420
-#: The distance in pixels above which a line connects a label to its point.
+#: A label is connected to its point by a line if the distance (in pixels) is larger than this.
 _FAR_PIXELS = 10
 
 
