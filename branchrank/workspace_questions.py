@@ -85,11 +85,15 @@ class Spent(Record, frozen=True, kw_only=True):
 
 
 class AddedQuestion(Record, frozen=True, kw_only=True):
-    """A question that was added to a file, with the warnings of :meth:`WorkspaceQuestions.check`."""
+    """A question that was added to a file, with the warnings of :meth:`WorkspaceQuestions.check`.
+
+    ``gold_lines`` contains the lines of each gold item.
+    """
 
     path: Path
     question: Question
     warnings: tuple[str, ...]
+    gold_lines: tuple[tuple[str, ...], ...] = ()
 
 
 class WorkspaceQuestions:
@@ -150,7 +154,8 @@ class WorkspaceQuestions:
         added = append_question(target, made)
         checked = check_questions([added], load_corpus(root, exclude).documents, lines)
         warnings = tuple(finding.message for finding in checked.findings)
-        return AddedQuestion(path=target, question=added, warnings=warnings)
+        texts = tuple(tuple(lines[span.source][span.line_start - 1 : span.line_end]) for span in gold)
+        return AddedQuestion(path=target, question=added, warnings=warnings, gold_lines=texts)
 
     def check(self, path: AnyPath | None = None) -> CheckedFile:
         """Check the gold of a question file against the corpus, and find leakage and duplicates."""

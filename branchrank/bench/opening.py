@@ -193,6 +193,5 @@ def check_gold(questions: Sequence[Question], index: Index, questions_file: Path
         more = [f"... and {len(found) - 10} more"] if len(found) > 10 else []
         raise QuestionError(
             "\n".join([f"{questions_file} does not match the corpus:", *found[:10], *more]),
-            remedy="pass questions about this corpus with --questions, or run `branchrank questions "
-            "reanchor`",
+            remedy=f"correct {questions_file}, or run `branchrank questions reanchor {questions_file}`",
         )

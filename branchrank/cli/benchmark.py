@@ -51,7 +51,11 @@ from branchrank.settings import (
     help="The question file. Default: the question file of the workspace.",
 )
 @click.option("--experiment", default="benchmark", show_default=True, help="Name of the experiment.")
-@click.option("--split", default="", help="Name of the question split, such as tuning or test.")
+@click.option(
+    "--split",
+    default="",
+    help="Name of the questions' split for the report, such as tuning or test. All questions are used.",
+)
 @click.option(
     "--api-endpoint",
     default="",

@@ -16,6 +16,8 @@ from branchrank.records import Span
 
 #: The flags that an error suggests if the command runs without a terminal.
 FLAGS = "--question TEXT --source FILE --lines 5-8"
+#: The maximum number of gold lines printed for a new question.
+SHOWN_LINES = 5
 
 
 @click.command("add", cls=Command)
@@ -104,6 +106,12 @@ def add(
     for warning in added.warnings:
         say(f"warning: {warning}")
     click.echo(safe(f"{added.path}: added {added.question.id}"))
+    for span, texts in zip(gold, added.gold_lines, strict=True):
+        # The lines show the user whether the line numbers are correct.
+        for number, text in enumerate(texts[:SHOWN_LINES], start=span.line_start):
+            click.echo(safe(f"{number:>6}  {text.rstrip()}"))
+        if len(texts) > SHOWN_LINES:
+            click.echo(f"{'':>6}  ... ({len(texts) - SHOWN_LINES} more)")
 
 
 def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | None:

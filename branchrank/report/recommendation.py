@@ -156,11 +156,12 @@ def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
     closest, beaten = unsettled[0], len(rivals) - len(unsettled)
     text = f"{_found(run, name)}, {_unclear(closest)}"
     if others := len(unsettled) - 1:
-        counted = "1 other system" if others == 1 else f"{others} other systems"
+        counted = unsettled[1].name if others == 1 else f"{others} other systems"
         tied = closest.verdict == "equivalent within delta"
         text += f", and no clear win over {counted}" if tied else f", nor from {counted}"
     if beaten:
-        text += f", and better than {'1 system' if beaten == 1 else f'{beaten} systems'}"
+        worse = [each.name for each in rivals if each.is_beaten]
+        text += f", and better than {worse[0] if beaten == 1 else f'{beaten} systems'}"
     text += f", {_cost(_row(run, name), against=_row(run, closest.name))}."
     settled = all(each.verdict == "equivalent within delta" for each in unsettled)
     if settled or name == run.judgment.baseline:

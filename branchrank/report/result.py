@@ -401,9 +401,11 @@ def trade_off(run: RunData) -> Section:
     best, chosen = choice(run, found)
     measure = run.primary.name
     others = [name for name in chosen.not_inferior if name != chosen.best]
-    text = (
-        f"{chosen.best} has the highest observed quality. Systems shown to be less than "
-        f"{margin(chosen.delta, measure)} worse: {', '.join(others) or 'none'}."
+    highest = max(each.quality for each in found)
+    leaders = ", ".join(each.name for each in found if each.quality == highest)
+    close = f"shown to be less than {margin(chosen.delta, measure)} worse than {chosen.best}"
+    text = f"Highest observed quality: {leaders}. " + (
+        f"Systems {close}: {', '.join(others)}." if others else f"No other system was {close}."
     )
     text = (
         f"Quality is {measure.replace('_', ' ')} over {over(run)}. The p95 is computed from "

@@ -35,6 +35,7 @@ def test_the_new_line_has_the_digest_of_its_gold_lines(project: Path, tmp_path: 
     assert done.exit_code == 0, done.output
     (line,) = json_lines(tmp_path / "q.jsonl")
     lines = (project / "docs" / "guide" / "brewing.md").read_text().splitlines()
+    assert f"     7  {lines[6]}\n     8  {lines[7]}\n" in done.output
     assert line.pop("id").startswith("q-")
     assert line == {
         "question": "which temperature?",

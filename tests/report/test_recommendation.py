@@ -11,6 +11,7 @@ from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.records import Question, Retrieval
 from branchrank.report.recommendation import recommendation, recommendation_text
+from branchrank.report.result import trade_off
 from branchrank.runs.run import RunData
 
 
@@ -97,6 +98,20 @@ def test_a_tie_recommends_the_baseline(tmp_path: Path) -> None:
     assert said(tmp_path, Twin("new", 0.6, 0), Planned("local", 0.6), baseline="local").startswith(
         "Use local: "
     )
+
+
+def test_a_tie_names_every_system_if_there_are_few(tmp_path: Path) -> None:
+    arms = (Twin("new", 0.6, 0), Twin("old", 0.6, 0), Planned("local", 0.6), Planned("poor", 0.1))
+    text = said(tmp_path, *arms, baseline="local")
+    assert re.search("no clear difference from (new|old) ", text)
+    assert re.search(", nor from (new|old), and better than poor, ", text)
+
+
+def test_systems_with_the_same_quality_share_the_highest_observed_quality(tmp_path: Path) -> None:
+    run = made(tmp_path, Twin("new", 0.6, 0), Planned("local", 0.6), Planned("poor", 0.1), latency_sample=4)
+    words = trade_off(run).blocks[-1].text
+    assert "Highest observed quality: new, local. " in words
+    assert "poor" not in words
 
 
 def test_an_llm_is_not_recommended_for_a_difference_that_may_be_chance(tmp_path: Path) -> None:
