@@ -8,12 +8,14 @@ from branchrank.errors import RunError
 from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.runs.directory import RUN_JSON, read_run
+from branchrank.runs.rows import is_under_way
 
 
 class ListedRun(Record, frozen=True, kw_only=True):
     """A run's directory, status, predictors and number of questions.
 
-    If the run can't be read, ``problem`` is the reason and all fields except ``directory`` are empty.
+    The status is ``running``, ``interrupted`` (no process is writing the run) or ``finished``. If the run
+    can't be read, ``problem`` is the reason and all fields except ``directory`` are empty.
     ``str()`` returns one line of text.
     """
 
@@ -40,9 +42,14 @@ def _listed(directory: Path) -> ListedRun:
         run = read_run(directory)
     except RunError as error:
         return ListedRun(directory=directory, problem=error.message)
+    try:
+        rows = directory / run.rows_file
+        stopped = run.status == "running" and not (rows.is_file() and is_under_way(rows))
+    except OSError as error:
+        return ListedRun(directory=directory, problem=str(error))
     return ListedRun(
         directory=directory,
-        status=run.status,
+        status="interrupted" if stopped else run.status,
         questions=len(run.question_ids),
         predictors=tuple(each.name for each in run.predictors),
     )

@@ -204,6 +204,9 @@ def test_a_run_killed_before_its_report_is_completed_by_the_next_command(
     rows = (made / names.ROWS).read_bytes()
     times = (made / names.TIMINGS_CSV).read_bytes()
     assert read_run(made).status == "running"
+    with RowLog(made / names.ROWS):
+        assert f"{made}  running  " in invoke("list", "--reports", tmp_path).stdout
+    assert f"{made}  interrupted  " in invoke("list", "--reports", tmp_path).stdout
     done = invoke(*words, *quick)
     assert done.exit_code == 0, done.output
     assert [path.name for path in tmp_path.iterdir()] == [made.name]
