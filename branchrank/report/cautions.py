@@ -30,7 +30,7 @@ def cautions(run: RunData) -> list[Caution]:
     if not run.record.split:
         found.append(
             Caution(
-                text="No split was declared (--split, or `split` in the experiment file). "
+                text="No split was declared (flag --split, or key 'split' in the experiment file). "
                 "Scores on questions used for tuning can overstate a system's quality."
             )
         )
