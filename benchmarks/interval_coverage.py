@@ -226,8 +226,8 @@ def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0
 
     If all pages of a sample have the same mean, all bootstrap resamples have the same mean, too. For such a
     sample, the upper bound assumes that some unseen pages have the value 1, and the lower bound assumes that
-    some unseen pages have the value -1. The assumed share of unseen pages is chosen so that the probability
-    of a sample without unseen pages is ``(1 - level) / 2``.
+    some unseen pages have the value -1. The share p of unseen pages is the one for which a sample of
+    this size contains no such page with a probability of ``(1 - level) / 2``.
     """
     from scipy.special import ndtr, ndtri
 

@@ -118,7 +118,7 @@ _NAMES = {
     "ui": "UI",
 }
 
-#: Words in a name -> the spelling in a sentence. Settings keep their underscores.
+#: Maps words in the names of tests to their spelling on the page. The names of settings keep underscores.
 _PHRASES = {
     "a b c": "A/B/C",
     "stage a": "stage A",

@@ -91,7 +91,7 @@ def _computed(
     vectors: dict[str, Vectors],
     progress: Progress,
 ) -> Iterator[tuple[str, TokenVectors]]:
-    """Yield each key with its token vectors, and add the embedding of each text to ``vectors``."""
+    """Yield each key with its token vectors. Add the embedding of each text to the dict ``vectors``."""
     keys = list(texts)
     batches = [keys[start : start + BATCH] for start in range(0, len(keys), BATCH)]
     done = 0

@@ -8,8 +8,8 @@
    these lines become gold. Lines that overlap existing gold are not added to the gold, so that no line counts
    twice.
 4. A passage that an LLM labels ``yes`` becomes gold only if the user accepts the LLM's labels. Every report
-   on the questions states how many gold passages only an LLM has labeled. If a person labels the same
-   passage, the gold from the LLM's label is removed.
+   on the questions states how many gold passages were labeled by an LLM and by no person. If a person labels
+   the same passage, the gold from the LLM's label is removed.
 """
 
 from __future__ import annotations

@@ -171,8 +171,8 @@ def unanswerable(run: RunData) -> Section | None:
             ),
             plots.risks(drawn),
             Paragraph(
-                text="Coverage and risk assume that a predictor answers only the questions whose first hits "
-                "have the highest scores. Coverage is the share of questions that the predictor answers, and "
+                text="Coverage and risk assume that a predictor answers a question only if the score of the "
+                "first hit is above a threshold. Coverage is the share of questions that are answered, and "
                 "risk is the share of these answers whose first hit is wrong. Any answer to an unanswerable "
                 'question is wrong. "Answered" is the share of all questions for which the predictor returns '
                 "a hit. AURC is the mean risk over all coverages, and is undefined for a predictor that "

@@ -42,7 +42,7 @@ UNCHECKED = "the points of the Qdrant collection have no text, so its vectors co
 _LEAST_TERMS = 0.8
 #: The minimum mean cosine between a point's stored token vectors and the token vectors of its text.
 _LEAST_COSINE = 0.99
-#: The minimum share of sampled points whose stored token vectors agree with the token vectors of their text.
+#: The minimum share of sampled points whose stored token vectors agree with newly computed ones.
 _LEAST_ALIKE = 0.9
 
 
