@@ -179,7 +179,7 @@ def test_warnings_are_beside_the_recommendation_and_the_verdict(
     browser.open(pages["crowded"])
     beside = browser.run(_TEXTS % ".callout .cautions li")
     assert any("under 50 questions" in each for each in beside)
-    assert any("No --split" in each for each in beside)
+    assert any("No split was declared" in each for each in beside)
     assert any("broken: all 45 queries failed" in each for each in beside)
     assert any("local: 1 of 45 queries failed" in each for each in beside)
     verdicts = browser.run(_TEXTS % "[aria-labelledby=statistics] .points li")
