@@ -93,7 +93,7 @@ class AddedQuestion(Record, frozen=True, kw_only=True):
     path: Path
     question: Question
     warnings: tuple[str, ...]
-    gold_lines: tuple[tuple[str, ...], ...] = ()
+    gold_lines: tuple[tuple[str, ...], ...]
 
 
 class WorkspaceQuestions:

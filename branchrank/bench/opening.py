@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
@@ -111,7 +112,7 @@ def open_plan(
                 else open_index(workspace)
             )
             indexes[name] = opened.enter_context(index)
-            check_gold(questions, index, plan.questions_file)
+            check_gold(questions, index, plan.questions_file, plan.data_dir)
             if searches_vectors(systems):
                 _ = index.vectors  # a damaged collection raises an error before the first question
             engines[name] = _engines(plan, name, index, stages, notify, opened)
@@ -181,8 +182,8 @@ def predictor_record(plan: Plan, each: PlannedSystem | BenchmarkPredictor) -> Pr
     )
 
 
-def check_gold(questions: Sequence[Question], index: Index, questions_file: Path) -> None:
-    """Raise :class:`QuestionError` if gold is outside the corpus."""
+def check_gold(questions: Sequence[Question], index: Index, questions_file: Path, data_dir: Path) -> None:
+    """Raise :class:`QuestionError` if gold is outside the corpus of the workspace ``data_dir``."""
     line_counts: dict[str, int] = {}
     named = {source for each in questions for source in each.source_aliases}
     named |= {item.source_file for each in questions for item in each.gold}
@@ -191,7 +192,8 @@ def check_gold(questions: Sequence[Question], index: Index, questions_file: Path
     found = check_sources(questions, line_counts)
     if found:
         more = [f"... and {len(found) - 10} more"] if len(found) > 10 else []
+        repair = ["branchrank", "questions", "reanchor", str(questions_file), "--data-dir", str(data_dir)]
         raise QuestionError(
             "\n".join([f"{questions_file} does not match the corpus:", *found[:10], *more]),
-            remedy=f"correct {questions_file}, or run `branchrank questions reanchor {questions_file}`",
+            remedy=f"correct {questions_file}, or run `{shlex.join(repair)}`",
         )
