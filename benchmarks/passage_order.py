@@ -19,12 +19,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from branchrank import Workspace
-from branchrank.addresses import with_values
 from branchrank.measures.matching import is_strict
 from branchrank.questions.question_files import load_questions
 from branchrank.ranking.lists import RankedList
 from branchrank.ranking.passage_choice import best_of_each, led_by_sections
 from branchrank.records import Hit, Question, Retrieval
+from branchrank.settings.addresses import with_values
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.hits import chunk_hit
 

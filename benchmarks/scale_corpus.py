@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
-from branchrank.progress import Progress, no_progress
+from branchrank.io.progress import Progress, no_progress
 
 CHUNKS_PER_DOCUMENT = 20
 DIMENSION = 384

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from branchrank import errors as errors
     from branchrank import library as library
     from branchrank.measures.verdicts import Comparison as Comparison
-    from branchrank.predictor import Predictor as Predictor
     from branchrank.records import Hit as Hit
+    from branchrank.records import Predictor as Predictor
     from branchrank.records import Question as Question
     from branchrank.run import Run as Run
     from branchrank.spec import System as System
@@ -27,7 +27,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Comparison": "branchrank.measures.verdicts",
     "Hit": "branchrank.records",
-    "Predictor": "branchrank.predictor",
+    "Predictor": "branchrank.records",
     "Question": "branchrank.records",
     "Run": "branchrank.run",
     "System": "branchrank.spec",

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import branchrank
-from branchrank.artifacts import storage_errors, write_bytes, write_text
 from branchrank.corpus.loading import digest_now
 from branchrank.embedders.minilm import MODEL, is_installed
 from branchrank.errors import CorpusError, RunError, UsageError
 from branchrank.index.generations import refuse_links
 from branchrank.index.workspace_folder import CONFIG
-from branchrank.progress import Notify, Progress, no_notice
+from branchrank.io.artifacts import storage_errors, write_bytes, write_text
+from branchrank.io.progress import Notify, Progress, no_notice
 from branchrank.run import Run
 from branchrank.runs.listing import list_runs
 from branchrank.settings import IndexSettings

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from branchrank.io.progress import Notify, Progress, no_notice
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA
-from branchrank.progress import Notify, Progress, no_notice
 from branchrank.run import Run
 from branchrank.runs.results_table import ResultsTable, comparison_table, run_table
 from branchrank.workspace_beir import BEIR_MEASURES
@@ -287,6 +287,6 @@ def write_latex(path: str | Path, table: ResultsTable) -> None:
 
     Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
-    from branchrank.artifacts import write_text
+    from branchrank.io.artifacts import write_text
 
     write_text(Path(path), latex(table))

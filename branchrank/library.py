@@ -42,8 +42,8 @@ from branchrank.exchange import (
 )
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
+from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.measures.agreement import Agreement
-from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.generation import GenerationEstimate
 from branchrank.questions.labels import Choice as LabelChoice
 from branchrank.questions.writing import read_lines
@@ -192,7 +192,7 @@ def tune(
     [2]
     """
     from branchrank.bench.tuning import tune as tune_experiment
-    from branchrank.progress_bars import shown_progress
+    from branchrank.io.progress_bars import shown_progress
 
     with shown_progress(progress) as shown:
         return tune_experiment(
@@ -265,7 +265,7 @@ def verify(
     index or questions have changed since the run.
     """
     from branchrank.corpus.named import locate_corpus
-    from branchrank.progress_bars import shown_progress
+    from branchrank.io.progress_bars import shown_progress
     from branchrank.report.verify import verify_run
 
     with shown_progress(progress) as shown:
@@ -380,7 +380,7 @@ def write_gate(
     In the JUnit file, a worse predictor is a ``failure``, and a predictor with an undecided result is an
     ``error``. Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
-    from branchrank.artifacts import write_text
+    from branchrank.io.artifacts import write_text
     from branchrank.report import gate_files
 
     if junit is not None:

@@ -9,7 +9,8 @@ parsing it. The error for an invalid line names the invalid field.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -279,3 +280,19 @@ class Retrieval(Record, frozen=True, kw_only=True):
     def remarks(self) -> tuple[str, ...]:
         """The notices, followed by the reason for an incomplete search (if the search was incomplete)."""
         return (*self.notices, *filter(None, [self.incomplete]))
+
+
+class Predictor(Protocol):
+    """A retriever of your own, which can be benchmarked together with the built-in systems.
+
+    Any class with a method ``retrieve`` can be used, without a base class. The class can define two optional
+    attributes. ``name`` is the predictor's name in tables (by default the name of the class), and ``llm`` is
+    the name of the LLM that the predictor uses (by default ``none``).
+    """
+
+    def retrieve(self, query: str, k: int) -> Sequence[Hit]:
+        """Return at most ``k`` hits for ``query``, best first.
+
+        If ``retrieve`` raises an exception, the question counts as a miss.
+        """
+        ...

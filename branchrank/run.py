@@ -8,11 +8,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from branchrank import arguments
 from branchrank.errors import UsageError
 from branchrank.measures.verdicts import DELTA
 from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.run import RunData, load_run
+from branchrank.settings import arguments
 
 if TYPE_CHECKING:
     from branchrank.bench import Named

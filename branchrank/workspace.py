@@ -10,14 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from branchrank import arguments
 from branchrank.errors import QuestionError
 from branchrank.index.workspace_folder import WorkspaceFolder, configure, kept_if_right
-from branchrank.predictor import Predictor
-from branchrank.progress import Notify, Progress
-from branchrank.records import Hit
+from branchrank.io.progress import Notify, Progress
+from branchrank.records import Hit, Predictor
 from branchrank.run import Run
-from branchrank.settings import GrepSettings
+from branchrank.settings import GrepSettings, arguments
 from branchrank.spec import System
 from branchrank.systems.searcher import Searcher
 from branchrank.workspace_questions import WorkspaceQuestions
@@ -328,7 +326,7 @@ def _corpus(corpus: AnyPath) -> str | Path:
 
 def _to_keep(settings: Mapping[str, object], notify: Notify | None) -> dict[str, object]:
     """Remove credentials from URLs in ``branchrank.toml`` settings, and notify the user of each removal."""
-    from branchrank.redactor import is_url, means_url, url_to_keep
+    from branchrank.io.redactor import is_url, means_url, url_to_keep
 
     kept = {
         key: url_to_keep(value) if isinstance(value, str) and (is_url(value) or means_url(key)) else value

@@ -17,8 +17,8 @@ from branchrank.corpus.beir import entries_place, is_beir
 from branchrank.corpus.named import locate_corpus
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
+from branchrank.io.progress import Notify, Progress, no_notice
 from branchrank.measures.names import MODES, named_measure
-from branchrank.progress import Notify, Progress, no_notice
 from branchrank.questions.beir import beir_questions
 from branchrank.questions.question_files import write_questions
 from branchrank.runs.comparisons import check_plan

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from branchrank.errors import InputError
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.ledger import PriceTable, Totals
-from branchrank.progress import Progress, no_progress
 from branchrank.records import Node, Question, Record, Span
 from branchrank.settings import LLMSettings
 

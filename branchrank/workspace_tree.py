@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from branchrank.errors import InputError
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.progress import Progress, no_progress
+from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Record
 from branchrank.workspace_questions import Spent
 
@@ -113,8 +113,8 @@ class WorkspaceTree:
         If ``tree`` is given, the JSON contains the summaries of the nodes in ``tree``. Raises
         :class:`~branchrank.errors.InputError` for a document that is not in the corpus.
         """
-        from branchrank.artifacts import write_bytes
         from branchrank.corpus.reading import read_document
+        from branchrank.io.artifacts import write_bytes
         from branchrank.tree.pageindex_json import encode_document, export_document
 
         content = self._content(source)
@@ -142,7 +142,7 @@ class WorkspaceTree:
 
     def _content(self, source: str) -> bytes:
         """Return the content of a document in the corpus as bytes."""
-        from branchrank.safe_open import read_beneath
+        from branchrank.io.safe_open import read_beneath
 
         try:
             return read_beneath(self._folder.corpus_root, source)

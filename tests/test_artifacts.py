@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.artifacts import atomic_writer, digest_bytes, digest_file, read_jsonl, write_jsonl, write_text
 from branchrank.errors import InputError, StorageError
+from branchrank.io.artifacts import (
+    atomic_writer,
+    digest_bytes,
+    digest_file,
+    read_jsonl,
+    write_jsonl,
+    write_text,
+)
 from branchrank.records import Scored, Span
 
 

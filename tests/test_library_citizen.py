@@ -17,7 +17,7 @@ from support.commands import ROOT
 from support.small_index import DOCUMENTS
 from support.worlds import QUERIES, make_index
 
-from branchrank.environment import temporary_environment
+from branchrank.io.environment import temporary_environment
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 
@@ -197,7 +197,7 @@ def test_random_numbers_and_the_start_method_are_restored(tmp_path: Path) -> Non
     script = tmp_path / "restored.py"
     script.write_text(
         "import multiprocessing, random\n"
-        "from branchrank.environment import preserved_random_state, preserved_start_method\n"
+        "from branchrank.io.environment import preserved_random_state, preserved_start_method\n"
         "random.seed(1)\n"
         "with preserved_random_state(), preserved_start_method():\n"
         "    random.random(), multiprocessing.RLock()\n"

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.artifacts import digest_of
 from branchrank.bench.answers import answer
 from branchrank.bench.experiment import PlannedSystem
 from branchrank.bench.opening import open_plan
@@ -25,8 +24,9 @@ from branchrank.bench.predictors import BenchmarkPredictor
 from branchrank.errors import ArtifactError
 from branchrank.index import Index
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.io.artifacts import digest_of
+from branchrank.io.progress import no_notice, no_progress
 from branchrank.llm.shards import files_of, with_relative_files
-from branchrank.progress import no_notice, no_progress
 from branchrank.records import Question, Record
 from branchrank.runs.rows import Row
 from branchrank.systems.memo import Memo

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.artifacts import write_jsonl
 from branchrank.bench.answering import AnsweringTask
 from branchrank.bench.latency_pass import latency_pass
 from branchrank.bench.opening import OpenPlan, OpenPredictor, open_plan
@@ -29,7 +28,8 @@ from branchrank.bench.seal import check_seal
 from branchrank.execution import Executor, InProcess, open_executor
 from branchrank.index import Index
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.progress import Notify, Progress, no_notice, no_progress
+from branchrank.io.artifacts import write_jsonl
+from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import (
     hashed,
     sample_questions,

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from branchrank.io.redactor import ONE_URL, Redactor, environment_secrets, is_url, means_url, value_to_show
 from branchrank.llm.secrets import bare_url, hide_credentials, url_secrets
 from branchrank.records import Record
-from branchrank.redactor import ONE_URL, Redactor, environment_secrets, is_url, means_url, value_to_show
 
 R = TypeVar("R", bound=Record)
 #: Fields that identify the run (such as names). Text in these fields is kept even if it equals a password.

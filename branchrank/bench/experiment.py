@@ -20,7 +20,6 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from branchrank.addresses import explained, laid_over
 from branchrank.errors import UsageError, nearest_path, or_else
 from branchrank.index.config_file import read_config
 from branchrank.measures.names import measure_names, named_measure
@@ -36,6 +35,7 @@ from branchrank.settings import (
     read_toml,
     resolve,
 )
+from branchrank.settings.addresses import explained, laid_over
 from branchrank.spec import System
 from branchrank.systems.builtin import BUILTIN
 from branchrank.systems.checks import problems

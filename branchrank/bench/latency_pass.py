@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 
 from branchrank.bench.answers import FATAL
 from branchrank.bench.predictors import BenchmarkPredictor
-from branchrank.progress import Progress
+from branchrank.io.progress import Progress
 from branchrank.records import Question
 from branchrank.runs.timings import COMPUTE, CPU, FIRST, LLM_WAIT, TOTAL, WARM, Timing
 

@@ -15,7 +15,7 @@ from branchrank.bench.store_recall import searches_vectors, with_recall
 from branchrank.errors import QuestionError
 from branchrank.index import Index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.progress import Notify, Progress
+from branchrank.io.progress import Notify, Progress
 from branchrank.questions.question_files import check_sources
 from branchrank.records import LLMCall, Question, Record
 from branchrank.runs.directory import IndexFacts, PredictorRecord

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from branchrank.bench.answering import AnsweringTask, Wanted, shards_of
 from branchrank.execution import Executor
-from branchrank.progress import Progress
+from branchrank.io.progress import Progress
 from branchrank.records import Question
 from branchrank.runs.rows import Row, RowLog
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from branchrank.artifacts import digest_of
 from branchrank.bench.credentials import scrubbed
 from branchrank.bench.experiment import PlannedSystem
 from branchrank.bench.opening import OpenPlan, predictor_record
 from branchrank.bench.plan import Plan
 from branchrank.index import Index
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.io.artifacts import digest_of
 from branchrank.llm.ledger import read_prices
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question

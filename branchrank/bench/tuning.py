@@ -31,22 +31,22 @@ from typing import Any
 
 import msgspec
 
-from branchrank.addresses import value_at, with_values
-from branchrank.artifacts import write_text
 from branchrank.bench.answering import AnsweringTask, Wanted, shards_of
 from branchrank.bench.experiment import DEFAULT_INDEX, PlannedSystem
 from branchrank.bench.opening import open_plan
 from branchrank.bench.plan import Plan, check_plan, plan_from_experiment
 from branchrank.errors import QuestionError, UsageError
 from branchrank.execution import open_executor
+from branchrank.io.artifacts import write_text
+from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.measures.intervals import Interval, difference_interval
-from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question, Record
 from branchrank.runs.comparisons import clusters_of, primary_measure
 from branchrank.runs.rows import Row
 from branchrank.runs.scores import Scores, mean
 from branchrank.settings import BenchmarkSettings, Bm25Settings, Resolved, read_toml
+from branchrank.settings.addresses import value_at, with_values
 from branchrank.spec import System
 
 #: Tuned setting -> its field in the system, and the factors by which the system's value is multiplied.

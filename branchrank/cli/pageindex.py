@@ -13,7 +13,7 @@ from branchrank.cli.options import data_dir_option, given_flags
 from branchrank.cli.querying import open_workspace
 from branchrank.cli.terminal import Group, safe
 from branchrank.errors import InputError
-from branchrank.printable import safe_line
+from branchrank.io.printable import safe_line
 from branchrank.records import Node
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import branchrank
 from branchrank.cli.options import filter_option, given_flags, settings_options
 from branchrank.cli.terminal import safe, say, show_error
 from branchrank.errors import BranchRankError
-from branchrank.printable import encodable, safe_line
+from branchrank.io.printable import encodable, safe_line
 from branchrank.records import Hit, Record, Retrieval
 from branchrank.settings import BenchmarkSettings, Resolved
 

@@ -11,7 +11,7 @@ import msgspec
 from branchrank.cli.options import data_dir_option, filter_option, given_flags, settings_options
 from branchrank.cli.querying import open_workspace, query_text, show_passage
 from branchrank.cli.terminal import Command, safe
-from branchrank.printable import safe_line
+from branchrank.io.printable import safe_line
 from branchrank.records import Hit, Record
 from branchrank.settings import EmbeddingSettings, IndexSettings, RetrievalSettings
 

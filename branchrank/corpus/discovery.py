@@ -17,8 +17,8 @@ from pathlib import Path
 
 from branchrank.corpus.reading import SUFFIXES, is_document
 from branchrank.errors import CorpusError, nearest_path
+from branchrank.io.safe_open import open_beneath
 from branchrank.records import Record
-from branchrank.safe_open import open_beneath
 
 MAX_FILE_BYTES = 64 * 2**20
 _PROBE_BYTES = 8192

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from branchrank.artifacts import storage_errors, write_jsonl, write_text
 from branchrank.corpus.beir import CORPUS, QRELS, QUERIES
 from branchrank.errors import CorpusError, MissingDependencyError, or_else
-from branchrank.progress import Progress, no_progress
+from branchrank.io.artifacts import storage_errors, write_jsonl, write_text
+from branchrank.io.progress import Progress, no_progress
 
 PREFIX = "ir:"
 SPLIT = "test"

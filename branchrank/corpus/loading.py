@@ -10,14 +10,14 @@ import hashlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from branchrank.artifacts import digest_of
 from branchrank.corpus.discovery import discover
 from branchrank.corpus.document import Document, DocumentOutline
 from branchrank.corpus.reading import read_document
 from branchrank.errors import BranchRankError, CorpusError
-from branchrank.progress import Progress, no_progress
+from branchrank.io.artifacts import digest_of
+from branchrank.io.progress import Progress, no_progress
+from branchrank.io.safe_open import read_beneath
 from branchrank.records import Record
-from branchrank.safe_open import read_beneath
 
 
 class Corpus(Record, frozen=True, kw_only=True):

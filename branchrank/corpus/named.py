@@ -29,7 +29,7 @@ import msgspec
 from branchrank.corpus.ir_dataset import dataset_folder, is_dataset
 from branchrank.corpus.package_index import IndexConfiguration, fetch_pinned
 from branchrank.errors import CorpusError, nearest_path, or_else, suggestion
-from branchrank.progress import Progress, no_progress
+from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Record
 
 MAX_FILES = 50_000

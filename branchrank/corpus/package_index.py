@@ -27,7 +27,7 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 import msgspec
 
 from branchrank.errors import CorpusError
-from branchrank.progress import Progress, no_progress
+from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Record
 
 _ASK_PIP = """

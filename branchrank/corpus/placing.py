@@ -25,8 +25,8 @@ from typing import Any, Literal, NamedTuple
 
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.normalized import NormalizedLines, normalize
+from branchrank.io.safe_open import read_beneath
 from branchrank.records import Record, Span
-from branchrank.safe_open import read_beneath
 
 _PATHS = ("file_path", "path", "source")
 _TEXTS = ("text", "page_content", "content", "document")

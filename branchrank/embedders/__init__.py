@@ -31,7 +31,7 @@ from branchrank.embedders.protocol import (
     unit_rows,
 )
 from branchrank.errors import ModelError, UsageError, or_else, suggestion
-from branchrank.progress import Notify
+from branchrank.io.progress import Notify
 from branchrank.settings import IndexSettings
 
 __all__ = [

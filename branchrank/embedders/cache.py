@@ -17,10 +17,10 @@ from typing import Protocol, overload
 
 import numpy as np
 
-from branchrank.artifacts import digest_of
 from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors
 from branchrank.embedders.sqlite_blobs import BlobLayout, SqliteBlobs
-from branchrank.progress import Notify, Progress, no_progress
+from branchrank.io.artifacts import digest_of
+from branchrank.io.progress import Notify, Progress, no_progress
 
 #: The number of texts that are embedded between two writes to the cache.
 BATCH = 64

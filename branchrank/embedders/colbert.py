@@ -26,7 +26,6 @@ from threading import Lock
 
 import numpy as np
 
-from branchrank.artifacts import digest_file, digest_of
 from branchrank.embedders.hub import model_folder
 from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
 from branchrank.embedders.sentence_transformers import (
@@ -40,8 +39,9 @@ from branchrank.embedders.sentence_transformers import (
     read_json,
 )
 from branchrank.errors import ModelError
-from branchrank.printable import encodable
-from branchrank.progress import Notify, Progress, no_progress
+from branchrank.io.artifacts import digest_file, digest_of
+from branchrank.io.printable import encodable
+from branchrank.io.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
 #: In Stanford's checkpoint format, the file with the marker tokens and the maximum text lengths.

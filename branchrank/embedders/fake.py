@@ -25,7 +25,7 @@ import Stemmer
 
 from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
 from branchrank.errors import UsageError
-from branchrank.progress import Progress, no_progress
+from branchrank.io.progress import Progress, no_progress
 
 DEFAULT_DIMENSION = 64
 MAX_TOKENS = 512

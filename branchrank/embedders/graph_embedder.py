@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from branchrank.embedders.onnx_encoder import OnnxEncoder
 from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
 from branchrank.errors import ModelError
-from branchrank.printable import encodable
-from branchrank.progress import Progress, no_progress
+from branchrank.io.printable import encodable
+from branchrank.io.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -27,7 +27,6 @@ from urllib.parse import unquote, urlunsplit
 import msgspec
 import numpy as np
 
-from branchrank.artifacts import NOT_JSON
 from branchrank.embedders.prefixes import conventional_prefixes
 from branchrank.embedders.protocol import (
     EmbedderIdentity,
@@ -35,10 +34,11 @@ from branchrank.embedders.protocol import (
     unit_rows,
 )
 from branchrank.errors import ModelError, UsageError
-from branchrank.http_client import HttpError, LostConnectionError, StatusError, get, post_json
-from branchrank.printable import encodable
-from branchrank.progress import Progress, no_progress
-from branchrank.redactor import Redactor, split_url, url_to_show
+from branchrank.io.artifacts import NOT_JSON
+from branchrank.io.http_client import HttpError, LostConnectionError, StatusError, get, post_json
+from branchrank.io.printable import encodable
+from branchrank.io.progress import Progress, no_progress
+from branchrank.io.redactor import Redactor, split_url, url_to_show
 
 T = TypeVar("T")
 

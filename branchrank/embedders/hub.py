@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from branchrank.errors import ModelError
-from branchrank.progress import Notify
+from branchrank.io.progress import Notify
 
 #: The number of seconds to wait for a response from the hub.
 TIMEOUT = 5.0

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from branchrank.embedders.protocol import Embedder, EmbedderIdentity
 from branchrank.errors import UsageError
-from branchrank.progress import Notify
+from branchrank.io.progress import Notify
 
 ENTRY_POINTS = "branchrank.embedders"
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.artifacts import NOT_JSON, digest_file
 from branchrank.embedders.bert import bert_graph, read_shape
 from branchrank.embedders.graph_embedder import GraphEmbedder, read_tokenizer
 from branchrank.embedders.onnx_encoder import OnnxEncoder, map_weights
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors
 from branchrank.errors import ModelError
 from branchrank.execution.threads import thread_count
+from branchrank.io.artifacts import NOT_JSON, digest_file
 from branchrank.settings.parts import Precision
 
 MODEL = "all-MiniLM-L6-v2"

@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from branchrank.artifacts import NOT_JSON
 from branchrank.embedders.graph_embedder import GraphEmbedder, read_tokenizer
 from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.nomic_graph import Pooling, nomic_graph
@@ -32,6 +31,7 @@ from branchrank.embedders.sentence_transformers import (
 )
 from branchrank.errors import ModelError
 from branchrank.execution.threads import thread_count
+from branchrank.io.artifacts import NOT_JSON
 from branchrank.records import Record
 from branchrank.settings.parts import Precision
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON
 from branchrank.errors import ModelError
+from branchrank.io.artifacts import NOT_JSON
 from branchrank.records import Record
 
 _REMEDY = (

@@ -12,7 +12,7 @@ import numpy as np
 
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors
 from branchrank.errors import UsageError
-from branchrank.progress import Progress, no_progress
+from branchrank.io.progress import Progress, no_progress
 
 NONE = "none"
 MAX_TOKENS = 512

@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.environment import temporary_environment
+from branchrank.io.environment import temporary_environment
 from branchrank.records import Record
 from branchrank.settings.parts import Precision
 

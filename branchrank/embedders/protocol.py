@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.errors import ModelError
-from branchrank.progress import Progress, no_progress
+from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Record
 
 Vectors = NDArray[np.float32]

@@ -28,16 +28,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from branchrank.artifacts import NOT_JSON, digest_file, digest_of
 from branchrank.embedders.hub import model_folder
 from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
 from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
-from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import MissingDependencyError, ModelError
 from branchrank.execution.threads import limit_torch
-from branchrank.printable import encodable
-from branchrank.progress import Notify, Progress, no_progress
+from branchrank.io.artifacts import NOT_JSON, digest_file, digest_of
+from branchrank.io.environment import preserved_random_state, preserved_start_method
+from branchrank.io.printable import encodable
+from branchrank.io.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
 #: The minimum number of texts between two calls to ``progress``.

@@ -16,7 +16,7 @@ import numpy as np
 from branchrank.embedders.cache import cache_keys
 from branchrank.embedders.protocol import TokenEmbedder, Vectors
 from branchrank.embedders.sqlite_blobs import BlobLayout, SqliteBlobs
-from branchrank.progress import Notify
+from branchrank.io.progress import Notify
 from branchrank.ranking.maxsim import TokenVectors, quantize
 
 #: The maximum size of the file, enough for about 10,000 chunks of 256 tokens with 384 dimensions.

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from branchrank import __version__
-from branchrank.environment import enter_folder, set_up_worker
 from branchrank.errors import WorkerError
 from branchrank.execution.shipping import unpack
 from branchrank.execution.threads import use_threads
+from branchrank.io.environment import enter_folder, set_up_worker
 
 
 class Setup(NamedTuple):

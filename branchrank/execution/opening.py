@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from branchrank.errors import MissingDependencyError, UsageError
 from branchrank.execution.in_process import InProcess
 from branchrank.execution.protocol import Executor
-from branchrank.progress import Notify, no_notice
+from branchrank.io.progress import Notify, no_notice
 from branchrank.settings import EngineSettings, LLMSettings, Resolved
 
 _REACHES_OUT = ("flag", "environment")

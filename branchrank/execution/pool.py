@@ -25,7 +25,7 @@ from branchrank.errors import UsageError, WorkerError
 from branchrank.execution.handler import Done, Raised, Setup
 from branchrank.execution.protocol import R, S, Task
 from branchrank.execution.threads import thread_count
-from branchrank.progress import Notify
+from branchrank.io.progress import Notify
 
 W = TypeVar("W")
 

@@ -24,12 +24,12 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from branchrank.environment import temporary_environment
 from branchrank.errors import MissingDependencyError, WorkerError
 from branchrank.execution.handler import Handler, Setup
 from branchrank.execution.pool import Answered, Event, Lost, Ready
 from branchrank.execution.shipping import pack
 from branchrank.execution.threads import usable_cpus
+from branchrank.io.environment import temporary_environment
 
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -13,7 +13,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from branchrank.environment import set_torch_threads, set_up_worker, torch_threads
+from branchrank.io.environment import set_torch_threads, set_up_worker, torch_threads
 
 #: Environment variables from which numeric libraries read the number of threads when they are loaded.
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON
 from branchrank.corpus.placing import Passage, opened_up, passage_of, string_of
 from branchrank.errors import InputError
-from branchrank.safe_open import open_beneath
+from branchrank.io.artifacts import NOT_JSON
+from branchrank.io.safe_open import open_beneath
 
 if TYPE_CHECKING:
     from branchrank.stores.chroma_reading import ChromaRecords

@@ -25,7 +25,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from branchrank.artifacts import digest_file, write_jsonl
 from branchrank.corpus.loading import Corpus, CorpusOutline, load_corpus
 from branchrank.corpus.named import locate_corpus
 from branchrank.corpus.normalized import normalize
@@ -47,6 +46,7 @@ from branchrank.index.config_file import read_config
 from branchrank.index.manifest import read_record, write_record
 from branchrank.index.user_files import given_nodes
 from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
+from branchrank.io.artifacts import digest_file, write_jsonl
 from branchrank.records import Chunk, Node, Record
 from branchrank.stores.indexed_text import embedded_text
 from branchrank.stores.vectors_exact import load_vectors, save_vectors

@@ -28,7 +28,6 @@ from functools import partial
 from pathlib import Path
 
 from branchrank import __version__
-from branchrank.artifacts import digest_file, digest_of, storage_errors
 from branchrank.corpus.discovery import discover
 from branchrank.embedders import Embedder, open_embedder, token_embedder
 from branchrank.errors import ArtifactError
@@ -67,7 +66,8 @@ from branchrank.index.stamps import write_stamps
 from branchrank.index.token_vectors import keep_token_vectors
 from branchrank.index.tree_file import write_links
 from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
-from branchrank.progress import Progress, no_progress
+from branchrank.io.artifacts import digest_file, digest_of, storage_errors
+from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Chunk, Node
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.bm25_weights import TokenCounts

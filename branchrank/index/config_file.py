@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from branchrank.artifacts import write_text
 from branchrank.errors import UsageError, or_else
+from branchrank.io.artifacts import write_text
 from branchrank.records import Record
 from branchrank.settings import PARTS, read_toml
 

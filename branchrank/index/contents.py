@@ -27,7 +27,7 @@ from branchrank.index.records_file import RecordLines, encoded
 from branchrank.index.shards import ReadTask, shards_of
 from branchrank.index.user_files import given_chunks, given_nodes
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.progress import Progress
+from branchrank.io.progress import Progress
 from branchrank.records import Node
 from branchrank.stores.analyzer import analyzer
 from branchrank.stores.bm25_weights import TokenCounts, count_tokens, merged, reordered

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON, write_bytes
 from branchrank.errors import ArtifactError
+from branchrank.io.artifacts import NOT_JSON, write_bytes
+from branchrank.io.safe_open import read_beneath
 from branchrank.records import Record
-from branchrank.safe_open import read_beneath
 
 DOCUMENTS = "documents.jsonl"
 MODIFIED = "modified.json"

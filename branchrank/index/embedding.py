@@ -21,7 +21,7 @@ from branchrank.index.failpoints import failpoint
 from branchrank.index.manifest import DistanceCalibration
 from branchrank.index.records_file import RecordsFile
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.progress import Progress
+from branchrank.io.progress import Progress
 from branchrank.records import Chunk
 from branchrank.settings import IndexSettings
 from branchrank.stores.indexed_text import embedded_text

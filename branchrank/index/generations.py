@@ -24,10 +24,10 @@ import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from branchrank.artifacts import fsync_directory, storage_errors
 from branchrank.errors import ArtifactError, BusyError
 from branchrank.index.failpoints import failpoint
-from branchrank.safe_open import links_beneath, remove_beneath
+from branchrank.io.artifacts import fsync_directory, storage_errors
+from branchrank.io.safe_open import links_beneath, remove_beneath
 
 MANIFEST = "manifest.json"
 BUILD_LOCK = ".build.lock"

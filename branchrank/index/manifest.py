@@ -12,11 +12,11 @@ from typing import TypeVar
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON, digest_file, write_bytes
 from branchrank.embedders.protocol import EmbedderIdentity
 from branchrank.errors import ArtifactError
+from branchrank.io.artifacts import NOT_JSON, digest_file, write_bytes
+from branchrank.io.safe_open import read_file
 from branchrank.records import Record
-from branchrank.safe_open import read_file
 from branchrank.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
 
 SCHEMA_VERSION = 3

@@ -12,10 +12,10 @@ import contextlib
 import tempfile
 from pathlib import Path
 
-from branchrank.artifacts import storage_errors
 from branchrank.errors import ArtifactError, StorageError
 from branchrank.index.reader import Index
-from branchrank.safe_open import only_writer_beneath
+from branchrank.io.artifacts import storage_errors
+from branchrank.io.safe_open import only_writer_beneath
 from branchrank.stores.sqlite_file import build_sqlite
 from branchrank.stores.sqlite_fts5 import Fts5Table
 

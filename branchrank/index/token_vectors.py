@@ -16,7 +16,6 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
-from branchrank.artifacts import read_jsonl
 from branchrank.embedders import Embedder, token_embedder
 from branchrank.embedders.cache import BATCH, cache_keys
 from branchrank.embedders.protocol import DocumentVectors, Vectors
@@ -28,7 +27,8 @@ from branchrank.index.manifest import Manifest, read_record
 from branchrank.index.reader import CHUNKS, TOKENS
 from branchrank.index.stamps import check_digests
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.progress import Progress
+from branchrank.io.artifacts import read_jsonl
+from branchrank.io.progress import Progress
 from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
 from branchrank.records import Chunk
 from branchrank.stores.indexed_text import embedded_text

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from branchrank.artifacts import NOT_JSON, atomic_writer
 from branchrank.errors import ArtifactError
 from branchrank.index.records_file import LOOKUP, RecordsFile
+from branchrank.io.artifacts import NOT_JSON, atomic_writer
+from branchrank.io.safe_open import open_beneath
 from branchrank.records import Node
-from branchrank.safe_open import open_beneath
 from branchrank.stores.arrays import mapped_arrays, write_arrays
 from branchrank.tree.navigate import Tree
 from branchrank.tree.rows import Rows, TreeRows

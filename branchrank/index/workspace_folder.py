@@ -27,7 +27,6 @@ from typing import Any
 
 import msgspec
 
-from branchrank.artifacts import digest_of, storage_errors, write_bytes
 from branchrank.corpus.named import known_corpora, locate_corpus
 from branchrank.embedders import portable_name
 from branchrank.embedders.cache import EmbeddingCache, open_cache
@@ -43,8 +42,9 @@ from branchrank.errors import (
 )
 from branchrank.index.config_file import read_config, update_config
 from branchrank.index.generations import BUILD_LOCK, Generations, refuse_links, replace_link
-from branchrank.progress import Notify
-from branchrank.redactor import url_to_keep
+from branchrank.io.artifacts import digest_of, storage_errors, write_bytes
+from branchrank.io.progress import Notify
+from branchrank.io.redactor import url_to_keep
 from branchrank.settings import Bm25Settings, CacheSettings, EngineSettings, IndexSettings, Resolved, resolve
 
 CONFIG = "branchrank.toml"

@@ -32,11 +32,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON, digest_of
 from branchrank.errors import ArtifactError, StorageError
+from branchrank.io.artifacts import NOT_JSON, digest_of
+from branchrank.io.safe_open import check_opened, create_beneath
 from branchrank.llm.request import LLMReply, LLMRequest
 from branchrank.records import Record
-from branchrank.safe_open import check_opened, create_beneath
 
 _APPLICATION = 0x42526C6D  # "BRlm"
 _VERSION = 1

@@ -29,14 +29,14 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON
-from branchrank.environment import preserved_random_state
 from branchrank.errors import LLMError
+from branchrank.io.artifacts import NOT_JSON
+from branchrank.io.environment import preserved_random_state
+from branchrank.io.redactor import Redactor
 from branchrank.llm.budget import Budget
 from branchrank.llm.reading import read_completion, retry_after
 from branchrank.llm.request import INTERRUPTED, BudgetError, CallFailedError, LLMReply, LLMRequest, Usage
 from branchrank.llm.secrets import Endpoint, guard_logs
-from branchrank.redactor import Redactor
 from branchrank.settings import LLMSettings
 
 T = TypeVar("T")

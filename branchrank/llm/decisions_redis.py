@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON
+from branchrank.io.artifacts import NOT_JSON
+from branchrank.io.progress import Notify
+from branchrank.io.redis_connection import EXPIRY, RedisConnection
 from branchrank.llm.cassette import Recorded, call_key, intact, row_of
 from branchrank.llm.request import LLMRequest
-from branchrank.progress import Notify
-from branchrank.redis_connection import EXPIRY, RedisConnection
 
 
 class RedisDecisions:

@@ -6,7 +6,7 @@
    host ``BRANCHRANK_LLM_KEY_HOST``. If ``BRANCHRANK_LLM_KEY_HOST`` is not set, ``BRANCHRANK_LLM_KEY`` is sent
    only to an endpoint from a command-line flag or an environment variable, and never to an endpoint from a
    file in the workspace.
-3. A :class:`~branchrank.redactor.Redactor` removes API keys from all text that the LLM client returns or
+3. A :class:`~branchrank.io.redactor.Redactor` removes API keys from all text that the LLM client returns or
    logs.
 4. If a text is a single URL, everything between ``://`` and the last ``@`` counts as credentials. A URL that
    is only part of a text ends at a space, a quote, ``<``, ``>`` or a backslash, although a password can
@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl, unquote, urlunsplit
 
 from branchrank.errors import UsageError
-from branchrank.redactor import (
+from branchrank.io.redactor import (
     ONE_URL,
     SECRET_NAME,
     Redactor,

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from branchrank.errors import ArtifactError, LLMError, UsageError
+from branchrank.io.progress import Notify, no_notice
+from branchrank.io.redactor import Redactor, environment_secrets
 from branchrank.llm.budget import Budget
 from branchrank.llm.cassette import Cassette, DecisionCache
 from branchrank.llm.client import ChatClient, UnreachableError
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable, read_prices
 from branchrank.llm.secrets import open_endpoint
-from branchrank.progress import Notify, no_notice
 from branchrank.records import LLMCall
-from branchrank.redactor import Redactor, environment_secrets
 from branchrank.settings import CacheSettings, LLMSettings, Resolved
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class LLMSession:
     all other cases, an endpoint that does not answer is an error.
 
     Raises :class:`UsageError` if the settings have both ``record`` and ``replay``. Also raises the same
-    errors as :class:`Cassette` and :class:`~branchrank.redis_connection.RedisConnection`.
+    errors as :class:`Cassette` and :class:`~branchrank.io.redis_connection.RedisConnection`.
     """
 
     def __init__(

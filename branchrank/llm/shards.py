@@ -16,10 +16,10 @@ from typing import Generic, TypeVar
 import msgspec
 
 from branchrank.execution import Executor
+from branchrank.io.progress import no_notice
 from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.request import LLMReply, LLMRequest
 from branchrank.llm.session import open_gateway
-from branchrank.progress import no_notice
 from branchrank.records import Record
 from branchrank.settings import LLMSettings, Resolved
 

@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.artifacts import digest_bytes
 from branchrank.corpus.discovery import discover
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.normalized import NormalizedLines, normalize
+from branchrank.io.artifacts import digest_bytes
+from branchrank.io.safe_open import read_beneath
 from branchrank.records import GoldItem, Question, Record, Span
-from branchrank.safe_open import read_beneath
 
 Lines = Mapping[str, Sequence[str]]
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.artifacts import read_jsonl
 from branchrank.corpus.beir import QRELS, QUERIES, entry_source, read_entries
 from branchrank.errors import QuestionError
+from branchrank.io.artifacts import read_jsonl
 from branchrank.questions.qrels import read_qrels
 from branchrank.questions.question_files import ABSENT_GOLD
 from branchrank.records import GoldItem, Question, Record, Span

@@ -24,13 +24,13 @@ from typing import Any
 
 from branchrank.corpus.normalized import normalize
 from branchrank.execution import Executor, InProcess
+from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import question_messages, questions_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.llm.shards import Asker, Source
-from branchrank.progress import Progress, no_progress
 from branchrank.questions.leakage import content_stems, leaked_share
 from branchrank.records import GoldItem, LLMCall, Node, Question, Record, Span
 from branchrank.systems.llm_estimate import Estimate

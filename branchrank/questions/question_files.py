@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from branchrank.artifacts import digest_of, write_bytes, write_jsonl
 from branchrank.errors import QuestionError, nearest_path
+from branchrank.io.artifacts import digest_of, write_bytes, write_jsonl
+from branchrank.io.safe_open import read_file
 from branchrank.records import GoldItem, GoldLevel, Question, Record, Span
-from branchrank.safe_open import read_file
 
 
 class _ExcludedSpan(Record, frozen=True, kw_only=True):

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from branchrank.artifacts import write_text
 from branchrank.errors import UsageError
+from branchrank.io.artifacts import write_text
+from branchrank.io.printable import safe
 from branchrank.measures.stratified import StratifiedComparison
-from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Report, Section, Strong, Table
 from branchrank.report.latex import datasets_latex

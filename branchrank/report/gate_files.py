@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+from branchrank.io.printable import safe
 from branchrank.measures.verdicts import Comparison
-from branchrank.printable import safe
 from branchrank.report.markdown import escape
 from branchrank.runs.run_comparison import RunGate
 

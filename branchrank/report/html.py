@@ -20,8 +20,8 @@ from string import Template
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON
-from branchrank.printable import safe
+from branchrank.io.artifacts import NOT_JSON
+from branchrank.io.printable import safe
 from branchrank.report.blocks import (
     Block,
     Callout,

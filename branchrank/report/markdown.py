@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from branchrank.printable import safe
+from branchrank.io.printable import safe
 from branchrank.report.blocks import (
     Block,
     Callout,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from branchrank.errors import UsageError
+from branchrank.io.printable import safe
 from branchrank.measures import power
-from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.runs.pilot import Pilot
 from branchrank.runs.words import p_value

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from branchrank.io.printable import safe
 from branchrank.measures.names import NamedMeasure
 from branchrank.measures.verdicts import Comparison
-from branchrank.printable import safe
 from branchrank.report.blocks import Cell, Strong, Table
 from branchrank.report.content import heading
 from branchrank.report.rates import at_depths, named, over, rates_table, value

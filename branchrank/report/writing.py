@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from branchrank.artifacts import storage_errors
 from branchrank.corpus.loading import digest_now
-from branchrank.progress import Notify, Progress, no_notice
-from branchrank.progress_bars import shown_progress
+from branchrank.io.artifacts import storage_errors
+from branchrank.io.progress import Notify, Progress, no_notice
+from branchrank.io.progress_bars import shown_progress
+from branchrank.io.safe_open import write_beneath
 from branchrank.report.content import report_content
 from branchrank.report.documents import Passages, gather_passages
 from branchrank.report.html import html
@@ -17,7 +18,6 @@ from branchrank.report.markdown import markdown
 from branchrank.report.plots.drawing import drawings, standalone
 from branchrank.runs import directory as names
 from branchrank.runs.run import RunData
-from branchrank.safe_open import write_beneath
 
 if TYPE_CHECKING:
     from branchrank.bench import Plan

@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON, digest_file, digest_of, storage_errors, write_bytes
 from branchrank.errors import RunError, UsageError, nearest, nearest_path
 from branchrank.index.manifest import DistanceCalibration
+from branchrank.io.artifacts import NOT_JSON, digest_file, digest_of, storage_errors, write_bytes
+from branchrank.io.safe_open import open_beneath, read_beneath, remove_temporary
 from branchrank.llm.ledger import PriceTable
 from branchrank.records import Count, Record
 from branchrank.runs.provenance import Provenance
 from branchrank.runs.rows import MAX_REPEATS, is_under_way
-from branchrank.safe_open import open_beneath, read_beneath, remove_temporary
 from branchrank.spec import System
 from branchrank.systems.query import read_filters
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from branchrank.errors import UsageError, suggestion
-from branchrank.printable import safe
+from branchrank.io.printable import safe
 from branchrank.records import Question, Record
 from branchrank.runs.attribution import DEPTH, lost_in
 from branchrank.runs.predictor_comparison import unknown_predictor

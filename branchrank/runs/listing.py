@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from branchrank.errors import RunError
-from branchrank.printable import safe
+from branchrank.io.printable import safe
 from branchrank.records import Record
 from branchrank.runs.directory import RUN_JSON, read_run
 from branchrank.runs.rows import is_under_way

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from branchrank.errors import UsageError, suggestion
+from branchrank.io.printable import safe
 from branchrank.measures.verdicts import Comparison, compare_pairs
-from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.runs.comparisons import baselines_of, compare_scored, pairs_of
 from branchrank.runs.words import effect, opening, sentence

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from branchrank.artifacts import write_jsonl, write_text
 from branchrank.corpus import beir
 from branchrank.errors import RunError, UsageError, suggestion
+from branchrank.io.artifacts import write_jsonl, write_text
 from branchrank.questions.qrels import Qrels
 from branchrank.records import Scored
 from branchrank.runs.trec_files import DocumentIds, TrecRun, run_lists, run_qrels

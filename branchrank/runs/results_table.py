@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from branchrank.errors import UsageError, suggestion
+from branchrank.io.printable import safe
 from branchrank.measures.names import NamedMeasure
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA, Comparison, compare_pairs
-from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.runs.estimates import Estimate, estimate
 from branchrank.runs.words import (

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from branchrank.errors import RunError, UsageError
+from branchrank.io.printable import safe
 from branchrank.measures.names import NamedMeasure, measure_names, named_measures, named_once
 from branchrank.measures.verdicts import DELTA, Comparison, Decision, Gate, compare_pairs, gate
-from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.runs.comparisons import check_kept
 from branchrank.runs.estimates import Estimate, difference

@@ -15,9 +15,9 @@ from pathlib import Path
 from branchrank.corpus.document import Document, Section
 from branchrank.corpus.reading import read_document
 from branchrank.errors import BranchRankError
+from branchrank.io.safe_open import read_beneath
 from branchrank.measures.matching import gold_level
 from branchrank.records import Count, GoldItem, Question, Record, Span
-from branchrank.safe_open import read_beneath
 
 
 class GoldFacts(Record, frozen=True, kw_only=True):

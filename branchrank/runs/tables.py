@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from branchrank.artifacts import write_text
+from branchrank.io.artifacts import write_text
 from branchrank.measures.matching import gold_level
 from branchrank.measures.names import NamedMeasure, named_measure
 from branchrank.measures.verdicts import Comparison

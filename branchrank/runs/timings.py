@@ -6,8 +6,8 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from branchrank.artifacts import write_text
 from branchrank.errors import RunError
+from branchrank.io.artifacts import write_text
 from branchrank.records import Record
 from branchrank.runs.csv_text import table_csv, text_of
 

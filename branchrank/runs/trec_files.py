@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from branchrank.artifacts import write_text
 from branchrank.corpus.beir import entry_id
 from branchrank.errors import RunError
+from branchrank.io.artifacts import write_text
 from branchrank.measures.matching import resolve_source
 from branchrank.measures.measures import Measure, mean, parse_measure, score
 from branchrank.measures.trec import question_qrels, question_run, run_ranking

@@ -17,8 +17,8 @@ from msgspec import Meta
 
 from branchrank import __version__
 from branchrank.errors import BranchRankError, MissingDependencyError
+from branchrank.io.printable import safe
 from branchrank.library import FILTER_KEYS
-from branchrank.printable import safe
 from branchrank.records import Hit, Record
 from branchrank.serve.access import Access
 from branchrank.serve.guard import ErrorAnswer, Guard, Refusal, busy

@@ -15,8 +15,8 @@ from typing import Annotated, TypeVar
 
 from branchrank import __version__
 from branchrank.errors import BranchRankError, MissingDependencyError
+from branchrank.io.printable import safe
 from branchrank.library import FileRefused, Found, Ranking, ToolAnswer
-from branchrank.printable import safe
 from branchrank.serve.access import Access
 from branchrank.serve.guard import BODY_LIMIT, Guard
 from branchrank.serve.service import FilterRefused, PredictorRefused, Service, check_filters

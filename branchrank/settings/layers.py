@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from branchrank.addresses import without_none
 from branchrank.errors import UsageError, or_else, suggestion
+from branchrank.io.safe_open import read_file
 from branchrank.records import Record
-from branchrank.safe_open import read_file
+from branchrank.settings.addresses import without_none
 from branchrank.settings.base import Settings
 from branchrank.settings.parts import PARTS
 from branchrank.settings.systems import SystemSettings

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from branchrank.addresses import hint_at
 from branchrank.records import Returns
+from branchrank.settings.addresses import hint_at
 from branchrank.settings.base import SEVERAL, Settings, reaches
 from branchrank.settings.systems import LOCAL, SYSTEM_PARTS
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, ca
 import msgspec
 from msgspec import Meta
 
-from branchrank.addresses import hint_at, value_at
+from branchrank.settings.addresses import hint_at, value_at
 from branchrank.settings.base import Settings, reaches
 from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
 

@@ -29,10 +29,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.artifacts import NOT_JSON, digest_stream, storage_errors
 from branchrank.errors import ArtifactError
+from branchrank.io.artifacts import NOT_JSON, digest_stream, storage_errors
+from branchrank.io.safe_open import open_beneath, read_beneath, write_beneath, writer_beneath
 from branchrank.records import Record, Scored
-from branchrank.safe_open import open_beneath, read_beneath, write_beneath, writer_beneath
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 from branchrank.stores.arrays import mapped_arrays, write_arrays

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.environment import preserved_start_method
+from branchrank.io.environment import preserved_start_method
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import Analyze
 

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from branchrank.environment import preserved_random_state
 from branchrank.errors import ArtifactError, UsageError
-from branchrank.http_client import Transport, get
-from branchrank.redactor import split_url, url_to_show
-from branchrank.safe_open import check_opened
+from branchrank.io.environment import preserved_random_state
+from branchrank.io.http_client import Transport, get
+from branchrank.io.redactor import split_url, url_to_show
+from branchrank.io.safe_open import check_opened
 
 #: The directory of an embedded database, or the URL of a server.
 Location = Path | str

@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
+from branchrank.io.artifacts import NOT_JSON
 from branchrank.records import Scored
 from branchrank.stores.qdrant_points import (
     DENSE,

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, MissingDependencyError
-from branchrank.printable import encodable
+from branchrank.io.printable import encodable
 from branchrank.records import Chunk, Record, Scored
 from branchrank.stores.indexed_text import chunk_terms
 

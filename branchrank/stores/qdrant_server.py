@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
+from branchrank.io.redactor import split_url, url_to_show
 from branchrank.records import Scored
-from branchrank.redactor import split_url, url_to_show
 from branchrank.stores.qdrant_points import (
     BATCH,
     DENSE,
@@ -273,7 +273,7 @@ def connect(url: str, timeout_s: int) -> Any:
             remedy="use --qdrant-url http://HOST:PORT",
         )
     key = key_for(url)
-    from branchrank.http_client import Transport
+    from branchrank.io.http_client import Transport
 
     try:
         import qdrant_client

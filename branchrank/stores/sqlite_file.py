@@ -25,10 +25,10 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON, storage_errors
 from branchrank.errors import ArtifactError
+from branchrank.io.artifacts import NOT_JSON, storage_errors
+from branchrank.io.safe_open import check_opened, write_stream_beneath
 from branchrank.records import Chunk, Record
-from branchrank.safe_open import check_opened, write_stream_beneath
 
 APPLICATION_ID = 0x42524B31
 SCHEMA_VERSION = 2

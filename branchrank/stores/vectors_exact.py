@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.artifacts import atomic_writer
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
+from branchrank.io.artifacts import atomic_writer
+from branchrank.io.safe_open import open_beneath
 from branchrank.records import Scored
-from branchrank.safe_open import open_beneath
 from branchrank.stores.npy_file import map_npy
 from branchrank.stores.ordering import IntArray, best, cosines, scored
 from branchrank.stores.strings import Strings

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from branchrank.addresses import with_values
 from branchrank.errors import UsageError, suggestion
 from branchrank.settings import (
     DEFAULT,
@@ -22,6 +21,7 @@ from branchrank.settings import (
     RetrievalSettings,
     SystemSettings,
 )
+from branchrank.settings.addresses import with_values
 from branchrank.settings.systems import BM25, DENSE
 from branchrank.spec import System
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from branchrank.io.progress import Notify, no_notice
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable
-from branchrank.progress import Notify, no_notice
 from branchrank.records import LLMCall
 from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings, Resolved
 from branchrank.spec import Endpoint, System

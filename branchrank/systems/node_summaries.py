@@ -15,13 +15,13 @@ from collections.abc import Iterable
 import msgspec
 
 from branchrank.execution import Executor, InProcess
+from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_text
 from branchrank.llm.prompts import excerpt, summary_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest
 from branchrank.llm.shards import Asker, Source
-from branchrank.progress import Progress, no_progress
 from branchrank.records import Node, Record
 from branchrank.tree.navigate import Tree
 

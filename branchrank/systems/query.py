@@ -5,9 +5,9 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 
-from branchrank import arguments
 from branchrank.errors import UsageError, or_else
 from branchrank.records import Record, Span
+from branchrank.settings import arguments
 
 #: Maps each possible filter key to the document field that is compared with the filter's value.
 FILTER_KEYS = {"file_path": "source", "source": "source"}

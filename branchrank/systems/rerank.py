@@ -26,9 +26,9 @@ from threading import Lock
 from typing import Any
 
 from branchrank.embedders.sentence_transformers import require_library
-from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import ModelError
 from branchrank.execution.threads import limit_torch
+from branchrank.io.environment import preserved_random_state, preserved_start_method
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.parsing import yes_log_odds
 from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages

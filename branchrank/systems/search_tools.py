@@ -20,10 +20,10 @@ from typing import Literal, get_args
 
 import msgspec
 
-from branchrank import arguments
 from branchrank.files.grep import Ranking, marked_lines
 from branchrank.files.read_file import FileReader, FileRefused
 from branchrank.records import Hit, Record, Retrieval
+from branchrank.settings import arguments
 from branchrank.spec import Branch, Fuse, System, Unit
 from branchrank.systems.builtin import grep
 from branchrank.systems.engine import Engine

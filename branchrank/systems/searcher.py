@@ -14,15 +14,14 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Self, get_args
 
-from branchrank import arguments
 from branchrank.errors import UsageError
 from branchrank.index import Index, open_index, open_or_build
 from branchrank.index.reader import measured_distance
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.progress import Progress
-from branchrank.progress_bars import shown_progress
+from branchrank.io.progress import Progress
+from branchrank.io.progress_bars import shown_progress
 from branchrank.records import Hit, Retrieval
-from branchrank.settings import BenchmarkSettings, Resolved, RetrievalSettings
+from branchrank.settings import BenchmarkSettings, Resolved, RetrievalSettings, arguments
 from branchrank.spec import Endpoint, System
 from branchrank.systems.builtin import GROUPS, builtin_systems
 from branchrank.systems.checks import check_embedder, problems

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON, write_jsonl
 from branchrank.errors import ArtifactError
+from branchrank.io.artifacts import NOT_JSON, write_jsonl
+from branchrank.io.safe_open import read_file
 from branchrank.records import Node
-from branchrank.safe_open import read_file
 from branchrank.tree.check import find_problems
 from branchrank.tree.navigate import Tree
 

@@ -12,7 +12,7 @@ import pytest
 from support.commands import ROOT, benchmark, invoke, make_project
 
 from branchrank.corpus.discovery import discover
-from branchrank.printable import safe_line
+from branchrank.io.printable import safe_line
 
 
 @pytest.fixture(scope="module")

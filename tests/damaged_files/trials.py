@@ -33,8 +33,8 @@ import pytest
 from click.testing import CliRunner
 from support.limits import HungError, TooMuchMemoryError, limited
 
-from branchrank.artifacts import digest_of
 from branchrank.cli.main import main
+from branchrank.io.artifacts import digest_of
 from branchrank.report.plots import drawing
 from branchrank.runs.directory import COMPACT_ROWS, MEASURED, ROWS
 from damaged_files.changes import Change, changes_of

@@ -15,7 +15,6 @@ import click
 import pytest
 
 from branchrank import errors, records, spec
-from branchrank.artifacts import read_jsonl
 from branchrank.bench.experiment import load_experiment
 from branchrank.cli.compare import EXIT_CODES
 from branchrank.cli.main import main
@@ -23,6 +22,7 @@ from branchrank.corpus.document import Document
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.sections import slug
 from branchrank.index.config_file import WorkspaceConfig
+from branchrank.io.artifacts import read_jsonl
 from branchrank.questions.anchoring import check_anchors, corpus_lines
 from branchrank.questions.question_files import load_questions
 from branchrank.ranking import evidence, expansion, neighborhood

@@ -22,7 +22,7 @@ from branchrank.embedders.cache import (
     cached_documents,
     cached_query,
 )
-from branchrank.progress import Notify, Progress, no_progress
+from branchrank.io.progress import Notify, Progress, no_progress
 
 TEXTS = [f"section {number} about routing" for number in range(10)]
 

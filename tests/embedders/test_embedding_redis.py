@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from support.redis_server import RedisServer
 
-from branchrank import redis_connection
 from branchrank.embedders import FakeEmbedder
 from branchrank.embedders.cache import cache_keys, cached_documents, cached_query, open_cache
 from branchrank.embedders.cache_redis import RedisEmbeddingCache
 from branchrank.errors import MissingDependencyError, UsageError
-from branchrank.progress import no_progress
+from branchrank.io import redis_connection
+from branchrank.io.progress import no_progress
 
 pytestmark = pytest.mark.skipif(
     shutil.which("redis-server") is None and not os.environ.get("CI"), reason="redis-server is not installed"

@@ -10,7 +10,7 @@ import pytest
 from branchrank.embedders import DocumentVectors, FakeEmbedder, token_embedder
 from branchrank.embedders.token_cache import TokenCache
 from branchrank.errors import UsageError
-from branchrank.progress import Progress, no_progress
+from branchrank.io.progress import Progress, no_progress
 from branchrank.ranking.maxsim import quantize
 
 TEXTS = [f"section {number} about routing" for number in range(10)]

@@ -13,7 +13,7 @@ from support.small_corpus import reopened, small_workspace
 from branchrank.embedders import DocumentVectors, FakeEmbedder, Vectors, token_embedder
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.index import Index, build_index, open_index
-from branchrank.progress import Progress, no_progress
+from branchrank.io.progress import Progress, no_progress
 from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
 from branchrank.stores.indexed_text import embedded_text
 from branchrank.stores.token_file import TokenFile, save_token_vectors

@@ -17,8 +17,8 @@ MODULES = (
     "branchrank.systems.searcher",
     "branchrank.library",
     "branchrank.exchange",
-    "branchrank.progress_bars",
-    "branchrank.predictor",
+    "branchrank.io.progress_bars",
+    "branchrank.records",
     "branchrank.records",
 )
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

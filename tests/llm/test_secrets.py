@@ -19,11 +19,11 @@ from support.scripted_llm import ScriptedLLM
 
 from branchrank.bench.credentials import scrubbed
 from branchrank.errors import UsageError
+from branchrank.io.redactor import Redactor
 from branchrank.llm.client import ChatClient
 from branchrank.llm.request import CallFailedError, LLMRequest, Message
 from branchrank.llm.secrets import Endpoint, hide_credentials, open_endpoint
 from branchrank.records import Record
-from branchrank.redactor import Redactor
 from branchrank.settings import LLMSettings
 
 KEY = "sk-plänted/key+42=="

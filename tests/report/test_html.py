@@ -12,7 +12,7 @@ import pytest
 from support.chromium import Chromium, needs_chromium
 from support.made_runs import Planned, luck, make_corpus, make_questions, make_run
 
-from branchrank.printable import safe
+from branchrank.io.printable import safe
 from branchrank.records import GoldItem
 from branchrank.report.html import kept_passages, script_json
 from branchrank.report.writing import write_report

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, json_lines, make_project, write_lines
 
 from branchrank import Workspace
-from branchrank.artifacts import write_jsonl
 from branchrank.errors import RunError
+from branchrank.io.artifacts import write_jsonl
 from branchrank.library import Named
 from branchrank.run import Run
 from branchrank.runs.directory import read_run, sealed, write_run

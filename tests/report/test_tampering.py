@@ -12,8 +12,8 @@ from support.real_runs import CLASS, drawn_once, real_run
 from support.refinished import refinish
 from support.tamperings import CORPUS, NOTHING, RERUN, SEAL, TAMPERINGS, VERIFY, Tampering
 
-from branchrank.artifacts import write_bytes
 from branchrank.bench.seal import seal_of
+from branchrank.io.artifacts import write_bytes
 from branchrank.library import Named
 from branchrank.report.verify import Verification, verify_run
 from branchrank.run import Run

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import zstandard
 
-from branchrank.artifacts import write_jsonl
 from branchrank.errors import RunError, StorageError
+from branchrank.io.artifacts import write_jsonl
 from branchrank.records import LLMCall, Placement, StageTrace
 from branchrank.runs import row_files
 from branchrank.runs.rows import Row, RowHit, RowLog, is_under_way, read_rows

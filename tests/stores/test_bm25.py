@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.artifacts import digest_bytes
 from branchrank.errors import ArtifactError
+from branchrank.io.artifacts import digest_bytes
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 from branchrank.stores.bm25 import Bm25Index

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from support.commands import invoke, make_project
 from support.worlds import PAGES, QUERIES, make_index
 
-from branchrank.addresses import with_values
 from branchrank.settings import resolve
+from branchrank.settings.addresses import with_values
 from branchrank.spec import Branch, Fuse, System
 from branchrank.systems.builtin import BUILTIN, builtin_systems
 from branchrank.systems.engine import Engine

@@ -11,10 +11,10 @@ from support import scripted_llm as scripted
 from support.scripted_llm import Script, ScriptedLLM
 from support.worlds import PAGES, QUERIES, make_index
 
-from branchrank.addresses import with_values
 from branchrank.llm.session import LLMSession
 from branchrank.records import Retrieval, StageTrace
 from branchrank.settings import LLMSettings
+from branchrank.settings.addresses import with_values
 from branchrank.spec import Branch, Endpoint, Rerank, System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from support.worlds import QUERIES, make_index
 
-from branchrank.addresses import with_values
 from branchrank.records import Scored
+from branchrank.settings.addresses import with_values
 from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine

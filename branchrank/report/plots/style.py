@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from branchrank.printable import safe
+from branchrank.io.printable import safe
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from branchrank.bench.resume import Named
 from branchrank.errors import InputError
-from branchrank.progress import Notify, Progress, no_notice, no_progress
+from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.records import Record
 from branchrank.report.content import report_content
 from branchrank.report.documents import Passages

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.loading import digest_now
+from branchrank.io.safe_open import read_beneath
 from branchrank.questions.anchoring import check_anchors
 from branchrank.questions.question_files import HASHED
 from branchrank.report.documents import Passages, gather_passages
@@ -25,7 +26,6 @@ from branchrank.report.verify.rows import row_finding
 from branchrank.runs import directory as names
 from branchrank.runs.run import RunData
 from branchrank.runs.slices import gold_facts
-from branchrank.safe_open import read_beneath
 
 
 class SearchedCorpus:

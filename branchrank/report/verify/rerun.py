@@ -17,7 +17,7 @@ from branchrank.bench.resume import Named
 from branchrank.corpus.tokens import token_counter
 from branchrank.errors import LLMError
 from branchrank.index import Index
-from branchrank.progress import Notify, Progress
+from branchrank.io.progress import Notify, Progress
 from branchrank.records import Record, StageTrace
 from branchrank.report.verify.findings import Finding, some
 from branchrank.report.verify.rows import row_finding

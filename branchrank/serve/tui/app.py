@@ -24,8 +24,8 @@ from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
 from branchrank.errors import BranchRankError
+from branchrank.io.printable import safe
 from branchrank.library import Found, SearchStatus
-from branchrank.printable import safe
 from branchrank.records import Hit, Record
 from branchrank.serve.tui.searching import Searches, preview, why
 from branchrank.serve.tui.source_view import SourceView

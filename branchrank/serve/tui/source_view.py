@@ -15,7 +15,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from branchrank.printable import safe
+from branchrank.io.printable import safe
 
 #: The number of lines above a result. Fewer lines are shown above a result whose first match would otherwise
 #: be below the middle.

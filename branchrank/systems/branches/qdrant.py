@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from branchrank.artifacts import digest_of
 from branchrank.errors import ArtifactError
 from branchrank.index import Index
+from branchrank.io.artifacts import digest_of
 from branchrank.ranking.maxsim import unit_tokens
 from branchrank.settings import QdrantSettings
 from branchrank.systems.branches.protocol import (

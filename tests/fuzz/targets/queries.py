@@ -16,8 +16,8 @@ from branchrank.files.grep import Grep
 from branchrank.files.read_file import FileReader
 from branchrank.files.terms import extract_terms
 from branchrank.index.sqlite_index import open_fts5
+from branchrank.io.printable import safe, safe_line
 from branchrank.measures.measures import parse_measure
-from branchrank.printable import safe, safe_line
 from branchrank.questions.writing import read_lines
 from branchrank.ranking import fusion
 from branchrank.records import Hit, Scored

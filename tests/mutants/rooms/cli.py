@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "documents-steer-the-terminal",
-        "branchrank/printable.py",
+        "branchrank/io/printable.py",
         'if character in "\\n\\t" or unicodedata.category(character) not in _HIDDEN',
         'if character in "\\n\\t" or character',
         (f"{TEST_QUERIES}::test_document_text_cannot_control_the_terminal",),

@@ -97,14 +97,14 @@ MUTANTS = (
     ),
     Mutant(
         "file-renamed-before-it-is-flushed",
-        "branchrank/artifacts.py",
+        "branchrank/io/artifacts.py",
         "                stream.flush()\n                os.fsync(stream.fileno())\n",
         "                stream.flush()\n",
         (f"{TEST_ARTIFACTS}::test_a_file_is_flushed_before_it_gets_its_name_and_the_folder_after",),
     ),
     Mutant(
         "failed-write-leaves-its-temporary-file",
-        "branchrank/artifacts.py",
+        "branchrank/io/artifacts.py",
         "                os.unlink(name)\n            raise\n",
         "                pass\n            raise\n",
         (f"{TEST_ARTIFACTS}::test_a_write_that_fails_leaves_the_old_file_and_nothing_else",),
@@ -247,7 +247,7 @@ MUTANTS = (
     ),
     Mutant(
         "adopted-folder-with-links",
-        "branchrank/safe_open.py",
+        "branchrank/io/safe_open.py",
         "            if _is_link(name, descriptor):",
         "            if not name:",
         (f"{TEST_ADOPT}::test_symbolic_links_and_oversized_files_are_refused",),

@@ -29,7 +29,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
-#: Matches the names of temporary files that this module and :mod:`branchrank.artifacts` create.
+#: Matches the names of temporary files that this module and :mod:`branchrank.io.artifacts` create.
 _TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.tmp")
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from branchrank.errors import MissingDependencyError, UsageError
-from branchrank.progress import Notify
+from branchrank.io.progress import Notify
 
 if TYPE_CHECKING:
     from redis import Redis

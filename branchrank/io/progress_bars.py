@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from branchrank.environment import preserved_random_state
-from branchrank.printable import safe
-from branchrank.progress import Progress
+from branchrank.io.environment import preserved_random_state
+from branchrank.io.printable import safe
+from branchrank.io.progress import Progress
 
 
 class ProgressReporter(Protocol):
