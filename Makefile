@@ -60,7 +60,7 @@ axe: setup
 test-full: setup
 	$(BIN)/python -m pytest -m full -n 2 --dist worksteal --durations=30
 	$(MAKE) test-corpora
-	PYTHONPATH=tests $(BIN)/python -m mutants --room faults security --sample 60
+	PYTHONPATH=tests $(BIN)/python -m mutants
 
 # Runs the tests with each supported version of Python, or with the versions in PYTHONS, such as PYTHONS="3.12".
 PYTHONS ?= 3.11 3.12 3.13

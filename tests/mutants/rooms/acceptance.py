@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 CARD = "tests/acceptance/test_card.py"
 HYBRID = "tests/acceptance/test_document_000_hybrid_retrieval.py"
+THRESHOLD = "tests/acceptance/test_document_000_threshold.py::TestTheDefaultThresholdAndTheModel"
 BM25 = "tests/acceptance/test_document_001_bm25_grep.py"
 QDRANT = "tests/acceptance/test_document_002_qdrant.py"
 LLM = "tests/acceptance/test_document_003_llm.py"
@@ -389,4 +390,14 @@ _SQLITE = (
     ),
 )
 
-MUTANTS = (*_CARD, *_HYBRID, *_BM25, *_QDRANT, *_LLM, *_PLAN, *_SQLITE)
+_THRESHOLD = (
+    Mutant(
+        "given-threshold-replaced-by-the-calibrated-one",
+        BUILTIN,
+        '.vector_score_threshold"] == DEFAULT',
+        '.vector_score_threshold"] != ""',
+        (f"{THRESHOLD}::test_a_threshold_that_the_user_sets_is_not_calibrated_and_a_warning_is_shown",),
+    ),
+)
+
+MUTANTS = (*_THRESHOLD, *_CARD, *_HYBRID, *_BM25, *_QDRANT, *_LLM, *_PLAN, *_SQLITE)
