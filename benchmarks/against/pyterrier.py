@@ -24,7 +24,7 @@ def pairs(world: World) -> Source:
     """Yield the comparison with PyTerrier, or the reason why PyTerrier is not compared."""
     jars = sorted(JARS.glob("terrier-assemblies-*.jar"))
     if not jars:
-        reason = f"there is no Terrier jar in {JARS}; PyTerrier downloads one from Maven Central on first use"
+        reason = "PyTerrier downloads a Terrier jar from Maven Central on first use; ~/.pyterrier has none"
         yield Skipped(group=GROUP, against="PyTerrier", reason=reason)
         return
     if importlib.util.find_spec("pyterrier") is None:

@@ -1,7 +1,4 @@
-"""The doors that people use, over the project of a module: each module defines the fixture ``project``.
-
-``docs/acceptance_page.py`` reads from a test's parameters through which doors it goes.
-"""
+"""The interfaces that people use, over the fixture ``project`` that each module defines."""
 
 from __future__ import annotations
 

@@ -64,14 +64,6 @@ def test_generated_pages_are_up_to_date(page: str) -> None:
     assert TEXTS[f"{page}.md"] == made, "run: python docs/reference.py"
 
 
-def test_the_acceptance_page_is_up_to_date() -> None:
-    made = script("acceptance_page").acceptance_page()
-    assert TEXTS["acceptance.md"] == made, "run: python docs/acceptance_page.py"
-    assert made.count("| `test_") > 100
-    in_files = [path.name for path in (ROOT / "tests" / "acceptance").glob("test_*.py")]
-    assert all(f"tests/acceptance/{name}" in made for name in in_files)
-
-
 def test_the_sample_is_large_and_mixed() -> None:
     suffixes = [path.suffix for path in SAMPLE.rglob("*")]
     assert suffixes.count(".md") >= 9
