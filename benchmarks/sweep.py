@@ -20,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 
+from branchrank.bench.answering import answer
 from branchrank.bench.predictors import SystemPredictor
-from branchrank.bench.quality_pass import answer
 from branchrank.index import Index, open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import load_questions

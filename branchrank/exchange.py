@@ -100,6 +100,7 @@ def run_beir(
     >>> table.measures, [each.name for each in table.systems]
     (('nDCG@10', 'R@100', 'AP'), ['bm25'])
     """
+    from branchrank.bench import BenchmarkOptions
     from branchrank.report.writing import run_and_report
     from branchrank.workspace_beir import beir_plan
 
@@ -116,7 +117,7 @@ def run_beir(
         reports=Path(reports),
         command=command,
     )
-    return Run.of(run_and_report(plan, fresh=fresh, notify=notify, progress=progress))
+    return Run.of(run_and_report(plan, BenchmarkOptions(fresh=fresh, notify=notify), progress))
 
 
 def compare_trec(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from branchrank.bench import (
+    BenchmarkOptions,
     Named,
     Plan,
     PlanEstimate,
@@ -154,15 +155,13 @@ def run_benchmark(
     """
     from branchrank.report.writing import run_and_report
 
-    made = run_and_report(
-        plan,
+    options = BenchmarkOptions(
         fresh=fresh,
         resume=None if resume is None else Path(resume),
         seal=None if seal is None else Path(seal),
         notify=notify,
-        progress=progress,
     )
-    return Run.of(made)
+    return Run.of(run_and_report(plan, options, progress))
 
 
 def tune(

@@ -250,7 +250,7 @@ class Workspace(Searcher):
         0     local          8           1.0
         1   nothing          8           0.0
         """
-        from branchrank.bench import plan_from_names
+        from branchrank.bench import BenchmarkOptions, plan_from_names
         from branchrank.report.writing import run_and_report
 
         given = {
@@ -277,7 +277,7 @@ class Workspace(Searcher):
             split=split,
             filters=arguments.texts("filters", filters, "file_path=guide/*"),
         )
-        return Run.of(run_and_report(plan, fresh=fresh, notify=folder.notify, progress=progress))
+        return Run.of(run_and_report(plan, BenchmarkOptions(fresh=fresh, notify=folder.notify), progress))
 
     def check(self) -> CheckedIndex:
         """Compare each file of the index with the digest that the build recorded for the file.

@@ -1,38 +1,47 @@
-"""Answer the questions of a run in shards, in this process or in workers.
+"""Answer the questions of a run, in this process or in workers. Every answer becomes a row.
 
-1. A shard contains :data:`SHARD` consecutive questions. All predictors answer the questions of a shard in the
-   same process, so that the predictors share memoized results.
-2. The process that opened the plan reuses its open predictors. A worker process opens the plan again and
+1. Rows of an interrupted run are kept, and their questions are not answered again.
+2. The questions are divided into shards of :data:`SHARD` questions. All predictors answer the questions of a
+   shard in the same process, so that the predictors share memoized results.
+3. The process that opened the plan reuses its open predictors. A worker process opens the plan again and
    checks the digests of the plan's indexes.
+4. A failed query becomes a row with the error message, and counts as a miss in every hit rate.
+5. Ctrl-C and SIGTERM end the pass between rows, and finished rows are kept. If a pass with several workers is
+   interrupted, the answers of unfinished shards are lost.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
-from branchrank.bench.answers import answer
-from branchrank.bench.experiment import PlannedSystem
-from branchrank.bench.opening import open_plan
+from branchrank.bench.opening import OpenPlan, open_plan
 from branchrank.bench.plan import Plan
 from branchrank.bench.predictors import BenchmarkPredictor
-from branchrank.errors import ArtifactError
-from branchrank.index import Index
+from branchrank.errors import ArtifactError, ReplayError, StorageError, UsageError
+from branchrank.execution import Executor
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.artifacts import digest_of
-from branchrank.io.progress import no_notice, no_progress
+from branchrank.io.progress import Progress
+from branchrank.llm.request import BudgetError
+from branchrank.llm.secrets import hide_credentials
 from branchrank.llm.shards import files_of, with_relative_files
-from branchrank.records import Question, Record
-from branchrank.runs.rows import Row
+from branchrank.records import Question, Record, StageTrace
+from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
+from branchrank.runs.judging import judged_hits
+from branchrank.runs.rows import Row, RowLog
 from branchrank.systems.memo import Memo
 
 #: The number of questions in a shard.
 SHARD = 4
+#: Errors that stop the whole run.
+FATAL = (BudgetError, ReplayError, StorageError, UsageError)
 
 
 class Wanted(Record, frozen=True, kw_only=True):
@@ -50,32 +59,40 @@ class Answered(Record, frozen=True, kw_only=True):
     reused: dict[str, int]
 
 
+class Work:
+    """The numbers of computed and reused results in the quality pass, by stage."""
+
+    def __init__(self) -> None:
+        self.computed: Counter[str] = Counter()
+        self.reused: Counter[str] = Counter()
+
+
 class AnsweringTask:
     """A task that answers shards of questions and yields one :class:`Answered` for each row.
 
-    A task without a ``plan`` can't be sent to a worker process.
+    A task whose predictors were not opened from a plan can't be sent to a worker process.
     """
 
-    def __init__(
-        self,
-        predictors: Sequence[BenchmarkPredictor],
-        memos: Sequence[Memo],
-        *,
-        top_k: int,
-        trace_depth: int,
-        plan: Plan | None = None,
-        indexes: Mapping[str, Index] | None = None,
-    ) -> None:
-        self._opened: tuple[Sequence[BenchmarkPredictor], Sequence[Memo]] | None = (predictors, memos)
-        self._top_k = top_k
-        self._trace_depth = trace_depth
-        self._plan = plan
-        self._digests = {name: digest_of(index.manifest) for name, index in (indexes or {}).items()}
+    def __init__(self, opened: OpenPlan, *, trace_depth: int | None = None) -> None:
+        self._opened: OpenPlan | None = opened
+        self._plan = opened.plan
+        self._top_k = opened.settings.top_k
+        self._trace_depth = opened.settings.trace_depth if trace_depth is None else trace_depth
+        self._digests = {name: digest_of(index.manifest) for name, index in opened.indexes.items()}
 
     @property
     def needs(self) -> tuple[Path, ...]:
         """The paths that a worker reads (the plan's workspace, documents and cassette)."""
-        return () if self._plan is None else tuple(_paths(self._plan))
+        if self._plan is None or not self._plan.systems:
+            return ()
+        workspace = WorkspaceFolder(self._plan.data_dir, self._plan.settings)
+        files = (workspace.chunks_file, workspace.nodes_file, workspace.adoption_file)
+        return (
+            self._plan.data_dir,
+            workspace.corpus_root,
+            *filter(None, files),
+            *files_of(self._plan.settings),
+        )
 
     def __getstate__(self) -> dict[str, object]:
         if self._plan is None:
@@ -86,30 +103,68 @@ class AnsweringTask:
     def open(self) -> Iterator[Callable[[Sequence[Wanted]], Iterator[Answered]]]:
         """Yield a function that answers the questions in a shard."""
         if self._opened is not None:
-            yield self._work(*self._opened)
+            yield self._answers(self._opened)
             return
         assert self._plan is not None
-        with open_plan(
-            self._plan, (), progress=no_progress, notify=no_notice, status=no_notice, build=False
-        ) as opened:
+        with open_plan(self._plan, (), build=False) as opened:
             for name, index in opened.indexes.items():
                 if digest_of(index.manifest) != self._digests.get(name):
                     raise ArtifactError(
                         f"the index {name!r} in {self._plan.data_dir} was changed during the run",
                         remedy="run the command again, and do not rebuild the index during the run",
                     )
-            yield self._work([each.predictor for each in opened.predictors], opened.memos)
+            yield self._answers(opened)
 
-    def _work(
-        self, predictors: Sequence[BenchmarkPredictor], memos: Sequence[Memo]
-    ) -> Callable[[Sequence[Wanted]], Iterator[Answered]]:
-        def work(shard: Sequence[Wanted]) -> Iterator[Answered]:
+    def _answers(self, opened: OpenPlan) -> Callable[[Sequence[Wanted]], Iterator[Answered]]:
+        predictors = [each.predictor for each in opened.predictors]
+
+        def answers(shard: Sequence[Wanted]) -> Iterator[Answered]:
             for wanted in shard:
                 for number, repeat in wanted.answers:
                     row = answer(predictors[number], wanted.question, self._top_k, repeat, self._trace_depth)
-                    yield Answered(row=row, **_taken(memos))
+                    yield Answered(row=row, **_taken(opened.memos))
 
-        return work
+        return answers
+
+
+def quality_pass(
+    opened: OpenPlan, questions: Sequence[Question], log: RowLog, executor: Executor, progress: Progress
+) -> tuple[list[Row], Work]:
+    """Answer every question with every predictor.
+
+    Returns the rows, and the numbers of computed and reused results. Rows are sorted by question, predictor
+    and repeat, even in a resumed run.
+    """
+    pairs = [
+        (number, each.record.name, repeat)
+        for number, each in enumerate(opened.predictors)
+        for repeat in range(each.record.repeats)
+    ]
+    wanted = [
+        Wanted(
+            question=question,
+            answers=tuple(
+                (number, repeat)
+                for number, name, repeat in pairs
+                if (question.id, name, repeat) not in log.rows
+            ),
+        )
+        for question in questions
+    ]
+    total = len(questions) * len(pairs)
+    done = total - sum(len(each.answers) for each in wanted)
+    work = Work()
+    progress("questions", done, total)
+    for answered in executor.map(AnsweringTask(opened), shards_of(wanted)):
+        log.append(answered.row)
+        if not executor.in_process:  # the calls of this process are already counted
+            for call in answered.row.calls:
+                opened.meter.add(call)
+        work.computed.update(answered.computed)
+        work.reused.update(answered.reused)
+        done += 1
+        progress("questions", done, total)
+    return [log.rows[question.id, name, repeat] for question in questions for _, name, repeat in pairs], work
 
 
 def shards_of(wanted: Iterable[Wanted]) -> list[tuple[Wanted, ...]]:
@@ -118,6 +173,59 @@ def shards_of(wanted: Iterable[Wanted]) -> list[tuple[Wanted, ...]]:
     parts = (every[start : start + SHARD] for start in range(0, len(every), SHARD))
     shards = (tuple(each for each in part if each.answers) for part in parts)
     return [shard for shard in shards if shard]
+
+
+def answer(
+    predictor: BenchmarkPredictor, question: Question, top_k: int, repeat: int = 0, trace_depth: int = 20
+) -> Row:
+    """Answer one question, and return a failed row for any exception that is not in :data:`FATAL`."""
+    try:
+        retrieval = predictor.predict(question, top_k, repeat)
+    except FATAL:
+        raise
+    except Exception as error:
+        return Row(
+            question_id=question.id,
+            predictor=predictor.name,
+            llm=predictor.llm,
+            repeat=repeat,
+            status="failed",
+            error=hide_credentials(f"{type(error).__name__}: {error}".splitlines()[0], os.environ),
+        )
+    hits = judged_hits(retrieval.hits, question)
+    stages = tuple(dict.fromkeys(stage.stage for stage in retrieval.trace))
+    ranks = gold_ranks(retrieval.trace, predictor.gold_keys(question))
+    found = any(hit.gold is not None for hit in hits[:DEPTH])
+    return Row(
+        question_id=question.id,
+        predictor=predictor.name,
+        llm=predictor.llm,
+        repeat=repeat,
+        hits=hits,
+        trace=tuple(shortened(stage, trace_depth) for stage in retrieval.trace if trace_depth),
+        stages=stages,
+        gold_ranks=ranks,
+        lost=lost_at(stages, ranks, found) if stages and question.answerable else "",
+        calls=tuple(msgspec.structs.replace(call, replayed=False) for call in retrieval.calls),
+        fallbacks=retrieval.fallbacks,
+    )
+
+
+def shortened(stage: StageTrace, depth: int) -> StageTrace:
+    """Return the first ``depth`` entries of a stage's list, with scores rounded to nine decimals."""
+    return StageTrace(
+        stage=stage.stage,
+        unit=stage.unit,
+        keys=stage.keys[:depth],
+        scores=_rounded(stage.scores[:depth]),
+    )
+
+
+# The rounded scores are cached, because predictors that have a stage in common have equal scores.
+@lru_cache(maxsize=4096)
+def _rounded(scores: tuple[float, ...]) -> tuple[float, ...]:
+    """Round scores to nine decimals."""
+    return tuple(round(score, 9) for score in scores)
 
 
 def _taken(memos: Sequence[Memo]) -> dict[str, dict[str, int]]:
@@ -130,16 +238,6 @@ def _taken(memos: Sequence[Memo]) -> dict[str, dict[str, int]]:
         memo.computed.clear()
         memo.reused.clear()
     return {"computed": dict(computed), "reused": dict(reused)}
-
-
-def _paths(plan: Plan) -> Iterator[Path]:
-    if not any(isinstance(each, PlannedSystem) for each in plan.predictors):
-        return
-    workspace = WorkspaceFolder(plan.data_dir, plan.settings)
-    yield plan.data_dir
-    yield workspace.corpus_root
-    yield from filter(None, (workspace.chunks_file, workspace.nodes_file, workspace.adoption_file))
-    yield from files_of(plan.settings)
 
 
 def _portable(plan: Plan) -> Plan:

@@ -10,9 +10,9 @@
    is the stage ``llm wait``, which is not part of the stage ``compute``. For an LLM call that is answered
    from a cache or a cassette, the latency of the original call is used, so that paid calls need not be
    repeated.
-4. All sampled queries are timed ``repeats`` times, each time in a new random order. For each query, the
-   repeat with the median total time is used. Each query contributes only one latency, because the confidence
-   bound for p95 requires independent measurements. The garbage collector's settings are not changed.
+4. All sampled queries are timed ``latency_repeats`` times, each time in a new random order. For each query,
+   the repeat with the median total time is used. Each query contributes only one latency, because the
+   confidence bound for p95 requires independent measurements. The garbage collector's settings are not changed.
 """
 
 from __future__ import annotations
@@ -22,37 +22,35 @@ import resource
 import time
 from collections.abc import Iterable, Sequence
 
-from branchrank.bench.answers import FATAL
+from branchrank.bench.answering import FATAL
 from branchrank.bench.predictors import BenchmarkPredictor
-from branchrank.io.progress import Progress
+from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Question
 from branchrank.runs.timings import COMPUTE, CPU, FIRST, LLM_WAIT, TOTAL, WARM, Timing
+from branchrank.settings import BenchmarkSettings
 
 
 def latency_pass(
     predictors: Sequence[BenchmarkPredictor],
     questions: Sequence[Question],
-    *,
-    top_k: int,
-    seed: int,
-    repeats: int = 1,
-    progress: Progress,
+    settings: BenchmarkSettings,
+    progress: Progress = no_progress,
 ) -> list[Timing]:
     """Measure the latency of every predictor on every question, including queries that fail."""
     if not questions:
         return []
     timings: list[Timing] = []
     for predictor in predictors:
-        timings += timed(predictor, questions[0], top_k, FIRST)
-    order = random.Random(seed)  # noqa: S311 - an order, not a secret
+        timings += timed(predictor, questions[0], settings.top_k, FIRST)
+    order = random.Random(settings.sample_seed)  # noqa: S311 - an order, not a secret
     pairs = [(predictor, question) for question in questions for predictor in predictors]
     asked: list[list[Timing]] = []
-    whole = repeats * len(pairs)
-    for _ in range(repeats):
+    whole = settings.latency_repeats * len(pairs)
+    for _ in range(settings.latency_repeats):
         order.shuffle(pairs)
         for predictor, question in pairs:
             progress("latency", len(asked), whole)
-            asked.append(timed(predictor, question, top_k, WARM))
+            asked.append(timed(predictor, question, settings.top_k, WARM))
     progress("latency", whole, whole)
     timings += _medians(asked)
     return sorted(timings, key=lambda timing: (timing.predictor, timing.question_id, timing.phase))

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from branchrank.bench.experiment import PlannedSystem
 from branchrank.bench.plan import Plan
 from branchrank.bench.predictors import ApiPredictor, BenchmarkPredictor, SystemPredictor
-from branchrank.bench.store_recall import searches_vectors, with_recall
-from branchrank.errors import QuestionError
+from branchrank.errors import BranchRankError, QuestionError
 from branchrank.index import Index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.progress import Notify, Progress
+from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import check_sources
 from branchrank.records import LLMCall, Question, Record
 from branchrank.runs.directory import IndexFacts, PredictorRecord
+from branchrank.settings import BenchmarkSettings
 from branchrank.spec import System
+from branchrank.stores.vectors import recall_against_exact
+from branchrank.systems.branches import branch_kind
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_opening import LLMMeter, open_llm
 from branchrank.systems.llm_stages import LLMStages
@@ -35,20 +39,28 @@ class OpenPredictor(Record, frozen=True, kw_only=True):
     record: PredictorRecord
 
 
+def no_failures(calls: Iterable[LLMCall]) -> None:
+    """Do nothing, because there is no cassette that could record failed calls."""
+
+
 class OpenPlan(Record, frozen=True, kw_only=True):
     """The open predictors, indexes and engines of a plan.
 
-    ``predictors`` are in the plan's order, and ``indexes`` and ``engines`` are keyed by index name.
-    ``keep_failures`` is called with the LLM calls in the finished rows of an interrupted run. If LLM calls
-    are recorded, a resumed run does not retry failed calls in rows that are already finished. ``meter``
-    counts the LLM calls that workers make.
+    ``predictors`` are in the plan's order. ``indexes`` and ``engines`` are keyed by index name. ``corpus`` is
+    the folder with the documents, if a predictor searches an index. ``keep_failures`` is called with the
+    LLM calls in the finished rows of an interrupted run. If LLM calls are recorded, a resumed run does not
+    retry failed calls in rows that are already finished. ``meter`` counts the LLM calls that workers make.
+    ``plan`` is ``None`` if the predictors were not opened from a plan, so that workers can't open them again.
     """
 
     predictors: tuple[OpenPredictor, ...]
-    indexes: dict[str, Index]
-    engines: dict[str, Engine]
-    keep_failures: Callable[[Iterable[LLMCall]], None]
-    meter: LLMMeter
+    settings: BenchmarkSettings
+    plan: Plan | None = None
+    corpus: Path | None = None
+    indexes: dict[str, Index] = msgspec.field(default_factory=dict)
+    engines: dict[str, Engine] = msgspec.field(default_factory=dict)
+    keep_failures: Callable[[Iterable[LLMCall]], None] = no_failures
+    meter: LLMMeter = msgspec.field(default_factory=LLMMeter)
 
     @property
     def memos(self) -> tuple[Memo, ...]:
@@ -62,15 +74,39 @@ class OpenPlan(Record, frozen=True, kw_only=True):
         PyTorch is loaded.
         """
         for name, index in self.indexes.items():
-            asked = [each.record for each in self.predictors if each.record.index == name]
-            if searches_vectors([record.system for record in asked if record.system]):
+            if searches_vectors(self._systems(name)):
                 _ = index.embedder
 
     def measured(self, facts: IndexFacts, questions: Sequence[Question]) -> IndexFacts:
-        """Add the vector store's recall, measured on the questions, to an index's ``facts``."""
-        asked = (each.record for each in self.predictors)
-        systems = [record.system for record in asked if record.system and record.index == facts.name]
-        return with_recall(facts, self.engines[facts.name], systems, questions)
+        """Add the recall of the vector store to ``facts`` if the vector search is approximate.
+
+        The recall is the share of the nearest chunks that the store finds. If the recall can't be measured,
+        for example because a question can't be embedded, only ``recall_depth`` is added.
+        """
+        depth = searches_vectors(self._systems(facts.name))
+        if facts.vector_store == "exact" or not depth:
+            return facts
+        engine, index = self.engines[facts.name], self.indexes[facts.name]
+        recall = None
+        with suppress(BranchRankError):
+            vectors = [engine.sources.embedding(question.question) for question in questions]
+            recall = recall_against_exact(index.vectors, index.exact_vectors, vectors, depth)
+        return msgspec.structs.replace(facts, recall=recall, recall_depth=depth)
+
+    def _systems(self, index: str) -> list[System]:
+        records = (each.record for each in self.predictors)
+        return [record.system for record in records if record.system and record.index == index]
+
+
+def searches_vectors(systems: Iterable[System]) -> int:
+    """Return the largest number of hits that any system requests from a vector search (0 for none).
+
+    >>> from branchrank.settings.systems import LOCAL
+    >>> searches_vectors([LOCAL])
+    40
+    """
+    searched = (branch for system in systems for branch in system.searched)
+    return max((each.top_n for each in searched if branch_kind(each.kind).needs_vector), default=0)
 
 
 @contextmanager
@@ -78,9 +114,9 @@ def open_plan(
     plan: Plan,
     questions: Sequence[Question],
     *,
-    progress: Progress,
-    notify: Notify,
-    status: Notify,
+    progress: Progress = no_progress,
+    notify: Notify = no_notice,
+    status: Notify = no_notice,
     build: bool = True,
 ) -> Iterator[OpenPlan]:
     """Open a plan's endpoints, indexes and predictors, and close them at the end of the ``with`` block.
@@ -90,12 +126,11 @@ def open_plan(
     gold outside the corpus, and any error that occurs when an endpoint, a model, an index or a branch is
     opened.
     """
+    used: dict[str, list[System]] = {}
     for each in plan.predictors:
         if isinstance(each, ApiPredictor):
             each.check()
-    used: dict[str, list[System]] = {}
-    for each in plan.predictors:
-        if isinstance(each, PlannedSystem):
+        elif isinstance(each, PlannedSystem):
             used.setdefault(each.index, []).append(each.system)
     with ExitStack() as opened:
         meter = LLMMeter(status)
@@ -118,6 +153,9 @@ def open_plan(
             engines[name] = _engines(plan, name, index, stages, notify, opened)
         yield OpenPlan(
             predictors=tuple(_opened(plan, each, engines) for each in plan.predictors),
+            settings=plan.settings.part(BenchmarkSettings),
+            plan=plan,
+            corpus=WorkspaceFolder(plan.data_dir, plan.settings).corpus_root if used else None,
             indexes=indexes,
             engines={name: engine for name, (engine, _) in engines.items()},
             keep_failures=stages.keep_failures,

@@ -266,18 +266,11 @@ def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progr
     wanted = [Wanted(question=question, answers=every) for question in asked]
     with (
         open_executor(plan.settings, notify) as executor,
-        open_plan(plan, asked, progress=progress, notify=notify, status=no_notice) as opened,
+        open_plan(plan, asked, progress=progress, notify=notify) as opened,
     ):
         if not executor.in_process:
             opened.load_models()
-        task = AnsweringTask(
-            [each.predictor for each in opened.predictors],
-            opened.memos,
-            top_k=plan.settings.part(BenchmarkSettings).top_k,
-            trace_depth=0,
-            plan=plan,
-            indexes=opened.indexes,
-        )
+        task = AnsweringTask(opened, trace_depth=0)
         progress("questions", 0, len(asked))
         for answered in executor.map(task, shards_of(wanted)):
             row = answered.row

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from branchrank.bench.benchmark import BenchmarkOptions, run_plan
+from branchrank.bench.plan import Plan
 from branchrank.corpus.loading import digest_now
 from branchrank.io.artifacts import storage_errors
-from branchrank.io.progress import Notify, Progress, no_notice
+from branchrank.io.progress import Progress
 from branchrank.io.progress_bars import shown_progress
 from branchrank.io.safe_open import write_beneath
 from branchrank.report.content import report_content
@@ -18,9 +21,6 @@ from branchrank.report.markdown import markdown
 from branchrank.report.plots.drawing import drawings, standalone
 from branchrank.runs import directory as names
 from branchrank.runs.run import RunData
-
-if TYPE_CHECKING:
-    from branchrank.bench import Plan
 
 
 def write_report(
@@ -68,29 +68,12 @@ def searched_text(run: RunData, corpus: Path | None) -> Passages | None:
 
 def run_and_report(
     plan: Plan,
-    *,
-    fresh: bool = False,
-    resume: Path | None = None,
-    seal: Path | None = None,
-    notify: Notify = no_notice,
+    options: BenchmarkOptions = BenchmarkOptions(),  # noqa: B008  (a frozen record)
     progress: bool | Progress = False,
 ) -> RunData:
     """Run a plan, write the run's directory and report, and return the finished run.
 
-    An interrupted run of the same plan is resumed unless ``fresh`` is set. If the plan was read from a run,
-    ``resume`` is that run's directory. ``seal`` is the file that contains the sealed plan. All problems
-    with the plan are reported in one error before the run starts.
+    All problems with the plan are reported in one error before the run starts.
     """
-    from branchrank.bench import run_plan
-
     with shown_progress(progress) as shown:
-        return run_plan(
-            plan,
-            progress=shown,
-            notify=notify,
-            status=shown.status,
-            fresh=fresh,
-            resume=resume,
-            seal=seal,
-            publish=write_report,
-        )
+        return run_plan(plan, replace(options, progress=shown, status=shown.status), write_report)

@@ -19,6 +19,7 @@ from branchrank.measures.latency import percentile
 from branchrank.records import LLMCall, Question, Retrieval
 from branchrank.runs.summary import Warm
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, read_timings, write_timings
+from branchrank.settings import BenchmarkSettings
 
 QUESTIONS = [Question(id=f"q{number}", question="?", answerable=False) for number in range(12)]
 NAMES = ("a", "b", "c")
@@ -33,9 +34,7 @@ def order(seed: int) -> list[tuple[str, str]]:
             seen.append((self.name, question.id))
             return Retrieval(hits=())
 
-    latency_pass(
-        [Recorded(name, {}) for name in NAMES], QUESTIONS, top_k=5, seed=seed, progress=lambda *state: None
-    )
+    latency_pass([Recorded(name, {}) for name in NAMES], QUESTIONS, BenchmarkSettings(sample_seed=seed))
     return seen
 
 
@@ -57,9 +56,7 @@ def test_each_query_is_timed_repeatedly_and_the_median_is_stored() -> None:
             wait = 1000 * waits[question.id][turn - first] if turn or not first else 50_000
             return Retrieval(hits=(), calls=(call(wait, "cache"),), stage_ms={"walk": wait})
 
-    found = latency_pass(
-        [Waiting("a", {})], QUESTIONS[:2], top_k=5, seed=1, repeats=3, progress=lambda *state: None
-    )
+    found = latency_pass([Waiting("a", {})], QUESTIONS[:2], BenchmarkSettings(latency_repeats=3))
     assert Counter(seen) == {"q0": 4, "q1": 3}
     warm = Warm(found, "a")
     assert {key: round(ms / 1000) for key, ms in warm.by_stage[TOTAL].items()} == {"q0": 3, "q1": 4}
@@ -75,7 +72,7 @@ def test_the_seed_interleaves_the_predictors() -> None:
 
 
 def timings_of(*predictors: Scripted, questions: list[Question] = QUESTIONS):
-    return latency_pass(predictors, questions, top_k=5, seed=1, progress=lambda *state: None)
+    return latency_pass(predictors, questions, BenchmarkSettings())
 
 
 def test_the_first_query_is_timed_separately() -> None:

@@ -7,6 +7,7 @@ import sys
 from branchrank.bench.latency_pass import latency_pass
 from branchrank.records import Question, Retrieval
 from branchrank.runs.timings import CPU
+from branchrank.settings import BenchmarkSettings
 
 
 class Starting:
@@ -29,7 +30,7 @@ class Starting:
 def test_the_cpu_time_of_children_counts() -> None:
     predictor = Starting()
     question = Question(id="q", question="?", answerable=False)
-    timings = latency_pass([predictor], [question], top_k=5, seed=1, progress=lambda *state: None)
+    timings = latency_pass([predictor], [question], BenchmarkSettings())
     measured = {timing.phase: timing.ms for timing in timings if timing.stage == CPU}
     first, warm = predictor.spent_ms
     assert first > 0

@@ -10,7 +10,14 @@ import pytest
 from support.commands import benchmark, invoke, json_lines, make_project
 from support.predictors import Failing, WholePages, passage
 
-from branchrank.bench import check_plan, estimate_plan, plan_from_names, predictor_of, run_plan
+from branchrank.bench import (
+    BenchmarkOptions,
+    check_plan,
+    estimate_plan,
+    plan_from_names,
+    predictor_of,
+    run_plan,
+)
 from branchrank.bench.plan import Plan
 from branchrank.errors import InputError, QuestionError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -173,7 +180,7 @@ def test_an_interrupted_run_of_names_is_resumed_by_the_same_plan(
     with pytest.raises(KeyboardInterrupt):
         run_plan(plan(project, given, reports=tmp_path))
     said: list[str] = []
-    made = run_plan(plan(project, given, reports=tmp_path), notify=said.append)
+    made = run_plan(plan(project, given, reports=tmp_path), options=BenchmarkOptions(notify=said.append))
     assert [made.directory] == list(tmp_path.iterdir())
     assert len(asked) == 4 + 5
     assert said == [f"resuming the interrupted run {made.directory}"]

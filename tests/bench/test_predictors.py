@@ -16,7 +16,7 @@ import pytest
 from support.commands import ROOT, benchmark, invoke, json_lines, make_project, table
 from support.predictors import passage
 
-from branchrank.bench.answers import answer
+from branchrank.bench.answering import answer
 from branchrank.bench.predictors import ApiPredictor, ClassPredictor, load_class_predictor
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Hit, Question, Span

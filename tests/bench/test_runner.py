@@ -8,17 +8,19 @@ import pytest
 from support.gold import gold
 from support.predictors import Scripted, passage
 
-from branchrank.bench.answering import AnsweringTask
-from branchrank.bench.answers import FATAL, answer, shortened
-from branchrank.bench.quality_pass import quality_pass
+from branchrank.bench.answering import FATAL, answer, quality_pass, shortened
+from branchrank.bench.opening import OpenPlan, OpenPredictor
 from branchrank.errors import ReplayError, StorageError, UsageError
 from branchrank.execution import InProcess
+from branchrank.io.progress import no_progress
 from branchrank.llm.request import BudgetError
 from branchrank.measures.names import named_measure
 from branchrank.records import Question, Retrieval, Span, StageTrace
+from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row, RowLog, read_rows
 from branchrank.runs.scores import Scores, standard_measures
 from branchrank.runs.summary import summarize
+from branchrank.settings import BenchmarkSettings
 
 
 def asked(key: str, **fields: object) -> Question:
@@ -33,12 +35,18 @@ def run(
     tmp_path: Path, *predictors: tuple[Scripted, int], questions: list[Question] = QUESTIONS
 ) -> list[Row]:
     with RowLog(tmp_path / "rows.jsonl") as log:
-        task = AnsweringTask([each for each, _ in predictors], (), top_k=3, trace_depth=2)
-        named = [(each.name, repeats) for each, repeats in predictors]
-        rows, _ = quality_pass(
-            named, questions, log, executor=InProcess(), task=task, progress=lambda *state: None
+        opened = OpenPlan(
+            predictors=tuple(
+                OpenPredictor(
+                    predictor=each,
+                    unmemoized=each,
+                    record=PredictorRecord(name=each.name, llm=each.llm, repeats=repeats),
+                )
+                for each, repeats in predictors
+            ),
+            settings=BenchmarkSettings(top_k=3, trace_depth=2),
         )
-        return rows
+        return quality_pass(opened, questions, log, InProcess(), no_progress)[0]
 
 
 def test_a_failed_query_is_a_row_and_a_miss_in_every_rate(tmp_path: Path) -> None:

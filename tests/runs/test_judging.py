@@ -6,7 +6,7 @@ import msgspec
 from support.gold import gold
 from support.predictors import Scripted, passage
 
-from branchrank.bench.answers import answer
+from branchrank.bench.answering import answer
 from branchrank.corpus.tokens import token_counter
 from branchrank.records import Question
 from branchrank.runs.judging import judged_hits

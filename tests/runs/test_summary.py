@@ -15,7 +15,7 @@ from support.gold import gold
 from support.made_runs import Planned, make_questions, make_run, run_of
 from support.predictors import Scripted, passage
 
-from branchrank.bench.answers import answer
+from branchrank.bench.answering import answer
 from branchrank.errors import UsageError
 from branchrank.measures.names import named_measure
 from branchrank.records import LLMCall, Question, Retrieval

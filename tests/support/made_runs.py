@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from branchrank.bench.benchmark import run_predictors
-from branchrank.bench.opening import OpenPredictor
+from branchrank.bench.benchmark import BenchmarkOptions, run_opened
+from branchrank.bench.opening import OpenPlan, OpenPredictor
 from branchrank.corpus.loading import digest_now
 from branchrank.llm.ledger import PriceTable
 from branchrank.questions.question_files import questions_digest
@@ -18,7 +18,6 @@ from branchrank.records import GoldItem, Hit, LLMCall, Question, Retrieval, Stag
 from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
-from branchrank.runs.slices import gold_facts
 from branchrank.runs.timings import Timing
 from branchrank.settings import BenchmarkSettings
 
@@ -208,12 +207,5 @@ def make_run(
         settings={"benchmark": msgspec.to_builtins(part)},
         prices=prices,
     )
-    return run_predictors(
-        change(run),
-        opened,
-        asked,
-        part,
-        reports=folder / "reports",
-        fresh=True,
-        gold_facts=gold_facts(asked, root),
-    )
+    plan = OpenPlan(predictors=tuple(opened), settings=part, corpus=root)
+    return run_opened(change(run), plan, asked, folder / "reports", BenchmarkOptions(fresh=True))

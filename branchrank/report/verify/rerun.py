@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from math import isclose
 
-from branchrank.bench.answers import answer
+from branchrank.bench.answering import answer
 from branchrank.bench.rerun import OpenRerun, open_rerun
 from branchrank.bench.resume import Named
 from branchrank.corpus.tokens import token_counter
