@@ -278,9 +278,9 @@ def latex(table: ResultsTable) -> str:
     The highest mean of each column is bold. Symbols mark the results of significance tests, and the caption
     explains the symbols.
     """
-    from branchrank.report import latex
+    from branchrank.io.table import latex_table
 
-    return latex.latex(table)
+    return latex_table(table.table, "tab:results")
 
 
 def write_latex(path: str | Path, table: ResultsTable) -> None:

@@ -5,18 +5,8 @@ The plain text in a block is escaped when the report is written as Markdown or H
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from branchrank.io.table import Cell, Table
 from branchrank.records import Record
-
-
-class Strong(NamedTuple):
-    """Emphasized text."""
-
-    text: str
-
-
-Cell = str | Strong
 
 
 class Paragraph(Record, frozen=True, kw_only=True):
@@ -29,15 +19,6 @@ class Points(Record, frozen=True, kw_only=True):
     """A list whose items can contain emphasized words."""
 
     items: tuple[tuple[Cell, ...], ...]
-
-
-class Table(Record, frozen=True, kw_only=True):
-    """A table that has text in its first ``labels`` columns and numbers in the other columns."""
-
-    caption: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    labels: int = 1
 
 
 class Code(Record, frozen=True, kw_only=True):

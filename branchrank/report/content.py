@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from branchrank.report.blocks import Block, Code, Paragraph, QuestionBrowser, Report, Section, Table
+from branchrank.io.table import Table
+from branchrank.report.blocks import Block, Code, Paragraph, QuestionBrowser, Report, Section
 from branchrank.report.browser import hits_shown
 from branchrank.report.cautions import is_pilot
 from branchrank.report.costs import latency, llm_cost, shared_work

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from branchrank.io.table import Table
 from branchrank.llm.ledger import Totals, totals, totals_by
 from branchrank.measures.latency import Percentile
 from branchrank.records import LLMCall
-from branchrank.report.blocks import Block, Paragraph, Section, Table
+from branchrank.report.blocks import Block, Paragraph, Section
 from branchrank.runs.directory import RunRecord
 from branchrank.runs.estimates import latencies
 from branchrank.runs.run import RunData

@@ -1,4 +1,4 @@
-"""A table that compares systems on several datasets, as text, Markdown, CSV or LaTeX."""
+"""A report that compares systems on several datasets, as text, Markdown, CSV or LaTeX."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
 
 from branchrank.errors import UsageError
 from branchrank.io.artifacts import write_text
-from branchrank.io.printable import safe
-from branchrank.measures.stratified import StratifiedComparison
+from branchrank.io.table import DAGGER, Cell, Styled, Table, latex_table, table_csv
 from branchrank.records import Record
-from branchrank.report.blocks import Block, Cell, Paragraph, Points, Report, Section, Strong, Table
-from branchrank.report.latex import datasets_latex
+from branchrank.report.blocks import Block, Paragraph, Points, Report, Section
 from branchrank.report.markdown import markdown
-from branchrank.report.terminal import PIPE_WIDTH, PipedConsole, say
-from branchrank.runs.csv_text import table_csv
+from branchrank.report.terminal import PIPE_WIDTH, PipedConsole, print_table, say
 from branchrank.runs.datasets import DatasetComparison, compare_datasets
 from branchrank.runs.run import RunData
 from branchrank.runs.words import (
@@ -51,7 +46,7 @@ class DatasetReport(Record, frozen=True, kw_only=True):
         if form == "text":
             return str(self)
         if form == "latex":
-            return datasets_latex(self.comparison)
+            return latex_table(latex_content(self.comparison), "tab:datasets")
         return as_markdown(self.comparison) if form == "markdown" else as_csv(self.comparison)
 
     def write(self, path: str | Path, form: Form = "markdown") -> Path:
@@ -79,22 +74,8 @@ class DatasetReport(Record, frozen=True, kw_only=True):
 
 def _print(found: DatasetComparison, console: Console) -> None:
     content = scores_table(found)
-    table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
-    for place, heading in enumerate(content.headings):
-        table.add_column(safe(heading), justify="right" if place else "left", overflow="fold")
-    narrow = console.width < PIPE_WIDTH
-    for row in content.rows:
-        # In a terminal, each interval is on its own line, so that more datasets fit side by side.
-        texts = [each.text if isinstance(each, Strong) else each for each in row]
-        cells = [safe(text).replace(" (", "\n(") if narrow else safe(text) for text in texts]
-        table.add_row(
-            *(
-                Text(cell, style="bold" if isinstance(row[0], Strong) and not place else "")
-                for place, cell in enumerate(cells)
-            )
-        )
     say(console, content.caption, style="bold")
-    console.print(table)
+    print_table(console, content)
     console.print()
     for line in sentences(found):
         say(console, line)
@@ -140,7 +121,7 @@ def scores_table(found: DatasetComparison) -> Table:
         headings=("system", *found.datasets, "macro average"),
         rows=tuple(
             (
-                Strong(row.system) if row.system == winner else row.system,
+                Styled(row.system, bold=row.system == winner),
                 *(interval(each, found.measure) for each in (*row.estimates, row.macro)),
             )
             for row in found.systems
@@ -158,8 +139,33 @@ def _winner(found: DatasetComparison) -> str | None:
     return found.baseline if all(each.verdict == "worse" for each in found.comparisons) else None
 
 
+def latex_content(found: DatasetComparison) -> Table:
+    """Return a table of means in which a dagger marks a macro average that differs from the baseline's."""
+    means = [[each.value for each in (*row.estimates, row.macro)] for row in found.systems]
+    best = [max(column) for column in zip(*means, strict=True)]
+    marked = {each.candidate for each in found.comparisons if each.verdict in ("better", "worse")}
+    asked = [
+        f"{name} ({plural(n, 'question')})" for name, n in zip(found.datasets, found.questions, strict=True)
+    ]
+    words = f"{found.measure} on {', '.join(asked)}, and their macro average. Bold: the highest mean."
+    if found.comparisons:
+        first = found.comparisons[0]
+        corrected = "" if first.family == 1 else f", Holm-corrected for {first.family} comparisons"
+        words += (
+            f" {DAGGER}: differs from {found.baseline} (sign-flip randomization test by page, stratified by "
+            f"dataset; two-sided{corrected}, adjusted p below {first.alpha:g})."
+        )
+    rows: list[tuple[Cell, ...]] = []
+    for row, values in zip(found.systems, means, strict=True):
+        marks = ["" for _ in row.estimates] + [DAGGER if row.system in marked else ""]
+        cells = zip(values, best, marks, strict=True)
+        rows.append((row.system, *(Styled(f"{value:.4f}", value >= top, mark) for value, top, mark in cells)))
+    return Table(caption=words, headings=("system", *found.datasets, "macro average"), rows=tuple(rows))
+
+
 def differences_table(found: DatasetComparison) -> Table:
     """Return a table with each candidate's difference from the baseline, on each dataset and overall."""
+    measure = found.measure
     return Table(
         caption=f"Difference from {found.baseline}",
         headings=(
@@ -170,18 +176,17 @@ def differences_table(found: DatasetComparison) -> Table:
             "adjusted p",
             "verdict",
         ),
-        rows=tuple(_difference(each, found.measure) for each in found.comparisons),
-    )
-
-
-def _difference(each: StratifiedComparison, measure: str) -> tuple[Cell, ...]:
-    return (
-        each.candidate,
-        *(gap(value, measure) for value in each.differences),
-        f"{gap(each.difference, measure)} ({gap_between(each.ci_low, each.ci_high, measure)})",
-        record(each),
-        p_value(each.p_adjusted),
-        verdict_words(each),
+        rows=tuple(
+            (
+                each.candidate,
+                *(gap(value, measure) for value in each.differences),
+                f"{gap(each.difference, measure)} ({gap_between(each.ci_low, each.ci_high, measure)})",
+                record(each),
+                p_value(each.p_adjusted),
+                verdict_words(each),
+            )
+            for each in found.comparisons
+        ),
     )
 
 

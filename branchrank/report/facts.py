@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from branchrank.io.table import Table
 from branchrank.measures.matching import is_judged
-from branchrank.report.blocks import Section, Table
+from branchrank.report.blocks import Section
 from branchrank.runs.directory import IndexFacts
 from branchrank.runs.run import RunData
 from branchrank.runs.words import plural

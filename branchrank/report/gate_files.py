@@ -10,8 +10,8 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from branchrank.io.printable import safe
-from branchrank.measures.verdicts import Comparison
-from branchrank.report.markdown import escape
+from branchrank.io.table import Table, markdown_table, markdown_text
+from branchrank.measures.verdicts import Comparison, Gate
 from branchrank.runs.run_comparison import RunGate
 
 _ELEMENTS = {"fail": "failure", "undecided": "error"}
@@ -40,26 +40,38 @@ def junit(decided: RunGate) -> str:
 
 def summary(decided: RunGate) -> str:
     """Return the result of the regression check as Markdown, for a job summary or a pull request comment."""
-    lines = [
-        f"### Search quality: {_WORDS[decided.outcome]}",
-        "",
-        "| predictor | outcome | measure | baseline | candidate | difference, interval | questions |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+    table = Table(
+        caption="",
+        headings=(
+            "predictor",
+            "outcome",
+            "measure",
+            "baseline",
+            "candidate",
+            "difference, interval",
+            "questions",
+        ),
+        rows=tuple(_gate_row(name, each) for name, each in decided.decisions.items()),
+        labels=7,
+    )
+    reasons = [
+        f"- {markdown_text(name)}: {markdown_text(each.reason)}" for name, each in decided.decisions.items()
     ]
-    for predictor, each in decided.decisions.items():
-        compared = each.comparison
-        cells = (
-            escape(predictor),
-            _WORDS[each.outcome],
-            escape(compared.measure),
-            f"{compared.mean_a:.4f}",
-            f"{compared.mean_b:.4f}",
-            f"{compared.difference:+.4f}, {_interval(compared)}",
-            str(compared.n),
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    reasons = [f"- {escape(name)}: {escape(each.reason)}" for name, each in decided.decisions.items()]
-    return "\n".join([*lines, "", *reasons, ""])
+    heading = f"### Search quality: {_WORDS[decided.outcome]}"
+    return "\n".join([heading, "", markdown_table(table), "", *reasons, ""])
+
+
+def _gate_row(predictor: str, decision: Gate) -> tuple[str, ...]:
+    compared = decision.comparison
+    return (
+        predictor,
+        _WORDS[decision.outcome],
+        compared.measure,
+        f"{compared.mean_a:.4f}",
+        f"{compared.mean_b:.4f}",
+        f"{compared.difference:+.4f}, {_interval(compared)}",
+        str(compared.n),
+    )
 
 
 def _interval(compared: Comparison) -> str:

@@ -14,18 +14,16 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from html import escape as html_escape
 from importlib.resources import files
 from string import Template
 
 import msgspec
 
 from branchrank.io.artifacts import NOT_JSON
-from branchrank.io.printable import safe
+from branchrank.io.table import html_cell, html_table, html_text
 from branchrank.report.blocks import (
     Block,
     Callout,
-    Cell,
     Code,
     Paragraph,
     Plot,
@@ -33,22 +31,12 @@ from branchrank.report.blocks import (
     QuestionBrowser,
     Report,
     Section,
-    Strong,
-    Table,
 )
 from branchrank.report.browser import browser_data
 from branchrank.report.documents import Passages
 from branchrank.runs.run import RunData
 
-#: Names of at most this many characters are not wrapped in tables.
-_SHORT = 24
-_RANGE = re.compile(r"([^()]+) (\([^()]+\))")
 _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.*?)\n</script>', re.DOTALL)
-
-
-def escape(text: str) -> str:
-    """Escape plain text for HTML."""
-    return html_escape(safe(text))
 
 
 def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Passages | None = None) -> str:
@@ -66,13 +54,13 @@ def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Pa
                 "form-action 'none'",
             )
         ),
-        title=escape(report.title),
+        title=html_text(report.title),
         style=style,
         script=script,
         links="\n".join(
-            f'<li><a href="#{escape(anchor)}">{escape(title)}</a></li>' for anchor, title in links
+            f'<li><a href="#{html_text(anchor)}">{html_text(title)}</a></li>' for anchor, title in links
         ),
-        facts=" · ".join(f"<span>{escape(fact)}</span>" for fact in report.facts),
+        facts=" · ".join(f"<span>{html_text(fact)}</span>" for fact in report.facts),
         sections="\n".join(_section(section, drawings) for section in report.sections),
         run=script_json(about),
         questions="[\n" + ",\n".join(map(script_json, questions)) + "\n]",
@@ -92,9 +80,9 @@ def kept_passages(page: str) -> Passages | None:
 
 
 def _section(section: Section, drawings: Mapping[str, str]) -> str:
-    anchor = escape(section.anchor)
+    anchor = html_text(section.anchor)
     blocks = "\n".join(block_html(block, drawings) for block in section.blocks)
-    heading = f'<h2 id="{anchor}">{escape(section.title)}</h2>'
+    heading = f'<h2 id="{anchor}">{html_text(section.title)}</h2>'
     return f'<section aria-labelledby="{anchor}">\n{heading}\n{blocks}\n</section>'
 
 
@@ -120,25 +108,25 @@ def block_html(block: Block, drawings: Mapping[str, str]) -> str:
     For a plot, ``drawings`` must contain an SVG for wide screens, and can contain an SVG for narrow screens.
     """
     if isinstance(block, Paragraph):
-        return f"<p>{escape(block.text)}</p>"
+        return f"<p>{html_text(block.text)}</p>"
     if isinstance(block, Points):
-        items = "".join(f"<li>{' '.join(map(_cell, item))}</li>" for item in block.items)
+        items = "".join(f"<li>{' '.join(map(html_cell, item))}</li>" for item in block.items)
         return f'<ul class="points">{items}</ul>'
     if isinstance(block, Code):
-        return f'<pre class="code" tabindex="0"><code>{escape(block.text)}</code></pre>'
+        return f'<pre class="code" tabindex="0"><code>{html_text(block.text)}</code></pre>'
     if isinstance(block, Plot):
         return _plot(block, drawings)
     if isinstance(block, Callout):
         return _callout(block)
     if isinstance(block, QuestionBrowser):
         return _asset("browser.html")
-    return _table(block)
+    return html_table(block)
 
 
 def _plot(plot: Plot, drawings: Mapping[str, str]) -> str:
     narrow = drawings.get(plot.narrow_name)
     return (
-        f'<figure class="plot"><figcaption>{escape(plot.caption)}</figcaption>\n'
+        f'<figure class="plot"><figcaption>{html_text(plot.caption)}</figcaption>\n'
         f'<div class="wide">{drawings[plot.name]}</div>'
         + (f'\n<div class="narrow">{narrow}</div>' if narrow else "")
         + "</figure>"
@@ -146,49 +134,6 @@ def _plot(plot: Plot, drawings: Mapping[str, str]) -> str:
 
 
 def _callout(block: Callout) -> str:
-    items = "".join(f"<li><strong>Warning</strong> {escape(text)}</li>" for text in block.cautions)
+    items = "".join(f"<li><strong>Warning</strong> {html_text(text)}</li>" for text in block.cautions)
     cautions = f'<ul class="cautions">{items}</ul>' if items else ""
-    return f'<div class="callout"><p>{" ".join(map(_cell, block.text))}</p>{cautions}</div>'
-
-
-def _table(table: Table) -> str:
-    caption = escape(table.caption)
-    head = "".join(
-        f'<th scope="col"{_figure(place, table)}>{escape(heading)}</th>'
-        for place, heading in enumerate(table.headings)
-    )
-    body = "\n".join(f"<tr>{''.join(_cells(row, table))}</tr>" for row in table.rows)
-    return (
-        f'<div class="table" role="region" aria-label="{caption}" tabindex="0"><table>\n'
-        f"<caption><span>{caption}</span></caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
-    )
-
-
-def _cells(row: tuple[Cell, ...], table: Table) -> list[str]:
-    first, *others = row
-    return [f'<th scope="row"{_name(first)}>{_cell(first)}</th>'] + [
-        f"<td{_figure(place, table)}>{_cell(cell) if place < table.labels else _ranged(cell)}</td>"
-        for place, cell in enumerate(others, start=1)
-    ]
-
-
-def _figure(place: int, table: Table) -> str:
-    return "" if place < table.labels else ' class="figure"'
-
-
-def _name(cell: Cell) -> str:
-    """Return the class attribute that prevents line breaks in a name, or "" for a long name."""
-    text = cell.text if isinstance(cell, Strong) else cell
-    return ' class="short"' if len(text) <= _SHORT else ""
-
-
-def _ranged(cell: Cell) -> str:
-    """Return a table cell as HTML, with a ``span`` element around an interval in parentheses."""
-    found = _RANGE.fullmatch(cell) if isinstance(cell, str) else None
-    if found is None:
-        return _cell(cell)
-    return f'{escape(found[1])} <span class="range">{escape(found[2])}</span>'
-
-
-def _cell(cell: Cell) -> str:
-    return f"<strong>{escape(cell.text)}</strong>" if isinstance(cell, Strong) else escape(cell)
+    return f'<div class="callout"><p>{" ".join(map(html_cell, block.text))}</p>{cautions}</div>'

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from branchrank.io.table import Cell, Table
 from branchrank.measures.names import named_measure
 from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
 from branchrank.report import plots
-from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Table
+from branchrank.report.blocks import Block, Paragraph, Points, Section
 from branchrank.report.rates import over
 from branchrank.runs.attribution import DEPTH, LOSSES, lost_in, waterfall
 from branchrank.runs.rows import Row

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from branchrank.io.table import html_text
 from branchrank.report.blocks import Block, Paragraph
-from branchrank.report.html import block_html, escape
+from branchrank.report.html import block_html
 from branchrank.report.plots import differences
 from branchrank.report.plots.drawing import draw
 from branchrank.report.recommendation import recommendation
@@ -27,5 +28,5 @@ def run_html(run: RunData) -> str:
     blocks: list[Block] = [recommendation(run), *tables, *shown, *texts]
     drawn = {plot.name: draw(plot.spec) for plot in shown}
     body = "\n".join(block_html(block, drawn) for block in blocks)
-    heading = f"<p><strong>{escape(title(run))}</strong></p>"
+    heading = f"<p><strong>{html_text(title(run))}</strong></p>"
     return f'<div class="branchrank-run">{_STYLE}{heading}\n{body}\n</div>'

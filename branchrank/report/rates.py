@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from branchrank.io.table import Cell, Styled, Table
 from branchrank.measures.matching import SHARES, Mode, gold_level
 from branchrank.measures.names import NamedMeasure
 from branchrank.records import GoldLevel
 from branchrank.report import plots
-from branchrank.report.blocks import Cell, Paragraph, Plot, Strong, Table
+from branchrank.report.blocks import Paragraph, Plot
 from branchrank.runs.comparisons import Judgment
 from branchrank.runs.estimates import Estimate
 from branchrank.runs.run import RunData
@@ -31,7 +32,7 @@ _AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
 
 def named(predictor: str, judgment: Judgment) -> Cell:
     """Return a predictor's name, in bold if the predictor is the winner."""
-    return Strong(predictor) if predictor == judgment.winner else predictor
+    return Styled(predictor) if predictor == judgment.winner else predictor
 
 
 def over(run: RunData) -> str:

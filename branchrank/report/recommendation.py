@@ -16,10 +16,11 @@
 
 from __future__ import annotations
 
+from branchrank.io.table import Cell, Styled
 from branchrank.measures.names import NamedMeasure
 from branchrank.measures.verdicts import Comparison
 from branchrank.records import Record
-from branchrank.report.blocks import Callout, Cell, Strong
+from branchrank.report.blocks import Callout
 from branchrank.report.cautions import cautions, is_pilot
 from branchrank.runs.estimates import choice, standings
 from branchrank.runs.run import RunData
@@ -62,18 +63,18 @@ def recommendation(run: RunData) -> Callout:
 
 def recommendation_text(run: RunData) -> str:
     """Return the recommendation as plain text, without cautions."""
-    return " ".join(cell.text if isinstance(cell, Strong) else cell for cell in _sentence(run))
+    return " ".join(cell.text if isinstance(cell, Styled) else cell for cell in _sentence(run))
 
 
 def _sentence(run: RunData) -> tuple[Cell, ...]:
     if not run.scores.answerable:
-        return (Strong("No recommendation:"), "none of the questions has an answer in the corpus.")
+        return (Styled("No recommendation:"), "none of the questions has an answer in the corpus.")
     failed = {
         row.predictor for row in run.summary_rows if row.failures == len(run.scores.rows(row.predictor))
     }
     usable = [row.predictor for row in run.summary_rows if row.predictor not in failed]
     if not usable:
-        return (Strong("No recommendation:"), "every query failed.")
+        return (Styled("No recommendation:"), "every query failed.")
     # If means are equal, prefer the baseline, since replacing the baseline would gain nothing.
     leader = max(
         usable, key=lambda name: (run.scores.average(name, run.primary), name == run.judgment.baseline)
@@ -82,7 +83,7 @@ def _sentence(run: RunData) -> tuple[Cell, ...]:
     if not rivals:
         return _single(run, leader)
     if run.scores.average(leader, run.primary) == 0:
-        return (Strong("No recommendation:"), f"every system scored 0 ({_found(run, leader)}).")
+        return (Styled("No recommendation:"), f"every system scored 0 ({_found(run, leader)}).")
     unsettled = [each for each in rivals if not each.is_beaten]
     if not unsettled:
         return _winner(run, leader, rivals)
@@ -129,7 +130,7 @@ def _single(run: RunData, name: str) -> tuple[Cell, ...]:
     if estimate is not None and estimate.low is not None:
         likely = f" (95% interval {interval(estimate, run.primary.name).partition('(')[2]}"
     text = f"{_found(run, name)}{likely}, {_cost(row)}. It is {why} in this run, so nothing was compared."
-    return (Strong(f"{name}:"), text)
+    return (Styled(f"{name}:"), text)
 
 
 def _winner(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
@@ -139,7 +140,7 @@ def _winner(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
     if others:
         over += f" and than {'the other system' if others == 1 else f'the {others} others'} compared with it"
     text = f"{_found(run, name)}, {over}, {_cost(_row(run, name), against=_row(run, closest.name))}."
-    return (Strong(f"{_verb(run)} {name}:"), text, *_not_inferior(run, name), *_uncompared(run, name, rivals))
+    return (Styled(f"{_verb(run)} {name}:"), text, *_not_inferior(run, name), *_uncompared(run, name, rivals))
 
 
 def _uncompared(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
@@ -165,8 +166,8 @@ def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
     text += f", {_cost(_row(run, name), against=_row(run, closest.name))}."
     settled = all(each.verdict == "equivalent within delta" for each in unsettled)
     if settled or name == run.judgment.baseline:
-        return (Strong(f"{_verb(run)} {name}:"), text)
-    return (Strong(f"No clear winner{' yet' if is_pilot(run) else ''}, {name} leads:"), text)
+        return (Styled(f"{_verb(run)} {name}:"), text)
+    return (Styled(f"No clear winner{' yet' if is_pilot(run) else ''}, {name} leads:"), text)
 
 
 def _cheaper(run: RunData, leader: str, rival: _Rival) -> tuple[Cell, ...]:
@@ -177,7 +178,7 @@ def _cheaper(run: RunData, leader: str, rival: _Rival) -> tuple[Cell, ...]:
         f"({_difference(rival)}, {_why(rival)}) {_cost(dear)}: {_what_for(cheap, dear)} for "
         "a difference that may be due to chance."
     )
-    return (Strong(f"{_verb(run)} {rival.name}:"), text)
+    return (Styled(f"{_verb(run)} {rival.name}:"), text)
 
 
 def _what_for(cheap: SummaryRow, dear: SummaryRow) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from branchrank.io.table import Cell, Styled, Table
 from branchrank.measures.fragility import fragility
 from branchrank.measures.matching import SHARES
 from branchrank.measures.names import NamedMeasure
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
-from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Strong, Table
+from branchrank.report.blocks import Block, Paragraph, Points, Section
 from branchrank.report.cautions import about
 from branchrank.report.facts import judged_documents
 from branchrank.report.rates import (
@@ -151,7 +152,7 @@ def _verdicts(run: RunData) -> Points:
     return Points(
         items=tuple(
             (
-                Strong(opening(each)),
+                Styled(opening(each)),
                 sentence(each),
                 *(f"Warning: {text}" for text in about(run, each.candidate, each.baseline)),
             )

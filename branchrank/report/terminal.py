@@ -7,15 +7,14 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from branchrank.io.printable import safe
+from branchrank.io.table import Cell, Styled, Table, plain_cell
 from branchrank.measures.names import NamedMeasure
 from branchrank.measures.verdicts import Comparison
-from branchrank.report.blocks import Cell, Strong, Table
 from branchrank.report.content import heading
 from branchrank.report.rates import at_depths, named, over, rates_table, value
 from branchrank.report.recommendation import recommendation
@@ -63,13 +62,13 @@ def title(run: RunData) -> str:
     return f"{heading(run)}, seed {run.record.seed}"
 
 
-def summary_table(run: RunData) -> Table:
+def summary_table(run: RunData, *, short_models: bool = False) -> Table:
     """Return a table with each predictor's hit rates, lines per hit, latency and LLM use."""
     shown = _shown(run)
     rows = tuple(
         (
             named(row.predictor, run.judgment),
-            row.llm,
+            short_model(safe(row.llm)) if short_models else row.llm,
             *(score(row.rates[measure.name], measure.name) for measure in shown),
             number(row.lines_per_hit),
             milliseconds(row.latency_p50_ms),
@@ -162,12 +161,11 @@ def print_summary(run: RunData) -> None:
     for caution in callout.cautions:
         say(console, f"Warning: {caution}", style="yellow")
     console.print()
-    summary, rates = summary_table(run), rate_tables(run)
+    summary, rates = summary_table(run, short_models=True), rate_tables(run)
     for place, table in enumerate((*rates, summary) if len(run.by_gold) > 1 else (summary, *rates)):
         if place:
             console.print()
-        for part in _fitting(table, console.width):
-            console.print(_table(part))
+        print_table(console, table)
         if table is not summary:
             say(console, table.caption, style="dim")
     if run.judgment.comparisons:
@@ -180,42 +178,29 @@ def print_summary(run: RunData) -> None:
         say(console, cached, style="dim")
 
 
-def _table(content: Table) -> RichTable:
-    table = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="underline")
-    for place, name in enumerate(content.headings):
-        if place < content.labels:
-            table.add_column(name, overflow="fold")
-        else:
-            table.add_column(name, justify="right", no_wrap=True)
-    for predictor, *cells in content.rows:
-        if content.headings[1] == "LLM":
-            cells[0] = short_model(safe(str(cells[0])))
-        table.add_row(_text(predictor), *map(_text, cells))
-    return table
-
-
-def _fitting(table: Table, width: int) -> list[Table]:
-    """Split a table into tables that fit the width, each with the label columns."""
-    columns = [
-        max(len(heading), *(len(_text(row[place])) for row in table.rows)) + 1
+def print_table(console: Console, table: Table) -> None:
+    """Print a table, split into tables that fit the console's width, each with the label columns."""
+    texts = [list(map(_text, row)) for row in table.rows]
+    sizes = [
+        max(len(heading), *(len(row[place]) for row in texts)) + 1
         for place, heading in enumerate(table.headings)
     ]
     # Long names are wrapped, so the name column can be narrower than the longest name.
-    left = sum(min(size, _FOLDED) for size in columns[: table.labels])
+    left = sum(min(size, _FOLDED) for size in sizes[: table.labels])
     parts: list[list[int]] = [[]]
-    for place in range(table.labels, len(columns)):
-        if parts[-1] and left + sum(columns[each] for each in (*parts[-1], place)) > width:
+    for place in range(table.labels, len(sizes)):
+        if parts[-1] and left + sum(sizes[each] for each in (*parts[-1], place)) > console.width:
             parts.append([])
         parts[-1].append(place)
-    labels = range(table.labels)
-    return [
-        msgspec.structs.replace(
-            table,
-            headings=tuple(table.headings[place] for place in (*labels, *part)),
-            rows=tuple(tuple(row[place] for place in (*labels, *part)) for row in table.rows),
-        )
-        for part in parts
-    ]
+    for part in parts:
+        printed = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="underline")
+        for place in range(table.labels):
+            printed.add_column(safe(table.headings[place]), overflow="fold")
+        for place in part:
+            printed.add_column(safe(table.headings[place]), justify="right", no_wrap=True)
+        for row in texts:
+            printed.add_row(*(row[place] for place in (*range(table.labels), *part)))
+        console.print(printed)
 
 
 def short_model(name: str) -> str:
@@ -238,7 +223,7 @@ def _verdict(comparison: Comparison) -> Text:
 
 
 def _text(cell: Cell) -> Text:
-    return Text(safe(cell.text), style="bold") if isinstance(cell, Strong) else Text(safe(cell))
+    return Text(safe(plain_cell(cell)), style="bold" if isinstance(cell, Styled) and cell.bold else "")
 
 
 def say(console: Console, text: str, style: str = "") -> None:

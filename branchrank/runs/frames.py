@@ -1,7 +1,7 @@
 """A run as pandas data frames, with the content of the run's CSV files.
 
 Empty numeric cells are NaN, and empty text cells are empty strings. The apostrophe that the CSV files have
-before text that looks like a formula (:mod:`branchrank.runs.csv_text`) is removed in the data frames.
+before text that looks like a formula (:mod:`branchrank.io.table`) is removed in the data frames.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from branchrank.io.table import text_of
 from branchrank.measures.matching import GOLD_LEVELS
-from branchrank.runs.csv_text import text_of
 from branchrank.runs.tables import calls_csv, comparisons_csv, questions_csv, summary_csv
 from branchrank.runs.timings import timings_csv
 

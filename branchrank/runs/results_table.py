@@ -22,6 +22,7 @@ import msgspec
 
 from branchrank.errors import UsageError, suggestion
 from branchrank.io.printable import safe
+from branchrank.io.table import DAGGER, Styled, Table, plain
 from branchrank.measures.names import NamedMeasure
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA, Comparison, compare_pairs
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from branchrank.runs.run import RunData
     from branchrank.runs.run_comparison import RunComparison
 
-DAGGER = "†"
 #: The width of text lines, in columns.
 WIDTH = 79
 #: Maps a system, a measure and a question id to a score in 0..1.
@@ -129,7 +129,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return the table, the meaning of the marks, and a line for each comparison."""
-        lines = [self.title, "", *_aligned(self._cells())]
+        lines = [self.title, "", *plain(self.table, left=True)]
         if self.comparisons:
             mark = "letters: a mean" if self.letters else f"{DAGGER}:"
             lines += ["", *wrap(f"{mark} {self.test}", WIDTH)]
@@ -137,34 +137,46 @@ class ResultsTable(Record, frozen=True, kw_only=True):
             lines += ["d_z: mean difference / standard deviation of the differences; odds: wins / losses"]
         for measure in self.measures:
             found = [each for each in self.comparisons if each.measure == measure]
-            lines += ["", *comparison_lines(found)] if found else []
+            lines += ["", *plain(comparisons_table(found))] if found else []
         return "\n".join(safe(line) for line in lines)
 
-    def _cells(self) -> list[list[str]]:
-        letters = self.letters
-        heading = [*(["" for _ in letters][:1]), "system", *self.measures]
-        rows = [
-            [
-                *([letters[each.name]] if letters else []),
-                each.name,
-                *(
-                    f"{each.means[measure].value:.4f}{_raised(self.marks(each.name, measure))}"
-                    for measure in self.measures
-                ),
-            ]
-            for each in self.systems
-        ]
-        return [heading, *rows]
+    @property
+    def table(self) -> Table:
+        """The means, with the highest of each measure in bold and marks that the caption explains."""
+        letters, many = self.letters, len(self.systems) > 1
+        words = [f"{self.title}.", *(["Bold: the highest mean."] if many else [])]
+        if self.comparisons:
+            words.append(f"{'A letter: the mean' if letters else f'{DAGGER}:'} {self.test}.")
+        return Table(
+            caption=" ".join(words),
+            headings=(*([""] if letters else []), "system", *self.measures),
+            rows=tuple(
+                (
+                    *([letters[each.name]] if letters else []),
+                    each.name,
+                    *(
+                        Styled(
+                            f"{each.means[measure].value:.4f}",
+                            bold=many and self.is_best(each, measure),
+                            marks=self.marks(each.name, measure),
+                        )
+                        for measure in self.measures
+                    ),
+                )
+                for each in self.systems
+            ),
+            labels=2 if letters else 1,
+        )
 
 
-def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return the comparisons on one measure as table lines."""
+def comparisons_table(comparisons: Sequence[Comparison]) -> Table:
+    """Return a table of the comparisons on one measure."""
     baselines = {each.baseline for each in comparisons}
     against = f" vs {comparisons[0].baseline}" if len(baselines) == 1 else ""
     size = "odds" if any(each.odds_ratio is not None for each in comparisons) else "d_z"
-    heading = [f"{comparisons[0].measure}{against}", "diff.", "interval", "W/T/L", size, "adj. p", "verdict"]
-    rows = [
-        [
+    headings = (f"{comparisons[0].measure}{against}", "diff.", "interval", "W/T/L", size, "adj. p", "verdict")
+    rows = tuple(
+        (
             each.candidate if against else f"{each.candidate} vs {each.baseline}",
             _signed(each.difference),
             FEW_PAGES if each.ci_low is None else f"{_signed(each.ci_low)} to {_signed(each.ci_high)}",
@@ -172,10 +184,10 @@ def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
             effect_size(each),
             p_value(each.p_adjusted).replace("below ", "<"),
             verdict_words(each),
-        ]
+        )
         for each in comparisons
-    ]
-    return _aligned([heading, *rows])
+    )
+    return Table(caption="", headings=headings, rows=rows, labels=len(headings))
 
 
 def results_table(
@@ -342,21 +354,9 @@ def _letter(place: int) -> str:
     return (_letter(first - 1) if first else "") + ascii_lowercase[last]
 
 
-def _raised(marks: str) -> str:
-    return marks if marks in ("", DAGGER) else f" {marks}"
-
-
 def _test_words(test: str) -> str:
     """Return a test's name in the form that papers use."""
     if "McNemar" in test:
         return "exact McNemar test"
     by = " by cluster" if test.startswith("cluster ") else ""
     return f"paired sign-flip randomization test{by}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Format rows of cells as lines with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]

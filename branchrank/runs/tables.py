@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from branchrank.io.artifacts import write_text
+from branchrank.io.table import table_csv
 from branchrank.measures.matching import gold_level
 from branchrank.measures.names import NamedMeasure, named_measure
 from branchrank.measures.verdicts import Comparison
@@ -13,7 +14,6 @@ from branchrank.questions.question_files import write_questions
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.attribution import lost_in
-from branchrank.runs.csv_text import table_csv
 from branchrank.runs.estimates import Estimate
 from branchrank.runs.rows import Row
 from branchrank.runs.scores import STANDARD, Scores, outcome_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from branchrank.errors import RunError
 from branchrank.io.artifacts import write_text
+from branchrank.io.table import table_csv, text_of
 from branchrank.records import Record
-from branchrank.runs.csv_text import table_csv, text_of
 
 TOTAL = "total"
 CPU = "cpu"

@@ -13,8 +13,8 @@ from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexNo
 from support.commands import invoke
 from support.made_runs import Planned, make_run
 
+from branchrank.io.table import latex_text
 from branchrank.library import ResultsTable, latex
-from branchrank.report.latex import escape
 from branchrank.runs.results_table import results_table
 
 IDS = [f"q{number}" for number in range(20)]
@@ -102,17 +102,17 @@ def test_any_name_is_escaped_and_fills_one_cell(name: str) -> None:
     text = latex(a_table(f"x{name}", "dense", "local"))
     lines = cells(text)
     assert {len(line) for line in lines} == {3}
-    assert [line[0] for line in lines if line[0].startswith("x")] == [escape(f"x{name}").strip()]
+    assert [line[0] for line in lines if line[0].startswith("x")] == [latex_text(f"x{name}").strip()]
     assert set(environments(text)) == {"table", "tabular"}
 
 
 def test_markup_is_escaped() -> None:
     hostile = r"50%_a\b{c}#$&~"
-    assert LatexNodes2Text(math_mode="text").latex_to_text(escape(hostile)) == hostile
-    assert escape('^<>|"') == (r"\textasciicircum{}\textless{}\textgreater{}\textbar{}\textquotedbl{}")
+    assert LatexNodes2Text(math_mode="text").latex_to_text(latex_text(hostile)) == hostile
+    assert latex_text('^<>|"') == (r"\textasciicircum{}\textless{}\textgreater{}\textbar{}\textquotedbl{}")
     assert not [
         node
-        for node in LatexWalker(escape(r"\input{/etc/passwd}")).get_latex_nodes()[0]
+        for node in LatexWalker(latex_text(r"\input{/etc/passwd}")).get_latex_nodes()[0]
         if isinstance(node, LatexMacroNode) and node.macroname == "input"
     ]
 

@@ -10,10 +10,11 @@ import pytest
 from markdown_it import MarkdownIt
 from support.made_runs import Planned, make_corpus, make_questions, make_run
 
+from branchrank.io.table import Styled, Table, markdown_text
 from branchrank.llm.ledger import ModelPrice, PriceTable
-from branchrank.report.blocks import Callout, Paragraph, Plot, Report, Section, Strong, Table
+from branchrank.report.blocks import Callout, Paragraph, Plot, Report, Section
 from branchrank.report.content import heading, report_content
-from branchrank.report.markdown import escape, markdown
+from branchrank.report.markdown import markdown
 from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report
 from branchrank.runs.run import RunData
@@ -22,7 +23,7 @@ from branchrank.runs.words import percent
 
 def table(text: str, caption: str) -> list[dict[str, str]]:
     """The rows of the table whose caption begins with these words."""
-    [found] = re.findall(rf"^{re.escape(caption)}.*:\n\n((?:\|.*\n)+)", text, re.MULTILINE)
+    [found] = re.findall(rf"^{re.markdown_text(caption)}.*:\n\n((?:\|.*\n)+)", text, re.MULTILINE)
     lines = found.splitlines()
     cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
     return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
@@ -253,7 +254,7 @@ def test_text_is_escaped(nasty: str) -> None:
                 blocks=(
                     Paragraph(text=nasty),
                     Callout(text=(nasty,), cautions=(nasty,)),
-                    Table(caption="c", headings=("a", "b"), rows=((nasty, Strong(nasty)),)),
+                    Table(caption="c", headings=("a", "b"), rows=((nasty, Styled(nasty)),)),
                 ),
             ),
         ),
@@ -268,7 +269,7 @@ def test_text_is_escaped(nasty: str) -> None:
 
 
 def test_an_underscore_within_a_word_needs_no_escape() -> None:
-    assert escape("strict_hit@1 of q_x") == "strict_hit@1 of q_x"
+    assert markdown_text("strict_hit@1 of q_x") == "strict_hit@1 of q_x"
 
 
 def test_the_command_is_quoted_completely(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from support.predictors import Scripted, passage
 
 from branchrank.bench.answering import answer
 from branchrank.errors import UsageError
+from branchrank.io.table import csv_cell, table_csv, text_of
 from branchrank.measures.names import named_measure
 from branchrank.records import LLMCall, Question, Retrieval
-from branchrank.runs.csv_text import cell, table_csv, text_of
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import STANDARD, outcome_of
 from branchrank.runs.tables import calls_csv, questions_csv, summary_csv
@@ -233,7 +233,7 @@ def test_a_cell_is_read_back_unchanged_except_for_line_breaks(value: str) -> Non
 
 
 def test_numbers_stay_numbers() -> None:
-    assert [cell(value) for value in (-3, -0.25, 1 / 3, None, True)] == [
+    assert [csv_cell(value) for value in (-3, -0.25, 1 / 3, None, True)] == [
         "-3",
         "-0.25",
         "0.333333",

@@ -17,11 +17,11 @@ from branchrank.files.read_file import FileReader
 from branchrank.files.terms import extract_terms
 from branchrank.index.sqlite_index import open_fts5
 from branchrank.io.printable import safe, safe_line
+from branchrank.io.table import csv_cell, table_csv, text_of
 from branchrank.measures.measures import parse_measure
 from branchrank.questions.writing import read_lines
 from branchrank.ranking import fusion
 from branchrank.records import Hit, Scored
-from branchrank.runs.csv_text import cell, table_csv, text_of
 from branchrank.systems.query import read_filters
 from fuzz.target import Target, never_refused, require, seeds
 from fuzz.world import CANARY, index, put, scratch, workspace
@@ -194,7 +194,7 @@ def printable(content: bytes) -> None:
         require(
             [[text_of(each) for each in row] for row in rows[1:]] == [[plain, "x"], ["y", plain]], written
         )
-    require(cell(plain)[:1] not in ("=", "+", "-", "@", "\t"), "a formula")
+    require(csv_cell(plain)[:1] not in ("=", "+", "-", "@", "\t"), "a formula")
 
 
 PATHS = (
