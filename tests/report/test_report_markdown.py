@@ -23,7 +23,7 @@ from branchrank.runs.words import percent
 
 def table(text: str, caption: str) -> list[dict[str, str]]:
     """The rows of the table whose caption begins with these words."""
-    [found] = re.findall(rf"^{re.markdown_text(caption)}.*:\n\n((?:\|.*\n)+)", text, re.MULTILINE)
+    [found] = re.findall(rf"^{re.escape(caption)}.*:\n\n((?:\|.*\n)+)", text, re.MULTILINE)
     lines = found.splitlines()
     cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
     return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
