@@ -46,7 +46,7 @@ from tree_search import ENTRY, Gold, chance, known_gold, oracle
 
 from branchrank import Run, System, Workspace
 from branchrank.errors import ReplayError
-from branchrank.io.artifacts import digest_file
+from branchrank.io.files import digest_file
 from branchrank.llm.cassette import Cassette, KeptCall, Recorded
 from branchrank.llm.parsing import read_labels
 from branchrank.llm.prompts import excerpt

@@ -25,13 +25,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from branchrank.io.keys import Endpoint
 from branchrank.llm.cassette import Cassette
 from branchrank.llm.client import ChatClient
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.parsing import read_labels
 from branchrank.llm.prompts import Shown, labels, labels_schema, rerank_messages
 from branchrank.llm.request import LLMReply, LLMRequest
-from branchrank.llm.secrets import Endpoint
 from branchrank.settings import LLMSettings
 
 LABELS = labels(30)

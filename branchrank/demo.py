@@ -20,7 +20,7 @@ from branchrank.embedders.minilm import MODEL, is_installed
 from branchrank.errors import CorpusError, RunError, UsageError
 from branchrank.index.generations import refuse_links
 from branchrank.index.workspace_folder import CONFIG
-from branchrank.io.artifacts import storage_errors, write_bytes, write_text
+from branchrank.io.files import storage_errors, write_bytes, write_text
 from branchrank.io.progress import Notify, Progress, no_notice
 from branchrank.run import Run
 from branchrank.runs.listing import list_runs

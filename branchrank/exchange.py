@@ -288,6 +288,6 @@ def write_latex(path: str | Path, table: ResultsTable) -> None:
 
     Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
-    from branchrank.io.artifacts import write_text
+    from branchrank.io.files import write_text
 
     write_text(Path(path), latex(table))

@@ -191,7 +191,7 @@ def tune(
     [2]
     """
     from branchrank.bench.tuning import tune as tune_experiment
-    from branchrank.io.progress_bars import shown_progress
+    from branchrank.io.progress import shown_progress
 
     with shown_progress(progress) as shown:
         return tune_experiment(
@@ -264,7 +264,7 @@ def verify(
     index or questions have changed since the run.
     """
     from branchrank.corpus.named import locate_corpus
-    from branchrank.io.progress_bars import shown_progress
+    from branchrank.io.progress import shown_progress
     from branchrank.report.verify import verify_run
 
     with shown_progress(progress) as shown:
@@ -379,7 +379,7 @@ def write_gate(
     In the JUnit file, a worse predictor is a ``failure``, and a predictor with an undecided result is an
     ``error``. Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
-    from branchrank.io.artifacts import write_text
+    from branchrank.io.files import write_text
     from branchrank.report import gate_files
 
     if junit is not None:

@@ -326,7 +326,7 @@ def _corpus(corpus: AnyPath) -> str | Path:
 
 def _to_keep(settings: Mapping[str, object], notify: Notify | None) -> dict[str, object]:
     """Remove credentials from URLs in ``branchrank.toml`` settings, and notify the user of each removal."""
-    from branchrank.io.redactor import is_url, means_url, url_to_keep
+    from branchrank.io.printable import is_url, means_url, url_to_keep
 
     kept = {
         key: url_to_keep(value) if isinstance(value, str) and (is_url(value) or means_url(key)) else value

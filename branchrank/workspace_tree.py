@@ -114,7 +114,7 @@ class WorkspaceTree:
         :class:`~branchrank.errors.InputError` for a document that is not in the corpus.
         """
         from branchrank.corpus.reading import read_document
-        from branchrank.io.artifacts import write_bytes
+        from branchrank.io.files import write_bytes
         from branchrank.tree.pageindex_json import encode_document, export_document
 
         content = self._content(source)
@@ -142,7 +142,7 @@ class WorkspaceTree:
 
     def _content(self, source: str) -> bytes:
         """Return the content of a document in the corpus as bytes."""
-        from branchrank.io.safe_open import read_beneath
+        from branchrank.io.files import read_beneath
 
         try:
             return read_beneath(self._folder.corpus_root, source)

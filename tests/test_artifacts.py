@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from branchrank.errors import InputError, StorageError
-from branchrank.io.artifacts import (
+from branchrank.io.files import (
     atomic_writer,
     digest_bytes,
     digest_file,

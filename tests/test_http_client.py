@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from branchrank.io.hosts import is_loopback
-from branchrank.io.http_client import (
+from branchrank.io.http import (
     ERROR_BODY_BYTES,
     DeadlineError,
     HttpError,
@@ -28,6 +27,7 @@ from branchrank.io.http_client import (
     get,
     post_json,
 )
+from branchrank.io.keys import is_loopback
 
 SECRET = "s3cret-0123456789"
 
@@ -310,6 +310,6 @@ def test_loopback_addresses_are_recognized(host: str, expected: bool) -> None:
 
 
 def test_the_client_does_not_import_httpx() -> None:
-    code = "import sys, branchrank.io.http_client; print('httpx' in sys.modules)"
+    code = "import sys, branchrank.io.http; print('httpx' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

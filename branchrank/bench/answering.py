@@ -27,10 +27,10 @@ from branchrank.bench.predictors import BenchmarkPredictor
 from branchrank.errors import ArtifactError, ReplayError, StorageError, UsageError
 from branchrank.execution import Executor
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.artifacts import digest_of
+from branchrank.io.files import digest_of
+from branchrank.io.printable import hide_credentials
 from branchrank.io.progress import Progress
 from branchrank.llm.request import BudgetError
-from branchrank.llm.secrets import hide_credentials
 from branchrank.llm.shards import files_of, with_relative_files
 from branchrank.records import Question, Record, StageTrace
 from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at

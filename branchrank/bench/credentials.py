@@ -16,8 +16,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from branchrank.io.redactor import ONE_URL, Redactor, environment_secrets, is_url, means_url, value_to_show
-from branchrank.llm.secrets import bare_url, hide_credentials, url_secrets
+from branchrank.io.printable import (
+    ONE_URL,
+    Redactor,
+    bare_url,
+    environment_secrets,
+    hide_credentials,
+    is_url,
+    means_url,
+    url_secrets,
+    value_to_show,
+)
 from branchrank.records import Record
 
 R = TypeVar("R", bound=Record)

@@ -14,10 +14,8 @@ from typing import Protocol, cast
 import msgspec
 
 from branchrank.errors import BranchRankError, UsageError
-from branchrank.io.artifacts import NOT_JSON
-from branchrank.io.printable import encodable
-from branchrank.io.redactor import split_url, url_to_show
-from branchrank.llm.secrets import bare_url
+from branchrank.io.files import NOT_JSON
+from branchrank.io.printable import bare_url, encodable, split_url, url_to_show
 from branchrank.records import Hit, Predictor, Question, Record, Retrieval
 from branchrank.runs.attribution import gold_keys
 from branchrank.spec import System
@@ -283,7 +281,7 @@ class ApiPredictor(Untraced):
         Raises :class:`UsageError` if the endpoint does not return a valid answer. A server error (5xx) is
         ignored, because other queries may succeed.
         """
-        from branchrank.io.http_client import HttpError, StatusError
+        from branchrank.io.http import HttpError, StatusError
 
         try:
             self._answer("documentation", 1)
@@ -300,7 +298,7 @@ class ApiPredictor(Untraced):
 
         Raises :class:`BranchRankError` if the answer is missing or invalid.
         """
-        from branchrank.io.http_client import HttpError
+        from branchrank.io.http import HttpError
 
         shown = bare_url(self.endpoint)
         margin = 10 if question.excluded_spans else 0
@@ -318,7 +316,7 @@ class ApiPredictor(Untraced):
 
     def _answer(self, query: str, top_k: int) -> _ApiAnswer:
         """Post one query and return the answer; raises ``HttpError`` or an error in ``_UNREADABLE``."""
-        from branchrank.io.http_client import post_json
+        from branchrank.io.http import post_json
 
         body = {"query": encodable(query), "top_k": top_k} | (
             {"predictor": self.target} if self.target else {}

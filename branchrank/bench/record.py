@@ -16,7 +16,7 @@ from branchrank.bench.opening import OpenPlan, predictor_record
 from branchrank.bench.plan import Plan
 from branchrank.index import Index
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.artifacts import digest_of
+from branchrank.io.files import digest_of
 from branchrank.llm.ledger import read_prices
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question

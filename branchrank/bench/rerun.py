@@ -25,9 +25,8 @@ from branchrank.bench.record import index_facts
 from branchrank.bench.resume import Named, Names, recorded_plan
 from branchrank.errors import InputError, RunError, UsageError
 from branchrank.index import Index
+from branchrank.io.printable import bare_url, is_url
 from branchrank.io.progress import Notify, Progress
-from branchrank.io.redactor import is_url
-from branchrank.llm.secrets import bare_url
 from branchrank.questions.question_files import questions_digest, sample_questions
 from branchrank.records import Question
 from branchrank.runs.directory import PredictorRecord, RunRecord

@@ -26,8 +26,7 @@ from branchrank.bench.plan import Plan, check_plan, endpoint_predictor
 from branchrank.bench.predictors import BenchmarkPredictor, load_class_predictor
 from branchrank.embedders import is_bundled
 from branchrank.errors import InputError, RunError, UsageError
-from branchrank.io.redactor import is_url, url_to_show, value_to_show
-from branchrank.llm.secrets import bare_url
+from branchrank.io.printable import bare_url, is_url, url_to_show, value_to_show
 from branchrank.records import Record
 from branchrank.runs import directory as names
 from branchrank.runs.directory import PredictorRecord, RunRecord, read_unfinished

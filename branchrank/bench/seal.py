@@ -24,7 +24,7 @@ from branchrank.bench.record import planned_record, relative
 from branchrank.corpus.loading import digest_now
 from branchrank.errors import InputError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.artifacts import NOT_JSON, digest_of, write_bytes
+from branchrank.io.files import NOT_JSON, digest_of, write_bytes
 from branchrank.records import Question, Record
 from branchrank.runs.directory import RunRecord, SealRecord
 

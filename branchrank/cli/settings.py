@@ -10,7 +10,7 @@ from branchrank import Workspace
 from branchrank.cli.options import data_dir_option
 from branchrank.cli.terminal import Command
 from branchrank.errors import UsageError
-from branchrank.io.redactor import value_to_show
+from branchrank.io.printable import value_to_show
 from branchrank.settings import DEFAULT, PARTS, resolve, settings_of
 
 

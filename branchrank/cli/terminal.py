@@ -21,10 +21,10 @@ from branchrank.cli.help import COMMON, entry_name, help_all_option, write_optio
 from branchrank.cli.remedies import remedy_for
 from branchrank.errors import BranchRankError, StorageError, suggestion
 from branchrank.io.printable import safe as safe
-from branchrank.io.progress_bars import progress_bars as progress_bars
+from branchrank.io.progress import progress_bars as progress_bars
 
 if TYPE_CHECKING:
-    from branchrank.io.redactor import Redactor
+    from branchrank.io.printable import Redactor
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -70,7 +70,7 @@ def show_error(error: BranchRankError, command: click.Command) -> None:
 
 
 def _redactor() -> Redactor:
-    from branchrank.io.redactor import Redactor, environment_secrets
+    from branchrank.io.printable import Redactor, environment_secrets
 
     return Redactor(environment_secrets(os.environ))
 

@@ -23,7 +23,7 @@ from branchrank.corpus.document import ENTRY_SUFFIX, Block, Document, Section
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.plain import plain_blocks
 from branchrank.errors import CorpusError
-from branchrank.io.artifacts import NOT_JSON, digest_bytes, digest_file, storage_errors, write_text
+from branchrank.io.files import NOT_JSON, digest_bytes, digest_file, storage_errors, write_text
 from branchrank.records import Record
 
 CORPUS = "corpus.jsonl"

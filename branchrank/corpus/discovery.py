@@ -17,7 +17,7 @@ from pathlib import Path
 
 from branchrank.corpus.reading import SUFFIXES, is_document
 from branchrank.errors import CorpusError, nearest_path
-from branchrank.io.safe_open import open_beneath
+from branchrank.io.files import open_beneath
 from branchrank.records import Record
 
 MAX_FILE_BYTES = 64 * 2**20

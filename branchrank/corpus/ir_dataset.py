@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from branchrank.corpus.beir import CORPUS, QRELS, QUERIES
 from branchrank.errors import CorpusError, MissingDependencyError, or_else
-from branchrank.io.artifacts import storage_errors, write_jsonl, write_text
+from branchrank.io.files import storage_errors, write_jsonl, write_text
 from branchrank.io.progress import Progress, no_progress
 
 PREFIX = "ir:"

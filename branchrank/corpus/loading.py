@@ -14,9 +14,8 @@ from branchrank.corpus.discovery import discover
 from branchrank.corpus.document import Document, DocumentOutline
 from branchrank.corpus.reading import read_document
 from branchrank.errors import BranchRankError, CorpusError
-from branchrank.io.artifacts import digest_of
+from branchrank.io.files import digest_of, read_beneath
 from branchrank.io.progress import Progress, no_progress
-from branchrank.io.safe_open import read_beneath
 from branchrank.records import Record
 
 

@@ -29,7 +29,7 @@ from branchrank.corpus.markdown_syntax import markdown_parser
 from branchrank.corpus.markdown_text import MAX_INLINE, anchors, html_text, inline_text
 from branchrank.corpus.plain import plain_blocks
 from branchrank.corpus.sections import Heading, finish_sections, limit_headings
-from branchrank.io.artifacts import digest_bytes
+from branchrank.io.files import digest_bytes
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

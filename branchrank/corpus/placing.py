@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.normalized import NormalizedLines, normalize
-from branchrank.io.safe_open import read_beneath
+from branchrank.io.files import read_beneath
 from branchrank.records import Record, Span
 
 _PATHS = ("file_path", "path", "source")

@@ -19,7 +19,7 @@ import numpy as np
 
 from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors
 from branchrank.embedders.sqlite_blobs import BlobLayout, SqliteBlobs
-from branchrank.io.artifacts import digest_of
+from branchrank.io.files import digest_of
 from branchrank.io.progress import Notify, Progress, no_progress
 
 #: The number of texts that are embedded between two writes to the cache.

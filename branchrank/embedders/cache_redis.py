@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from branchrank.embedders.protocol import Vectors, vector_checksum
+from branchrank.io.key_values import EXPIRY, RedisConnection
 from branchrank.io.progress import Notify
-from branchrank.io.redis_connection import EXPIRY, RedisConnection
 
 _KEYS_PER_CALL = 500
 _CHECKSUM_BYTES = 16

@@ -39,7 +39,7 @@ from branchrank.embedders.sentence_transformers import (
     read_json,
 )
 from branchrank.errors import ModelError
-from branchrank.io.artifacts import digest_file, digest_of
+from branchrank.io.files import digest_file, digest_of
 from branchrank.io.printable import encodable
 from branchrank.io.progress import Notify, Progress, no_progress
 from branchrank.records import Record

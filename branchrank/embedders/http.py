@@ -34,11 +34,11 @@ from branchrank.embedders.protocol import (
     unit_rows,
 )
 from branchrank.errors import ModelError, UsageError
-from branchrank.io.artifacts import NOT_JSON
-from branchrank.io.http_client import HttpError, LostConnectionError, StatusError, get, post_json
-from branchrank.io.printable import encodable
+from branchrank.io.files import NOT_JSON
+from branchrank.io.http import HttpError, LostConnectionError, StatusError, get, post_json
+from branchrank.io.keys import key_for
+from branchrank.io.printable import Redactor, encodable, split_url, url_to_show
 from branchrank.io.progress import Progress, no_progress
-from branchrank.io.redactor import Redactor, split_url, url_to_show
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Endpoint:
             )
         self.has_path = bool(parts.path.strip("/"))
         self._timeout = timeout
-        self._key = _key_for(parts.hostname, https=parts.scheme == "https", environment=os.environ)
+        self._key = key_for("EMBEDDING", url, os.environ)
         self._password = unquote(parts.password or "")
         self._headers: dict[str, str] = {}
         if parts.username or parts.password:
@@ -229,16 +229,6 @@ _REMEDIES = {
     413: "use a smaller --chunk-tokens",
     429: "wait, then run the command again; finished embeddings are kept",
 } | dict.fromkeys((301, 302, 303, 307, 308), "pass the final URL with --embedding-url")
-
-
-def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
-    """Return the API key for ``host``, or an empty string if no key may be sent to ``host``."""
-    key = environment.get("BRANCHRANK_EMBEDDING_KEY", "")
-    own_host = environment.get("BRANCHRANK_EMBEDDING_KEY_HOST", "").lower()
-    named = split_url(environment.get("BRANCHRANK_INDEX_EMBEDDING_URL", "")).hostname
-    if key and host == (own_host or named):
-        return key
-    return environment.get("OPENAI_API_KEY", "") if host == "api.openai.com" and https else ""
 
 
 def _retry_after(header: str | None, otherwise: float) -> float:

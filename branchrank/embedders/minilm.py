@@ -22,7 +22,7 @@ from branchrank.embedders.onnx_encoder import OnnxEncoder, map_weights
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors
 from branchrank.errors import ModelError
 from branchrank.execution.threads import thread_count
-from branchrank.io.artifacts import NOT_JSON, digest_file
+from branchrank.io.files import NOT_JSON, digest_file
 from branchrank.settings.parts import Precision
 
 MODEL = "all-MiniLM-L6-v2"

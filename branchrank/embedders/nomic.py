@@ -31,7 +31,7 @@ from branchrank.embedders.sentence_transformers import (
 )
 from branchrank.errors import ModelError
 from branchrank.execution.threads import thread_count
-from branchrank.io.artifacts import NOT_JSON
+from branchrank.io.files import NOT_JSON
 from branchrank.records import Record
 from branchrank.settings.parts import Precision
 

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from branchrank.errors import ModelError
-from branchrank.io.artifacts import NOT_JSON
+from branchrank.io.files import NOT_JSON
 from branchrank.records import Record
 
 _REMEDY = (

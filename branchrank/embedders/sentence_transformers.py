@@ -34,8 +34,8 @@ from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
 from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
 from branchrank.errors import MissingDependencyError, ModelError
 from branchrank.execution.threads import limit_torch
-from branchrank.io.artifacts import NOT_JSON, digest_file, digest_of
 from branchrank.io.environment import preserved_random_state, preserved_start_method
+from branchrank.io.files import NOT_JSON, digest_file, digest_of
 from branchrank.io.printable import encodable
 from branchrank.io.progress import Notify, Progress, no_progress
 from branchrank.records import Record

@@ -21,8 +21,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from branchrank.embedders.protocol import vector_checksum
+from branchrank.io.files import check_opened, create_beneath, rename_beneath
 from branchrank.io.progress import Notify
-from branchrank.io.safe_open import check_opened, create_beneath, rename_beneath
 
 T = TypeVar("T")
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from branchrank.corpus.discovery import MAX_FILE_BYTES
 from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, count_files, search_files
 from branchrank.files.terms import Term, extract_terms
-from branchrank.io.safe_open import read_beneath
+from branchrank.io.files import read_beneath
 from branchrank.records import Record, Span
 
 CONTEXT_LINES = 10

@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from branchrank.errors import InputError
-from branchrank.io.safe_open import open_beneath
+from branchrank.io.files import open_beneath
 
 ErrorCode = Literal["NOT_FOUND", "ACCESS_DENIED", "NOT_A_FILE", "TOO_LARGE", "NOT_TEXT"]
 

@@ -20,8 +20,7 @@ import msgspec
 
 from branchrank.corpus.placing import Passage, opened_up, passage_of, string_of
 from branchrank.errors import InputError
-from branchrank.io.artifacts import NOT_JSON
-from branchrank.io.safe_open import open_beneath
+from branchrank.io.files import NOT_JSON, open_beneath
 
 if TYPE_CHECKING:
     from branchrank.stores.chroma_reading import ChromaRecords

@@ -46,7 +46,7 @@ from branchrank.index.config_file import read_config
 from branchrank.index.manifest import read_record, write_record
 from branchrank.index.user_files import given_nodes
 from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
-from branchrank.io.artifacts import digest_file, write_jsonl
+from branchrank.io.files import digest_file, write_jsonl
 from branchrank.records import Chunk, Node, Record
 from branchrank.stores.indexed_text import embedded_text
 from branchrank.stores.vectors_exact import load_vectors, save_vectors

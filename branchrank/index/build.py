@@ -66,7 +66,7 @@ from branchrank.index.stamps import write_stamps
 from branchrank.index.token_vectors import keep_token_vectors
 from branchrank.index.tree_file import write_links
 from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
-from branchrank.io.artifacts import digest_file, digest_of, storage_errors
+from branchrank.io.files import digest_file, digest_of, storage_errors
 from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Chunk, Node
 from branchrank.stores.bm25 import Bm25Index

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from branchrank.errors import UsageError, or_else
-from branchrank.io.artifacts import write_text
+from branchrank.io.files import write_text
 from branchrank.records import Record
 from branchrank.settings import PARTS, read_toml
 

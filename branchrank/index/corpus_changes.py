@@ -13,7 +13,7 @@ from stat import S_ISREG
 from branchrank.corpus.discovery import CorpusFile, examine, walk, without_documents
 from branchrank.index.documents import CorpusEntry, read_documents, read_modified
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.artifacts import digest_file
+from branchrank.io.files import digest_file
 
 
 def corpus_change(workspace: WorkspaceFolder, generation: Path) -> str:

@@ -13,8 +13,7 @@ from pathlib import Path
 import msgspec
 
 from branchrank.errors import ArtifactError
-from branchrank.io.artifacts import NOT_JSON, write_bytes
-from branchrank.io.safe_open import read_beneath
+from branchrank.io.files import NOT_JSON, read_beneath, write_bytes
 from branchrank.records import Record
 
 DOCUMENTS = "documents.jsonl"

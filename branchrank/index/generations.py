@@ -26,8 +26,7 @@ from pathlib import Path
 
 from branchrank.errors import ArtifactError, BusyError
 from branchrank.index.failpoints import failpoint
-from branchrank.io.artifacts import fsync_directory, storage_errors
-from branchrank.io.safe_open import links_beneath, remove_beneath
+from branchrank.io.files import fsync_directory, links_beneath, remove_beneath, storage_errors
 
 MANIFEST = "manifest.json"
 BUILD_LOCK = ".build.lock"

@@ -14,8 +14,7 @@ import msgspec
 
 from branchrank.embedders.protocol import EmbedderIdentity
 from branchrank.errors import ArtifactError
-from branchrank.io.artifacts import NOT_JSON, digest_file, write_bytes
-from branchrank.io.safe_open import read_file
+from branchrank.io.files import NOT_JSON, digest_file, read_file, write_bytes
 from branchrank.records import Record
 from branchrank.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
 

@@ -37,7 +37,7 @@ from branchrank.index.records_file import RecordsFile
 from branchrank.index.stamps import check_digests
 from branchrank.index.tree_file import open_tree
 from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
-from branchrank.io.artifacts import digest_file, digest_of
+from branchrank.io.files import digest_file, digest_of
 from branchrank.records import Chunk, Node, Record
 from branchrank.settings import Bm25Settings, IndexSettings
 from branchrank.stores.bm25 import Bm25Index

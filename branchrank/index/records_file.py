@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.errors import ArtifactError
-from branchrank.io.artifacts import NOT_JSON, atomic_writer
-from branchrank.io.safe_open import open_beneath
+from branchrank.io.files import NOT_JSON, atomic_writer, open_beneath
 from branchrank.records import Chunk, Node, Span
 from branchrank.stores.arrays import mapped_arrays, write_arrays
 from branchrank.stores.strings import StringArrays, Strings

@@ -19,7 +19,7 @@ from branchrank.corpus.document import Document, DocumentOutline
 from branchrank.corpus.reading import read_document
 from branchrank.corpus.tokens import token_counter
 from branchrank.index.records_file import RecordLines, encoded
-from branchrank.io.safe_open import read_beneath
+from branchrank.io.files import read_beneath
 from branchrank.records import Chunk, Record
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer

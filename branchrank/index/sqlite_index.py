@@ -14,8 +14,7 @@ from pathlib import Path
 
 from branchrank.errors import ArtifactError, StorageError
 from branchrank.index.reader import Index
-from branchrank.io.artifacts import storage_errors
-from branchrank.io.safe_open import only_writer_beneath
+from branchrank.io.files import only_writer_beneath, storage_errors
 from branchrank.stores.sqlite_file import build_sqlite
 from branchrank.stores.sqlite_fts5 import Fts5Table
 

@@ -23,8 +23,7 @@ from pathlib import Path
 import msgspec
 
 from branchrank.errors import ArtifactError
-from branchrank.io.artifacts import NOT_JSON, digest_stream
-from branchrank.io.safe_open import open_beneath, overwrite_beneath, read_beneath
+from branchrank.io.files import NOT_JSON, digest_stream, open_beneath, overwrite_beneath, read_beneath
 
 STAMPS = "stamps.json"
 _REMEDY = "rebuild the index: branchrank index"

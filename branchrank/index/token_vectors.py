@@ -27,7 +27,7 @@ from branchrank.index.manifest import Manifest, read_record
 from branchrank.index.reader import CHUNKS, TOKENS
 from branchrank.index.stamps import check_digests
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.artifacts import read_jsonl
+from branchrank.io.files import read_jsonl
 from branchrank.io.progress import Progress
 from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
 from branchrank.records import Chunk

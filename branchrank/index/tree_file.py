@@ -9,8 +9,7 @@ import numpy as np
 
 from branchrank.errors import ArtifactError
 from branchrank.index.records_file import LOOKUP, RecordsFile
-from branchrank.io.artifacts import NOT_JSON, atomic_writer
-from branchrank.io.safe_open import open_beneath
+from branchrank.io.files import NOT_JSON, atomic_writer, open_beneath
 from branchrank.records import Node
 from branchrank.stores.arrays import mapped_arrays, write_arrays
 from branchrank.tree.navigate import Tree

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from branchrank.corpus.loading import Corpus, CorpusOutline
 from branchrank.errors import ArtifactError, InputError
-from branchrank.io.artifacts import read_jsonl
+from branchrank.io.files import read_jsonl
 from branchrank.records import Chunk, Record, Span
 from branchrank.tree.check import check_nodes
 from branchrank.tree.navigate import Tree

@@ -42,9 +42,9 @@ from branchrank.errors import (
 )
 from branchrank.index.config_file import read_config, update_config
 from branchrank.index.generations import BUILD_LOCK, Generations, refuse_links, replace_link
-from branchrank.io.artifacts import digest_of, storage_errors, write_bytes
+from branchrank.io.files import digest_of, storage_errors, write_bytes
+from branchrank.io.printable import url_to_keep
 from branchrank.io.progress import Notify
-from branchrank.io.redactor import url_to_keep
 from branchrank.settings import Bm25Settings, CacheSettings, EngineSettings, IndexSettings, Resolved, resolve
 
 CONFIG = "branchrank.toml"

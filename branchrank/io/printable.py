@@ -1,8 +1,22 @@
-"""Make text from documents, file names and command lines safe to print and to encode."""
+"""Make text safe to print and to store.
+
+1. Control characters from documents, file names and servers are replaced before the text is printed.
+2. API keys and passwords are removed from text that is printed, logged or stored, because a server's error
+   message, for example, can contain the key that the server received. Each secret is recognized unchanged,
+   URL-encoded and JSON-escaped.
+3. If a text is a single URL, everything between ``://`` and the last ``@`` counts as credentials. A URL that
+   is only part of a text ends at a space, a quote, ``<``, ``>`` or a backslash, although a password can
+   contain some of these characters.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+import re
 import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
 
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 _LINE = str.maketrans({"\n": "\N{REPLACEMENT CHARACTER}", "\t": " "})
@@ -30,3 +44,190 @@ def safe_line(text: str) -> str:
 def encodable(text: str) -> str:
     """Replace each lone surrogate (from an undecodable command-line argument) with ``?``."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+HIDDEN = "[key]"
+_SHORTEST_SECRET = 6
+SECRET_NAME = re.compile("key|token|secret|pass|auth|sig|code", re.IGNORECASE)
+ONE_URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)(.*)", re.IGNORECASE | re.DOTALL)
+_PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|pass|auth|sig|code)[^=&#]*=)[^&#]*", re.IGNORECASE)
+#: Matches the names of settings, fields and flags whose value should be a URL.
+_URL_NAME = re.compile(r"(?:[\w.-]*[-_.])?(?:url|endpoint)", re.IGNORECASE)
+_URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)([^\s'\"<>\\]+)", re.IGNORECASE)
+_USER = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)[^\s/?#]*@", re.IGNORECASE)
+_CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
+_KEY_VARIABLES = (
+    "BRANCHRANK_LLM_KEY",
+    "OPENAI_API_KEY",
+    "BRANCHRANK_API_TOKEN",
+    "BRANCHRANK_EMBEDDING_KEY",
+    "BRANCHRANK_QDRANT_KEY",
+    "BRANCHRANK_TOKEN",
+)
+
+
+def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values of all environment variables that may contain API keys or tokens."""
+    return tuple(environment.get(name, "") for name in _KEY_VARIABLES)
+
+
+class Redactor:
+    """Replaces each known secret in a text with ``[key]``.
+
+    Secrets shorter than six characters are not replaced.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = tuple(secrets)
+        forms = {
+            form for secret in self._secrets if len(secret) >= _SHORTEST_SECRET for form in _forms(secret)
+        }
+        self._forms = sorted(forms, key=lambda form: (-len(form), form))
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self._secrets)} secrets)"
+
+    def knowing(self, secrets: Iterable[str]) -> Redactor:
+        """Return a redactor that removes the given secrets and all secrets of this redactor."""
+        return Redactor((*self._secrets, *secrets))
+
+    def __call__(self, text: str) -> str:
+        for form in self._forms:
+            text = text.replace(form, HIDDEN)
+        return text
+
+
+def _forms(secret: str) -> set[str]:
+    """Return the secret as it is, URL-encoded and JSON-escaped."""
+    escaped = {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+    return {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), *escaped}
+
+
+def is_url(text: str) -> bool:
+    """Return whether the whole text is one URL."""
+    return ONE_URL.fullmatch(text.strip()) is not None
+
+
+def means_url(name: str) -> bool:
+    """Return whether the setting or flag ``name`` (such as ``index.chroma_url``) takes a URL."""
+    return _URL_NAME.fullmatch(name) is not None
+
+
+def url_to_show(text: str) -> str:
+    """Return a URL without secrets, for messages.
+
+    The user name and the password are removed. The values of parameters whose names suggest a secret (such as
+    ``api_key``) are replaced with ``[key]``. In a malformed URL, everything between the scheme and the last
+    ``@`` is removed.
+
+    >>> url_to_show("http://me:secret-1@[h/v1?api_key=secret-2"), url_to_show("me:secret-1@h")
+    ('http://[h/v1?api_key=[key]', 'h')
+    """
+    return hide_parameters(_without_user(text))
+
+
+def hide_parameters(text: str) -> str:
+    """Replace values of URL parameters whose names suggest secrets (such as ``api_key``) with ``[key]``."""
+    return _PARAMETER.sub(rf"\1{HIDDEN}", text)
+
+
+def value_to_show(name: str, value: str) -> str:
+    """Return the value of a setting, field or flag. The credentials of a URL are removed."""
+    return url_to_show(value) if is_url(value) or means_url(name) else value
+
+
+def _without_user(text: str) -> str:
+    url = ONE_URL.fullmatch(text.strip())
+    scheme, rest = (url[1], url[2]) if url else ("", text)
+    return scheme + rest.rpartition("@")[2]
+
+
+def url_to_keep(text: str) -> str:
+    """Return a URL without secrets, for storage in a file.
+
+    The user name, the password, and all parameters whose names suggest a secret (such as ``api_key``) are
+    removed.
+
+    >>> url_to_keep("http://me:secret-1@h/v1?api_key=secret-2&v=2")
+    'http://h/v1?v=2'
+    """
+    address, _, query = _without_user(text).partition("?")
+    kept = "&".join(each for each in query.split("&") if not SECRET_NAME.search(each.partition("=")[0]))
+    return f"{address}?{kept}" if kept else address
+
+
+def split_url(url: str) -> SplitResult:
+    """Split a URL into its scheme, host, path, query and fragment.
+
+    If the URL can't be parsed (for example, ``http://[h``), all parts are empty.
+    """
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
+
+
+def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
+    """Remove the API keys in ``environment``, and the credentials in URLs, from ``text``.
+
+    ``text`` is, for example, a command, a setting or an error message that a run records. The host, the path
+    and the non-secret query parameters of each URL are kept.
+    """
+    return Redactor(environment_secrets(environment))(_URL.sub(_bare_url, _USER.sub(r"\1", text)))
+
+
+def _bare_url(match: re.Match[str]) -> str:
+    scheme, rest = match.group(1), match.group(2)
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    shown = authority.rpartition("@")[2]
+    return scheme + shown + hide_parameters(rest[len(authority) :])
+
+
+def bare_url(text: str) -> str:
+    """Remove the credentials from a URL, or from a string that ends with a URL, such as ``--flag=URL``."""
+    return ONE_URL.sub(lambda url: url_to_show(url[0]), text)
+
+
+def url_secrets(text: str) -> set[str]:
+    """Return the secrets in a URL, or in a string that ends with a URL.
+
+    The secrets are the password and the values of query parameters whose names suggest a secret, such as
+    ``token``. If a URL has a user name but no password, the user name is a secret. The URL may be malformed.
+    """
+    match = ONE_URL.search(text)
+    rest = match[2] if match else text
+    user, _, password = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[0].partition(":")
+    written = rest.rpartition("@")[0].partition(":")[2]  # the whole password, even with "/", "?" or "#"
+    parameters = parse_qsl(rest.partition("?")[2].partition("#")[0])
+    keys = {value for name, value in parameters if SECRET_NAME.search(name)}
+    return keys | {form for raw in (password or user, written) for form in (raw, unquote(raw)) if form}
+
+
+class _RedactingFilter(logging.Filter):
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._redact = redact
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = self._redact(record.getMessage())
+        record.args = ()
+        return True
+
+
+def guard_logs(redact: Callable[[str], str]) -> Callable[[], None]:
+    """Install log filters that remove API keys from the log messages of the HTTP libraries.
+
+    The filters are needed because httpx logs whole URLs at level INFO. Return a function that uninstalls the
+    filters.
+    """
+    guard = _RedactingFilter(redact)
+    names = [name for name in logging.root.manager.loggerDict if name.startswith(_CHATTY_LOGGERS)]
+    loggers = [logging.getLogger(name) for name in names]
+    for logger in loggers:
+        logger.addFilter(guard)
+
+    def end() -> None:
+        for logger in loggers:
+            logger.removeFilter(guard)
+
+    return end

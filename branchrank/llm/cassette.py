@@ -33,8 +33,7 @@ from typing import Any, Protocol
 import msgspec
 
 from branchrank.errors import ArtifactError, StorageError
-from branchrank.io.artifacts import NOT_JSON, digest_of
-from branchrank.io.safe_open import check_opened, create_beneath
+from branchrank.io.files import NOT_JSON, check_opened, create_beneath, digest_of
 from branchrank.llm.request import LLMReply, LLMRequest
 from branchrank.records import Record
 

@@ -30,13 +30,13 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from branchrank.errors import LLMError
-from branchrank.io.artifacts import NOT_JSON
 from branchrank.io.environment import preserved_random_state
-from branchrank.io.redactor import Redactor
+from branchrank.io.files import NOT_JSON
+from branchrank.io.keys import Endpoint, is_loopback
+from branchrank.io.printable import Redactor, guard_logs, split_url
 from branchrank.llm.budget import Budget
 from branchrank.llm.reading import read_completion, retry_after
 from branchrank.llm.request import INTERRUPTED, BudgetError, CallFailedError, LLMReply, LLMRequest, Usage
-from branchrank.llm.secrets import Endpoint, guard_logs
 from branchrank.settings import LLMSettings
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class ChatClient:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="llm-client", daemon=True)
         self._thread.start()
-        loopback = endpoint.host in ("localhost", "::1") or endpoint.host.startswith("127.")
+        loopback = is_loopback(split_url(endpoint.url).hostname or "")
         self._http = openai.DefaultAsyncHttpxClient(
             follow_redirects=False,
             trust_env=not loopback,

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from branchrank.io.artifacts import NOT_JSON
+from branchrank.io.files import NOT_JSON
+from branchrank.io.key_values import EXPIRY, RedisConnection
 from branchrank.io.progress import Notify
-from branchrank.io.redis_connection import EXPIRY, RedisConnection
 from branchrank.llm.cassette import Recorded, call_key, intact, row_of
 from branchrank.llm.request import LLMRequest
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from branchrank.io.artifacts import NOT_JSON
+from branchrank.io.files import NOT_JSON
 from branchrank.llm.request import CallFailedError, LLMReply, LLMRequest, Usage, estimate_tokens
 
 _OVERFLOW_SIGNS = ("context_length", "context length", "context size", "exceed_context", "maximum context")

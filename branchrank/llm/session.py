@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from branchrank.errors import ArtifactError, LLMError, UsageError
+from branchrank.io.keys import open_endpoint
+from branchrank.io.printable import Redactor, environment_secrets
 from branchrank.io.progress import Notify, no_notice
-from branchrank.io.redactor import Redactor, environment_secrets
 from branchrank.llm.budget import Budget
 from branchrank.llm.cassette import Cassette, DecisionCache
 from branchrank.llm.client import ChatClient, UnreachableError
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable, read_prices
-from branchrank.llm.secrets import open_endpoint
 from branchrank.records import LLMCall
 from branchrank.settings import CacheSettings, LLMSettings, Resolved
 
@@ -37,7 +37,7 @@ class LLMSession:
     all other cases, an endpoint that does not answer is an error.
 
     Raises :class:`UsageError` if the settings have both ``record`` and ``replay``. Also raises the same
-    errors as :class:`Cassette` and :class:`~branchrank.io.redis_connection.RedisConnection`.
+    errors as :class:`Cassette` and :class:`~branchrank.io.key_values.RedisConnection`.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class LLMSession:
                 remedy="give one with --hybrid-base-url or --pageindex-base-url, "
                 "or run without an LLM (--hybrid-no-llm, --pageindex-no-llm)",
             )
-        endpoint = open_endpoint(base_url, self.environment, explicit=explicit)
+        endpoint = open_endpoint("LLM", base_url, self.environment, explicit=explicit)
         self.redact = self.redact.knowing(endpoint.secrets)
         client = ChatClient(
             endpoint, model, self.settings, budget=self.budget, redact=lambda text: self.redact(text)

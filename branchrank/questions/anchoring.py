@@ -24,8 +24,7 @@ import msgspec
 from branchrank.corpus.discovery import discover
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.normalized import NormalizedLines, normalize
-from branchrank.io.artifacts import digest_bytes
-from branchrank.io.safe_open import read_beneath
+from branchrank.io.files import digest_bytes, read_beneath
 from branchrank.records import GoldItem, Question, Record, Span
 
 Lines = Mapping[str, Sequence[str]]

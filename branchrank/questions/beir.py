@@ -16,7 +16,7 @@ import msgspec
 
 from branchrank.corpus.beir import QRELS, QUERIES, entry_source, read_entries
 from branchrank.errors import QuestionError
-from branchrank.io.artifacts import read_jsonl
+from branchrank.io.files import read_jsonl
 from branchrank.questions.qrels import read_qrels
 from branchrank.questions.question_files import ABSENT_GOLD
 from branchrank.records import GoldItem, Question, Record, Span

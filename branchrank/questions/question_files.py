@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 
 from branchrank.errors import QuestionError, nearest_path
-from branchrank.io.artifacts import digest_of, write_bytes, write_jsonl
-from branchrank.io.safe_open import read_file
+from branchrank.io.files import digest_of, read_file, write_bytes, write_jsonl
 from branchrank.records import GoldItem, GoldLevel, Question, Record, Span
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from branchrank.errors import UsageError
-from branchrank.io.artifacts import write_text
+from branchrank.io.files import write_text
 from branchrank.io.table import DAGGER, Cell, Styled, Table, latex_table, table_csv
 from branchrank.records import Record
 from branchrank.report.blocks import Block, Paragraph, Points, Report, Section

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from branchrank.corpus.lines import decode, split_lines
+from branchrank.io.files import read_beneath
 from branchrank.io.printable import safe
-from branchrank.io.safe_open import read_beneath
 from branchrank.runs.run import RunData
 
 #: The maximum number of hits per answer that are shown with their text.

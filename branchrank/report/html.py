@@ -19,7 +19,7 @@ from string import Template
 
 import msgspec
 
-from branchrank.io.artifacts import NOT_JSON
+from branchrank.io.files import NOT_JSON
 from branchrank.io.table import html_cell, html_table, html_text
 from branchrank.report.blocks import (
     Block,

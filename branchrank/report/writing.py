@@ -10,10 +10,8 @@ from msgspec.structs import replace
 from branchrank.bench.benchmark import BenchmarkOptions, run_plan
 from branchrank.bench.plan import Plan
 from branchrank.corpus.loading import digest_now
-from branchrank.io.artifacts import storage_errors
-from branchrank.io.progress import Progress
-from branchrank.io.progress_bars import shown_progress
-from branchrank.io.safe_open import write_beneath
+from branchrank.io.files import storage_errors, write_beneath
+from branchrank.io.progress import Progress, shown_progress
 from branchrank.report.content import report_content
 from branchrank.report.documents import Passages, gather_passages
 from branchrank.report.html import html

@@ -13,8 +13,16 @@ import msgspec
 
 from branchrank.errors import RunError, UsageError, nearest, nearest_path
 from branchrank.index.manifest import DistanceCalibration
-from branchrank.io.artifacts import NOT_JSON, digest_file, digest_of, storage_errors, write_bytes
-from branchrank.io.safe_open import open_beneath, read_beneath, remove_temporary
+from branchrank.io.files import (
+    NOT_JSON,
+    digest_file,
+    digest_of,
+    open_beneath,
+    read_beneath,
+    remove_temporary,
+    storage_errors,
+    write_bytes,
+)
 from branchrank.llm.ledger import PriceTable
 from branchrank.records import Count, Record
 from branchrank.runs.provenance import Provenance

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from branchrank.corpus import beir
 from branchrank.errors import RunError, UsageError, suggestion
-from branchrank.io.artifacts import write_jsonl, write_text
+from branchrank.io.files import write_jsonl, write_text
 from branchrank.questions.qrels import Qrels
 from branchrank.records import Scored
 from branchrank.runs.trec_files import DocumentIds, TrecRun, run_lists, run_qrels

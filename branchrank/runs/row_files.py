@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from branchrank.errors import RunError
-from branchrank.io.artifacts import atomic_writer
+from branchrank.io.files import atomic_writer
 
 #: The limit for the decompressed size of a small file, in bytes.
 MOST_BYTES = 64 << 20

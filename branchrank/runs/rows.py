@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from branchrank.errors import RunError
-from branchrank.io.artifacts import NOT_JSON, storage_errors
+from branchrank.io.files import NOT_JSON, storage_errors
 from branchrank.records import Count, Grade, LineNumber, LLMCall, Placement, Rank, Record, StageTrace
 from branchrank.runs.row_files import packed, read_lines, whole_lines, write_lines
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import msgspec
 
 from branchrank.errors import QuestionError, RunError
-from branchrank.io.artifacts import read_jsonl
+from branchrank.io.files import read_jsonl
 from branchrank.measures.matching import GOLD_LEVELS, gold_level
 from branchrank.measures.names import NamedMeasure, named_measure
 from branchrank.questions.question_files import load_questions, questions_digest

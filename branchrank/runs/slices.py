@@ -15,7 +15,7 @@ from pathlib import Path
 from branchrank.corpus.document import Document, Section
 from branchrank.corpus.reading import read_document
 from branchrank.errors import BranchRankError
-from branchrank.io.safe_open import read_beneath
+from branchrank.io.files import read_beneath
 from branchrank.measures.matching import gold_level
 from branchrank.records import Count, GoldItem, Question, Record, Span
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from branchrank.io.artifacts import write_text
+from branchrank.io.files import write_text
 from branchrank.io.table import table_csv
 from branchrank.measures.matching import gold_level
 from branchrank.measures.names import NamedMeasure, named_measure

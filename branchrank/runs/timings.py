@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from branchrank.errors import RunError
-from branchrank.io.artifacts import write_text
+from branchrank.io.files import write_text
 from branchrank.io.table import table_csv, text_of
 from branchrank.records import Record
 

@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 from branchrank.corpus.beir import entry_id
 from branchrank.errors import RunError
-from branchrank.io.artifacts import write_text
+from branchrank.io.files import write_text
 from branchrank.measures.matching import resolve_source
 from branchrank.measures.measures import Measure, mean, parse_measure, score
 from branchrank.measures.trec import question_qrels, question_run, run_ranking

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from branchrank.errors import UsageError
-from branchrank.io.hosts import is_loopback
+from branchrank.io.keys import is_loopback
 from branchrank.records import Record
 
 VARIABLE = "BRANCHRANK_TOKEN"

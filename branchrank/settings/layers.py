@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from branchrank.errors import UsageError, or_else, suggestion
-from branchrank.io.safe_open import read_file
+from branchrank.io.files import read_file
 from branchrank.records import Record
 from branchrank.settings.addresses import without_none
 from branchrank.settings.base import Settings

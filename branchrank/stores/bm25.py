@@ -30,8 +30,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.errors import ArtifactError
-from branchrank.io.artifacts import NOT_JSON, digest_stream, storage_errors
-from branchrank.io.safe_open import open_beneath, read_beneath, write_beneath, writer_beneath
+from branchrank.io.files import (
+    NOT_JSON,
+    digest_stream,
+    open_beneath,
+    read_beneath,
+    storage_errors,
+    write_beneath,
+    writer_beneath,
+)
 from branchrank.records import Record, Scored
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer

@@ -17,9 +17,9 @@ from typing import Any
 
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.io.environment import preserved_random_state
-from branchrank.io.http_client import Transport, get
-from branchrank.io.redactor import split_url, url_to_show
-from branchrank.io.safe_open import check_opened
+from branchrank.io.files import check_opened
+from branchrank.io.http import Transport, get
+from branchrank.io.printable import split_url, url_to_show
 
 #: The directory of an embedded database, or the URL of a server.
 Location = Path | str

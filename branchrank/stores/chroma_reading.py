@@ -18,7 +18,7 @@ import numpy as np
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError, or_else
-from branchrank.io.safe_open import copy_folder
+from branchrank.io.files import copy_folder
 from branchrank.stores.chroma_client import connected
 
 MOST_BYTES = 32 << 30

@@ -21,7 +21,7 @@ import msgspec
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
-from branchrank.io.artifacts import NOT_JSON
+from branchrank.io.files import NOT_JSON
 from branchrank.records import Scored
 from branchrank.stores.qdrant_points import (
     DENSE,

@@ -26,7 +26,7 @@ import msgspec
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError, or_else
-from branchrank.io.safe_open import copy_folder
+from branchrank.io.files import copy_folder
 from branchrank.records import Scored
 from branchrank.stores.pickled_data import read_pickled
 from branchrank.stores.qdrant_layout import (

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
-from branchrank.io.redactor import split_url, url_to_show
+from branchrank.io.keys import key_for
+from branchrank.io.printable import split_url, url_to_show
 from branchrank.records import Scored
 from branchrank.stores.qdrant_points import (
     BATCH,
@@ -48,7 +49,6 @@ TIMEOUT_S = 10
 _LARGEST_ANSWER = 64 << 20
 #: The maximum number of simultaneous upload requests.
 UPLOADS = 4
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Storage(NamedTuple):
@@ -239,30 +239,10 @@ class ServerCollection:
         )
 
 
-def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return the API key for the server at ``url``, or an empty string if no key is set for the server.
-
-    Raises :class:`UsageError` if the API key would be sent to another machine without encryption.
-    """
-    environment = os.environ if environment is None else environment
-    key = environment.get("BRANCHRANK_QDRANT_KEY", "")
-    parts = split_url(url)
-    own_host = environment.get("BRANCHRANK_QDRANT_KEY_HOST", "").lower()
-    named = split_url(environment.get("BRANCHRANK_QDRANT_URL", "")).hostname
-    if not key or parts.hostname != (own_host or named):
-        return ""
-    if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        raise UsageError(
-            f"the key for {url_to_show(url)} would be sent without encryption",
-            remedy="use a URL that starts with https://",
-        )
-    return key
-
-
 def connect(url: str, timeout_s: int) -> Any:
     """Return a client for the Qdrant server at ``url``.
 
-    If :func:`key_for` returns an API key, the client sends the key with every request.
+    The client sends the key from :func:`branchrank.io.keys.key_for` with every request.
 
     Raises :class:`UsageError` if ``url`` is not an HTTP URL.
     """
@@ -272,8 +252,8 @@ def connect(url: str, timeout_s: int) -> Any:
             f"{url_to_show(url)!r} is not the URL of a Qdrant server",
             remedy="use --qdrant-url http://HOST:PORT",
         )
-    key = key_for(url)
-    from branchrank.io.http_client import Transport
+    key = key_for("QDRANT", url, os.environ)
+    from branchrank.io.http import Transport
 
     try:
         import qdrant_client

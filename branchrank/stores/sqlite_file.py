@@ -26,8 +26,7 @@ from pathlib import Path
 import msgspec
 
 from branchrank.errors import ArtifactError
-from branchrank.io.artifacts import NOT_JSON, storage_errors
-from branchrank.io.safe_open import check_opened, write_stream_beneath
+from branchrank.io.files import NOT_JSON, check_opened, storage_errors, write_stream_beneath
 from branchrank.records import Chunk, Record
 
 APPLICATION_ID = 0x42524B31

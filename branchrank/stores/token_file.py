@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.errors import ArtifactError
-from branchrank.io.artifacts import storage_errors
+from branchrank.io.files import storage_errors
 from branchrank.ranking.maxsim import TokenPrecision, TokenVectors
 from branchrank.stores.npy_file import read_npy
 from branchrank.stores.strings import Strings

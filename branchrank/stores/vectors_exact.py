@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
-from branchrank.io.artifacts import atomic_writer
-from branchrank.io.safe_open import open_beneath
+from branchrank.io.files import atomic_writer, open_beneath
 from branchrank.records import Scored
 from branchrank.stores.npy_file import map_npy
 from branchrank.stores.ordering import IntArray, best, cosines, scored

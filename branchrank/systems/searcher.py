@@ -18,8 +18,7 @@ from branchrank.errors import UsageError
 from branchrank.index import Index, open_index, open_or_build
 from branchrank.index.reader import measured_distance
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.progress import Progress
-from branchrank.io.progress_bars import shown_progress
+from branchrank.io.progress import Progress, shown_progress
 from branchrank.records import Hit, Retrieval
 from branchrank.settings import BenchmarkSettings, Resolved, RetrievalSettings, arguments
 from branchrank.spec import Endpoint, System

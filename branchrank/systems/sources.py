@@ -13,7 +13,7 @@ import numpy as np
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.embedders.cache import EmbeddingCache, cached_query
 from branchrank.index import Index
-from branchrank.io.safe_open import read_beneath
+from branchrank.io.files import read_beneath
 from branchrank.records import Node, Span
 from branchrank.spec import Unit
 from branchrank.stores.strings import Strings

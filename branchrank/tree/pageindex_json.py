@@ -32,7 +32,7 @@ from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.reading import read_document
 from branchrank.corpus.sections import Heading, finish_sections
 from branchrank.errors import InputError
-from branchrank.io.artifacts import NOT_JSON
+from branchrank.io.files import NOT_JSON
 from branchrank.records import Node, Record
 from branchrank.tree.build import build_nodes
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from branchrank.errors import ArtifactError
-from branchrank.io.artifacts import NOT_JSON, write_jsonl
-from branchrank.io.safe_open import read_file
+from branchrank.io.files import NOT_JSON, read_file, write_jsonl
 from branchrank.records import Node
 from branchrank.tree.check import find_problems
 from branchrank.tree.navigate import Tree

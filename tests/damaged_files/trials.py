@@ -34,7 +34,7 @@ from click.testing import CliRunner
 from support.limits import HungError, TooMuchMemoryError, limited
 
 from branchrank.cli.main import main
-from branchrank.io.artifacts import digest_of
+from branchrank.io.files import digest_of
 from branchrank.report.plots import drawing
 from branchrank.runs.directory import COMPACT_ROWS, MEASURED, ROWS
 from damaged_files.changes import Change, changes_of

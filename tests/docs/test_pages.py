@@ -22,7 +22,7 @@ from branchrank.corpus.document import Document
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.sections import slug
 from branchrank.index.config_file import WorkspaceConfig
-from branchrank.io.artifacts import read_jsonl
+from branchrank.io.files import read_jsonl
 from branchrank.questions.anchoring import check_anchors, corpus_lines
 from branchrank.questions.question_files import load_questions
 from branchrank.ranking import evidence, expansion, neighborhood

@@ -16,7 +16,7 @@ from branchrank.embedders import FakeEmbedder
 from branchrank.embedders.cache import cache_keys, cached_documents, cached_query, open_cache
 from branchrank.embedders.cache_redis import RedisEmbeddingCache
 from branchrank.errors import MissingDependencyError, UsageError
-from branchrank.io import redis_connection
+from branchrank.io import key_values
 from branchrank.io.progress import no_progress
 
 pytestmark = pytest.mark.skipif(
@@ -93,7 +93,7 @@ def test_a_query_is_kept(cache: RedisEmbeddingCache) -> None:
 
 def test_an_entry_expires(cache: RedisEmbeddingCache, client) -> None:
     asked(cache)
-    assert all(0 < client.ttl(key) <= redis_connection.EXPIRY for key in KEYS)
+    assert all(0 < client.ttl(key) <= key_values.EXPIRY for key in KEYS)
     client.pexpire(KEYS[0], 1)
     while client.exists(KEYS[0]):
         time.sleep(0.001)
@@ -192,7 +192,7 @@ def test_a_missing_password_gives_one_notice(tmp_path: Path, notices: list[str])
 def test_a_slow_server_is_skipped_after_one_timeout_and_used_again_later(
     tmp_path: Path, notices: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_connection, "TIMEOUT", 0.1)
+    monkeypatch.setattr(key_values, "TIMEOUT", 0.1)
     server = RedisServer(tmp_path)
     try:
         cache = RedisEmbeddingCache(server.url, notify=notices.append)
@@ -206,7 +206,7 @@ def test_a_slow_server_is_skipped_after_one_timeout_and_used_again_later(
         assert len(notices) == 1
         server.process.send_signal(signal.SIGCONT)
         now = time.monotonic()
-        monkeypatch.setattr(time, "monotonic", lambda: now + redis_connection.PAUSE + 1)
+        monkeypatch.setattr(time, "monotonic", lambda: now + key_values.PAUSE + 1)
         assert asked(cache) == 0
         assert len(notices) == 1
         cache.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from branchrank.files.read_file import SIZE_LIMIT, FileReader, FileRefused
-from branchrank.io.safe_open import open_beneath, read_beneath
+from branchrank.io.files import open_beneath, read_beneath
 
 SECRET = "TOP-SECRET-CANARY"
 

@@ -14,7 +14,7 @@ from support.small_corpus import PAGES, reopened, small_workspace, write_corpus
 from branchrank.errors import ArtifactError, CorpusError, InputError
 from branchrank.index import Index, build_index, open_index
 from branchrank.index.reader import searches_exactly
-from branchrank.io.artifacts import write_jsonl
+from branchrank.io.files import write_jsonl
 from branchrank.records import Chunk
 from branchrank.settings import IndexSettings, settings_of
 from branchrank.stores.indexed_text import embedded_text

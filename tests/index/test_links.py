@@ -17,7 +17,7 @@ from branchrank.errors import ArtifactError, StorageError
 from branchrank.index.build import build_index
 from branchrank.index.reader import bm25_path, open_index
 from branchrank.index.sqlite_index import open_fts5
-from branchrank.io.safe_open import links_beneath, remove_beneath, write_beneath
+from branchrank.io.files import links_beneath, remove_beneath, write_beneath
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
 from branchrank.stores import vectors_chroma

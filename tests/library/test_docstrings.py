@@ -17,7 +17,7 @@ MODULES = (
     "branchrank.systems.searcher",
     "branchrank.library",
     "branchrank.exchange",
-    "branchrank.io.progress_bars",
+    "branchrank.io.progress",
     "branchrank.records",
     "branchrank.records",
 )

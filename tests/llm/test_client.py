@@ -16,9 +16,9 @@ from support import scripted_llm as scripted
 from support.scripted_llm import Action, Chat, Script, ScriptedLLM
 
 from branchrank.errors import LLMError
+from branchrank.io.keys import Endpoint
 from branchrank.llm.client import ChatClient
 from branchrank.llm.request import BudgetError, CallContext, CallFailedError, LLMRequest, Message
-from branchrank.llm.secrets import Endpoint
 from branchrank.settings import LLMSettings
 
 SCHEMA = {"type": "object", "properties": {"ids": {"type": "array"}}, "required": ["ids"]}

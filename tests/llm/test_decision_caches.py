@@ -15,7 +15,7 @@ from support.scripted_llm import ScriptedLLM, say
 from test_cassette import RECORDED, request
 
 from branchrank.errors import UsageError
-from branchrank.io.redis_connection import EXPIRY
+from branchrank.io.key_values import EXPIRY
 from branchrank.llm.cassette import Cassette, DecisionCache, Recorded, call_key
 from branchrank.llm.decisions_redis import RedisDecisions
 from branchrank.llm.session import LLMSession

@@ -8,7 +8,7 @@ import logging
 import shlex
 import traceback
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import msgspec
 import pytest
@@ -19,10 +19,10 @@ from support.scripted_llm import ScriptedLLM
 
 from branchrank.bench.credentials import scrubbed
 from branchrank.errors import UsageError
-from branchrank.io.redactor import Redactor
+from branchrank.io.keys import Endpoint, open_endpoint
+from branchrank.io.printable import Redactor, hide_credentials
 from branchrank.llm.client import ChatClient
 from branchrank.llm.request import CallFailedError, LLMRequest, Message
-from branchrank.llm.secrets import Endpoint, hide_credentials, open_endpoint
 from branchrank.records import Record
 from branchrank.settings import LLMSettings
 
@@ -65,7 +65,7 @@ OPENAI = {"OPENAI_API_KEY": "sk-openai-own"}
 def test_a_key_is_sent_to_its_own_host_only(
     url: str, environment: dict[str, str], explicit: bool, header: str | None
 ) -> None:
-    sent = open_endpoint(url, environment, explicit=explicit).authorization
+    sent = open_endpoint("LLM", url, environment, explicit=explicit).authorization
     if header == "Basic":
         assert sent is not None
         assert "sk-openai-own" not in base64.b64decode(sent.removeprefix("Basic ")).decode()
@@ -78,7 +78,8 @@ def test_an_endpoint_is_shown_without_credentials() -> None:
         "https://user:pass-word@lan:81/v1/?api_key=query-key&api-version=2024", key="own-key-1"
     )
     assert repr(endpoint) == "Endpoint('https://lan:81/v1')"
-    assert set(endpoint.secrets) == {"own-key-1", "pass-word", "query-key"}
+    basic = base64.b64encode(b"user:pass-word").decode()
+    assert set(endpoint.secrets) == {"own-key-1", "pass-word", "query-key", basic}
     assert endpoint.query == {"api_key": "query-key", "api-version": "2024"}
 
 
@@ -86,29 +87,17 @@ def test_an_endpoint_is_shown_without_credentials() -> None:
     "url", ["", "localhost:8080", "file:///etc/passwd", "http://", "ftp://key-1234@host/"]
 )
 def test_a_value_that_is_not_an_endpoint_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="is not the URL of an LLM endpoint") as caught:
+    with pytest.raises(UsageError, match="is not the base URL of an endpoint") as caught:
         Endpoint(url)
     assert "key-1234" not in str(caught.value)
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)
-@given(
-    secret=st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=6, max_size=40),
-    before=st.binary(max_size=4),
-    after=st.binary(max_size=4),
-)
-def test_the_redactor_removes_every_spelling_of_a_key(secret: str, before: bytes, after: bytes) -> None:
+@given(secret=st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=6, max_size=40))
+def test_the_redactor_removes_a_key_as_it_is_or_in_a_url(secret: str) -> None:
     redact = Redactor([secret])
-    for text in (secret, quote(secret, safe=""), f"x{secret}y"):
-        assert secret not in redact(text)
-        assert quote(secret, safe="") not in redact(text)
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        encoded = encode(before + secret.encode() + after).decode()
-        shown = redact(encoded)
-        assert shown != encoded
-        core = len(secret) * 8 // 6 - 2
-        longest = max(len(part) for part in shown.split("[key]"))
-        assert longest <= len(encoded) - core
+    for text in (secret, quote(secret, safe=""), quote_plus(secret)):
+        assert redact(f"x{text}y") == "x[key]y"
 
 
 @pytest.mark.parametrize(

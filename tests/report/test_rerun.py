@@ -12,7 +12,7 @@ from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, json_lines, m
 
 from branchrank import Workspace
 from branchrank.errors import RunError
-from branchrank.io.artifacts import write_jsonl
+from branchrank.io.files import write_jsonl
 from branchrank.library import Named
 from branchrank.run import Run
 from branchrank.runs.directory import read_run, sealed, write_run

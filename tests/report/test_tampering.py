@@ -13,7 +13,7 @@ from support.refinished import refinish
 from support.tamperings import CORPUS, NOTHING, RERUN, SEAL, TAMPERINGS, VERIFY, Tampering
 
 from branchrank.bench.seal import seal_of
-from branchrank.io.artifacts import write_bytes
+from branchrank.io.files import write_bytes
 from branchrank.library import Named
 from branchrank.report.verify import Verification, verify_run
 from branchrank.run import Run

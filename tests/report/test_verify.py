@@ -16,7 +16,7 @@ from support.made_runs import Planned, make_questions, make_run
 from support.real_runs import drawn_once
 
 from branchrank.errors import RunError
-from branchrank.io.artifacts import write_jsonl
+from branchrank.io.files import write_jsonl
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.report.plots.drawing import drawn_by, same_to_the_eye
 from branchrank.report.verify import Verification, verify_run

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from branchrank.errors import RunError, StorageError
-from branchrank.io.artifacts import write_jsonl
+from branchrank.io.files import write_jsonl
 from branchrank.records import LLMCall, Placement, StageTrace
 from branchrank.runs import row_files
 from branchrank.runs.rows import Row, RowHit, RowLog, is_under_way, read_rows

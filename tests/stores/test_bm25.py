@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from branchrank.errors import ArtifactError
-from branchrank.io.artifacts import digest_bytes
+from branchrank.io.files import digest_bytes
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 from branchrank.stores.bm25 import Bm25Index

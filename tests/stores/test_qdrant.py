@@ -13,6 +13,7 @@ from support.fake_qdrant import FakeQdrant, fake_qdrant
 
 from branchrank.embedders import FakeEmbedder
 from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
+from branchrank.io.keys import key_for
 from branchrank.records import Chunk, Scored
 from branchrank.stores import qdrant_points
 from branchrank.stores.qdrant_embedded import EmbeddedCollection
@@ -24,7 +25,7 @@ from branchrank.stores.qdrant_points import (
     chunk_points,
     point_id,
 )
-from branchrank.stores.qdrant_server import ServerCollection, key_for
+from branchrank.stores.qdrant_server import ServerCollection
 
 EMBEDDER = FakeEmbedder(16)
 TEXTS = [
@@ -280,14 +281,14 @@ def test_the_key_is_sent_to_its_host_only(server: FakeQdrant, monkeypatch: pytes
 
 def test_the_key_is_not_sent_in_the_clear() -> None:
     environment = {"BRANCHRANK_QDRANT_KEY": "k", "BRANCHRANK_QDRANT_URL": "https://cluster.example:6333"}
-    assert key_for("https://cluster.example:6333", environment) == "k"
-    assert key_for("https://other.example", environment) == ""
-    assert key_for("https://cluster.example", {}) == ""
+    assert key_for("QDRANT", "https://cluster.example:6333", environment) == "k"
+    assert key_for("QDRANT", "https://other.example", environment) == ""
+    assert key_for("QDRANT", "https://cluster.example", {}) == ""
     replaced = environment | {"BRANCHRANK_QDRANT_KEY_HOST": "Other.example"}
-    assert key_for("https://cluster.example", replaced) == ""
-    assert key_for("https://other.example", replaced) == "k"
+    assert key_for("QDRANT", "https://cluster.example", replaced) == ""
+    assert key_for("QDRANT", "https://other.example", replaced) == "k"
     with pytest.raises(UsageError, match="without encryption"):
-        key_for("http://cluster.example:6333", environment)
+        key_for("QDRANT", "http://cluster.example:6333", environment)
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

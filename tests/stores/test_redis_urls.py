@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from branchrank.errors import UsageError
-from branchrank.io.redis_connection import TIMEOUT, RedisConnection
+from branchrank.io.key_values import TIMEOUT, RedisConnection
 
 
 def opened(url: str, notices: list[str] | None = None) -> RedisConnection:

@@ -14,7 +14,7 @@ from support.scripted_llm import ScriptedLLM
 from support.worlds import make_index
 
 from branchrank import Workspace
-from branchrank.io.artifacts import write_jsonl
+from branchrank.io.files import write_jsonl
 from branchrank.records import Hit
 from branchrank.report.plots import drawing
 from branchrank.run import Run

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from branchrank.io.artifacts import write_jsonl
+from branchrank.io.files import write_jsonl
 from branchrank.measures.matching import judge
 from branchrank.questions.question_files import load_questions, questions_digest, write_questions
 from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.loading import digest_now
-from branchrank.io.safe_open import read_beneath
+from branchrank.io.files import read_beneath
 from branchrank.questions.anchoring import check_anchors
 from branchrank.questions.question_files import HASHED
 from branchrank.report.documents import Passages, gather_passages

@@ -8,7 +8,7 @@ from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
 
-from branchrank.io.safe_open import read_beneath
+from branchrank.io.files import read_beneath
 from branchrank.records import Record
 
 #: The maximum number of differences listed for one file; other differences are only counted.

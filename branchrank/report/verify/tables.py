@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.io.artifacts import digest_file
+from branchrank.io.files import digest_file
 from branchrank.questions.question_files import question_line
 from branchrank.records import Question
 from branchrank.report.verify.findings import Finding, compare_csv, compare_lines, read_text

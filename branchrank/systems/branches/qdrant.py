@@ -18,7 +18,7 @@ import numpy as np
 
 from branchrank.errors import ArtifactError
 from branchrank.index import Index
-from branchrank.io.artifacts import digest_of
+from branchrank.io.files import digest_of
 from branchrank.ranking.maxsim import unit_tokens
 from branchrank.settings import QdrantSettings
 from branchrank.systems.branches.protocol import (

@@ -19,7 +19,7 @@ from branchrank.index.config_file import read_config, update_config
 from branchrank.index.manifest import BuildReport, Manifest, read_record, write_record
 from branchrank.index.user_files import given_chunks, given_nodes
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.artifacts import digest_of, write_jsonl
+from branchrank.io.files import digest_of, write_jsonl
 from branchrank.llm.ledger import read_prices
 from branchrank.questions.beir import beir_questions
 from branchrank.questions.qrels import read_qrels

@@ -12,14 +12,14 @@ SEEDS = "tests/fuzz/test_fuzz.py::test_the_seeds_are_valid"
 MUTANTS = (
     Mutant(
         "files-written-in-place",
-        "branchrank/io/artifacts.py",
+        "branchrank/io/files.py",
         "        descriptor, name = create_beside(path)\n",
         "        descriptor, name = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), path\n",
         (f"{PLACES}[init]",),
     ),
     Mutant(
         "a-full-disk-is-not-said",
-        "branchrank/io/artifacts.py",
+        "branchrank/io/files.py",
         "                os.unlink(name)\n            raise\n",
         "                os.unlink(name)\n            return\n",
         (f"{PLACES}[init]",),
@@ -49,14 +49,14 @@ MUTANTS = (
     ),
     Mutant(
         "what-a-killed-search-left-stays",
-        "branchrank/io/safe_open.py",
+        "branchrank/io/files.py",
         "            fcntl.flock(folder, fcntl.LOCK_EX)\n            _remove_temporary(folder)\n",
         "            fcntl.flock(folder, fcntl.LOCK_EX)\n",
         (f"{PLACES}[benchmark]",),
     ),
     Mutant(
         "deep-nesting-is-a-traceback",
-        "branchrank/io/artifacts.py",
+        "branchrank/io/files.py",
         "NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)",
         "NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)",
         (f"{FOUND_INPUTS}[run-json/nested-5000]",),

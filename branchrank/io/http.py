@@ -37,7 +37,7 @@ from urllib.parse import unquote, urlsplit
 
 import httpcore
 
-from branchrank.io.hosts import is_loopback
+from branchrank.io.keys import is_loopback
 
 #: At most this many bytes of an error response's body are read.
 ERROR_BODY_BYTES = 64 * 1024
