@@ -40,7 +40,7 @@ from scale_corpus import Words, write_corpus
 from scale_page import write_page
 
 HERE = Path(__file__).resolve().parent
-STEPS = ("build", "open", "query", "chroma", "benchmark", "jobs", "profile")
+STEPS = ("build", "open", "query", "chroma", "benchmark", "jobs")
 Result = dict[str, Any]
 
 
@@ -59,7 +59,7 @@ def main() -> int:
         "--also-at",
         type=int,
         default=100_000,
-        help="size for the steps `benchmark`, `jobs` and `profile`",
+        help="size for the steps `benchmark` and `jobs`",
     )
     parser.add_argument("--write", action="store_true", help="write docs/results/scale.md")
     options = parser.parse_args()
@@ -107,7 +107,7 @@ def _measure(
     if store == "chroma":
         steps.append("chroma")
     if size == options.also_at:
-        steps += ["benchmark", "jobs", "profile"]
+        steps += ["benchmark", "jobs"]
     for step in steps:
         if step in found if not options.steps else step not in options.steps:
             continue

@@ -50,7 +50,6 @@ def write_page(result: Result, path: Path) -> None:
         *_growth(sizes),
         *_projected(sizes, result["model"]),
         *_further(sizes),
-        *_profiles(result),
     ]
     path.write_text("\n".join(parts), encoding="utf-8")
 
@@ -258,38 +257,3 @@ def _further(sizes: dict[int, Result]) -> list[str]:
     head = ["chunks", "additional question by `local`", "by `hybrid`"]
     text = "These are CPU times with exact search, without an LLM and without the time to embed the query.\n"
     return ["## Cost of an additional question\n", text, _table(head, rows)]
-
-
-def _profiles(result: Result) -> list[str]:
-    """Return a table of profiles, including profiles of an earlier version of BranchRank if they exist."""
-    sides = {"before": result.get("before"), "now": _profiled(result)}
-    found = {side: profile for side, profile in sides.items() if profile}
-    if not found:
-        return []
-    rows = []
-    for what in next(iter(found.values())):
-        for side, profile in found.items():
-            if not isinstance(profile.get(what), dict):
-                continue
-            most = ", ".join(
-                f"`{name}` {seconds:.2f} s" for name, _, seconds in profile[what]["functions"][:3]
-            )
-            calls = f"{profile[what]['calls']:,}"
-            rows.append([what, side, f"{profile[what]['seconds']:.1f}", calls, most])
-    head = ["what", "version", "seconds under cProfile", "calls", "functions that take the most time"]
-    return ["## Profiles of the code\n", _PROFILE_TEXT, _table(head, rows)]
-
-
-_PROFILE_TEXT = """The profiles were recorded with the benchmark's smallest index. The profiler slows
-down calls to Python functions, but the call counts are exact. In the table, *before* is an earlier version
-of BranchRank that loaded the heading tree as Python objects. Other programs were running while the earlier
-version was measured, so compare only the numbers of calls.
-"""
-
-
-def _profiled(result: Result) -> Result | None:
-    for found in result["sizes"].values():
-        if "profile" in found:
-            profile: Result = found["profile"]
-            return profile
-    return None

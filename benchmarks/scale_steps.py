@@ -6,9 +6,7 @@ python benchmarks/scale_steps.py STEP DATA_DIR
 from __future__ import annotations
 
 import contextlib
-import cProfile
 import json
-import pstats
 import sys
 import tempfile
 import time
@@ -174,43 +172,6 @@ def _chroma(data_dir: Path) -> Result:
     return found
 
 
-def _profile(data_dir: Path) -> Result:
-    """Profile the first query (including opening the index), 100 queries, and a build without Chroma."""
-    from branchrank.index import build_index
-
-    asked = queries(QUESTIONS)
-    found = {}
-    workspace = _workspace(data_dir, "exact")
-    profiler = cProfile.Profile()
-    engine, system = profiler.runcall(_engine, workspace, "hybrid")
-    profiler.runcall(engine.retrieve, system, asked[0], 10)
-    found["open and first query, hybrid"] = _top(profiler)
-    profiler = cProfile.Profile()
-    profiler.runcall(lambda: [engine.retrieve(system, text, 10) for text in asked])
-    found["100 queries, hybrid"] = _top(profiler)
-    engine.index.close()
-    profiler = cProfile.Profile()
-    profiler.runcall(lambda: build_index(workspace, force=True).close())
-    found["build without Chroma, from the cache"] = _top(profiler)
-    return found
-
-
-def _top(profiler: cProfile.Profile, count: int = 6) -> Result:
-    """Return the profiled time and number of calls, in total and for each of the slowest functions."""
-    stats = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
-    rows = sorted(stats.items(), key=lambda item: -item[1][2])[:count]
-    return {
-        "seconds": sum(calls[2] for calls in stats.values()),
-        "calls": sum(calls[0] for calls in stats.values()),
-        "functions": [(_named(where), calls[0], round(calls[2], 3)) for where, calls in rows],
-    }
-
-
-def _named(where: tuple[str, int, str]) -> str:
-    file, _, function = where
-    return f"{Path(file).stem}.{function}" if file != "~" else function.strip("<>")
-
-
 def _jobs(data_dir: Path) -> Result:
     """Measure the time of the build stage ``read`` in one process and in two processes."""
     from branchrank.execution import open_executor
@@ -281,7 +242,6 @@ STEPS: dict[str, Callable[[Path], Result]] = {
     "chroma": _chroma,
     "benchmark": _benchmark,
     "jobs": _jobs,
-    "profile": _profile,
 }
 
 if __name__ == "__main__":
