@@ -22,7 +22,7 @@ from branchrank import Workspace
 from branchrank.measures.matching import is_strict
 from branchrank.questions.question_files import load_questions
 from branchrank.ranking.lists import RankedList
-from branchrank.ranking.passage_choice import best_of_each, led_by_sections
+from branchrank.ranking.passages import best_of_each, led_by_sections
 from branchrank.records import Hit, Question, Retrieval
 from branchrank.settings.addresses import with_values
 from branchrank.systems.builtin import builtin_systems

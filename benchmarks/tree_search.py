@@ -55,10 +55,10 @@ from branchrank.settings import LLMSettings
 from branchrank.spec import System, TreeSearch
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
-from branchrank.systems.llm_choice import HEADING_CHARS
-from branchrank.systems.llm_estimate import estimate
+from branchrank.systems.llm_choice import HEADING_CHARS, estimate
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import QueryMemo
+from branchrank.systems.query import Query
 from branchrank.tree.navigate import Tree
 
 ENTRY = re.compile(r"^\[(s\d+)\] (.*)$", re.MULTILINE)
@@ -233,7 +233,7 @@ def measure(index: Index, questions: Sequence[Question], walk: TreeSearch, choos
     for _ in range(1 if real else ROUNDS):
         begun = time.process_time() - chooser.cpu
         found = [
-            engine.retrieve(system, question.question, TOP_K, question_id=question.id)
+            engine.retrieve(system, Query(text=question.question, question_id=question.id), TOP_K)
             for question in questions
         ]
         spent.append(time.process_time() - chooser.cpu - begun)

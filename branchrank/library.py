@@ -219,7 +219,7 @@ def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
 
 def spent_line(calls: Iterable[LLMCall]) -> str:
     """Return one line of text with the numbers of LLM calls, cache hits, replayed calls and tokens."""
-    from branchrank.systems.llm_opening import LLMMeter
+    from branchrank.systems.llm_stages import LLMMeter
 
     meter = LLMMeter()
     for call in calls:

@@ -2,7 +2,7 @@
 
 1. The BEIR folder is indexed in its own workspace, and later runs reuse the index.
 2. The judged queries of a split become the questions. Documents with a grade above 0 become the gold.
-3. Every predictor ranks up to 1,000 whole documents (:mod:`branchrank.systems.document_ranking`).
+3. Every predictor ranks up to 1,000 whole documents (:mod:`branchrank.systems.document_systems`).
 4. Measures use the graded judgments, so nDCG@10 has the same value as with trec_eval.
 """
 
@@ -27,7 +27,7 @@ from branchrank.settings import BenchmarkSettings, IndexSettings
 from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.checks import check_embedder, problems
-from branchrank.systems.document_ranking import DEPTH, document_system
+from branchrank.systems.document_systems import DEPTH, document_system
 from branchrank.workspace import Workspace
 
 #: The default measures of a BEIR run. The first is the primary measure.

@@ -9,7 +9,7 @@ from branchrank.bench.plan import Plan, check_plan
 from branchrank.llm.ledger import PriceTable, read_prices
 from branchrank.records import Record
 from branchrank.settings import LLMSettings
-from branchrank.systems.llm_estimate import Estimate, estimate
+from branchrank.systems.llm_choice import Estimate, estimate
 
 
 class PredictorEstimate(Record, frozen=True, kw_only=True):
@@ -65,11 +65,12 @@ def _system(
     if not system.asks_llm:
         return PredictorEstimate(predictor=system.name, queries=queries, index=planned.index)
     bound = estimate(system, queries, completion_tokens)
+    spent = (bound.prompt_tokens, bound.completion_tokens)
     return PredictorEstimate(
         predictor=system.name,
         queries=queries,
         index=planned.index,
         model=system.llm.model,
         llm=bound,
-        cost=prices.cost(bound.as_call(system.llm.model)) if prices is not None else None,
+        cost=prices.cost_of(system.llm.model, *spent) if prices is not None else None,
     )

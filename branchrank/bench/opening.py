@@ -25,8 +25,7 @@ from branchrank.spec import System
 from branchrank.stores.vectors import recall_against_exact
 from branchrank.systems.branches import branch_kind
 from branchrank.systems.engine import Engine
-from branchrank.systems.llm_opening import LLMMeter, open_llm
-from branchrank.systems.llm_stages import LLMStages
+from branchrank.systems.llm_stages import LLMMeter, LLMStages, open_llm
 from branchrank.systems.memo import Memo, QueryMemo
 from branchrank.systems.query import read_filters
 
@@ -134,9 +133,8 @@ def open_plan(
             used.setdefault(each.index, []).append(each.system)
     with ExitStack() as opened:
         meter = LLMMeter(status)
-        stages = opened.enter_context(
-            open_llm(plan.data_dir, plan.settings, plan.systems, notify=notify, meter=meter)
-        )
+        folder = WorkspaceFolder(plan.data_dir, plan.settings, notify=notify)
+        stages = opened.enter_context(open_llm(folder, plan.systems, meter=meter))
         indexes: dict[str, Index] = {}
         engines: dict[str, tuple[Engine, Engine]] = {}
         for name, systems in used.items():

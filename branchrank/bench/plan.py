@@ -37,9 +37,8 @@ from branchrank.runs import comparisons
 from branchrank.settings import DEFAULT, BenchmarkSettings, IndexSettings, LLMSettings, Resolved, settings_of
 from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.checks import check_embedder, problems
+from branchrank.systems.checks import check_embedder, most_hits, problems
 from branchrank.systems.query import read_filters
-from branchrank.systems.stages import most_hits
 
 T = TypeVar("T")
 _TOP_K = "benchmark.top_k"

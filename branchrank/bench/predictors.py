@@ -20,7 +20,7 @@ from branchrank.records import Hit, Predictor, Question, Record, Retrieval
 from branchrank.runs.attribution import gold_keys
 from branchrank.spec import System
 from branchrank.systems.engine import Engine
-from branchrank.systems.query import Filter
+from branchrank.systems.query import Filter, Query
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
 _UNREADABLE = NOT_JSON
@@ -54,15 +54,14 @@ class SystemPredictor:
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Run the system. Candidates inside the question's excluded spans are removed before ranking."""
-        found = self.engine.retrieve(
-            self.system,
-            question.question,
-            k,
-            question_id=question.id,
+        query = Query(
+            text=question.question,
             excluded=question.excluded_spans,
             filters=self.filters,
+            question_id=question.id,
             repeat=repeat,
         )
+        found = self.engine.retrieve(self.system, query, k)
         if found.incomplete:  # a partial result must not count as a complete result
             raise BranchRankError(
                 found.incomplete,

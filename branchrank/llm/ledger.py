@@ -40,12 +40,18 @@ class PriceTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def cost(self, call: LLMCall) -> float | None:
         """Return the cost of one call, or ``None`` if the table does not list the call's model."""
-        price = self.models.get(call.model)
+        return self.cost_of(call.model, call.prompt_tokens, call.completion_tokens, call.cached_tokens)
+
+    def cost_of(self, model: str, prompt: int, completion: int, cached: int = 0) -> float | None:
+        """Return the cost of a number of tokens, or ``None`` if the table does not list the model.
+
+        ``cached`` of the ``prompt`` tokens are cached.
+        """
+        price = self.models.get(model)
         if price is None:
             return None
-        cached = price.prompt if price.cached is None else price.cached
-        fresh = call.prompt_tokens - call.cached_tokens
-        spent = fresh * price.prompt + call.cached_tokens * cached + call.completion_tokens * price.completion
+        cached_price = price.prompt if price.cached is None else price.cached
+        spent = (prompt - cached) * price.prompt + cached * cached_price + completion * price.completion
         return spent / 1_000_000
 
 

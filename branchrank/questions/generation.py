@@ -33,7 +33,7 @@ from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.llm.shards import Asker, Source
 from branchrank.questions.leakage import content_stems, leaked_share
 from branchrank.records import GoldItem, LLMCall, Node, Question, Record, Span
-from branchrank.systems.llm_estimate import Estimate
+from branchrank.systems.llm_choice import Estimate
 
 STAGE = "question"
 MAX_LEAKAGE = 0.8

@@ -1,4 +1,4 @@
-"""Combine several ranked lists into one.
+"""Combine several ranked lists into one, with the method that a system chooses (:func:`fuse`).
 
 - :func:`rrf` sums ``weight / (k + rank)`` over the branches (Cormack, Clarke & Büttcher, SIGIR 2009).
 - :func:`score` sums ``weight * score`` over the branches, after dividing each BM25 score by twice the best
@@ -31,6 +31,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from branchrank.ranking.lists import RankedList, ranked
 from branchrank.records import Scored
+from branchrank.spec import Fuse
 
 Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]
@@ -39,6 +40,35 @@ RRF_K = 60
 #: In a branch with unbounded scores, such as BM25, the scores are scaled so that the best score has this
 #: value.
 SHARE = 0.5
+
+
+def fuse(
+    lists: Mapping[str, Sequence[Scored]],
+    slot: Fuse,
+    weights: Mapping[str, float],
+    shares: Collection[str] = (),
+) -> RankedList:
+    """Fuse ranked lists with a system's ``fuse`` settings. If ``unit_interval`` is set, scores are in 0..1.
+
+    ``shares`` contains the names of the branches with unbounded scores, such as BM25. Score fusion divides
+    each unbounded score by twice the branch's best score.
+    """
+    if slot.method == "convex":
+        return convex(lists, weights)
+    if slot.method == "dbsf":
+        return dbsf(lists, weights)
+    if slot.method == "none":
+        (only,) = lists.values()
+        fused, scale = RankedList.of(only), 1.0
+    elif slot.method == "score":
+        most = sum(weight * (SHARE if name in shares else 1.0) for name, weight in weights.items())
+        fused, scale = score(lists, weights, shares=shares), 1.0 / (most or 1.0)
+    else:
+        fused, scale = rrf(lists, slot.k, weights), (slot.k + 1) / (sum(weights.values()) or 1.0)
+    if not slot.unit_interval:
+        return fused
+    # Clip the scores, because rounding can give scores above 1 and a cosine can be negative.
+    return RankedList(fused.ids, tuple(max(0.0, min(1.0, value * scale)) for value in fused.scores))
 
 
 def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) -> RankedList:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from operator import itemgetter
-from typing import overload
+from typing import Literal, overload
 
 from branchrank.records import Scored
+
+Aggregate = Literal["max", "avg"]
 
 _scored = partial(tuple.__new__, Scored)
 
@@ -99,3 +101,29 @@ def rescore(ranking: Sequence[Scored], order: Sequence[str]) -> RankedList:
     chosen = set(first)
     keys = first + [entry.key for entry in ranking if entry.key not in chosen]
     return RankedList(tuple(keys), tuple(1.0 / position for position in range(1, len(keys) + 1)))
+
+
+def group(
+    ranking: Sequence[Scored],
+    group_of: Callable[[str], str],
+    *,
+    aggregate: Aggregate = "max",
+    members: int = 3,
+) -> list[tuple[Scored, tuple[Scored, ...]]]:
+    """Group the entries of a ranked list.
+
+    Return ``(representative, members)`` for each group, best group first. The members of a group are its best
+    entries (at most ``members``), with their original scores. The representative has the group's score and
+    the key of the group's best member. A group's score is the maximum or the mean of its members' scores,
+    depending on ``aggregate``.
+    """
+    groups: dict[str, list[Scored]] = {}
+    for entry in ranking:
+        shown = groups.setdefault(group_of(entry.key), [])
+        if len(shown) < members:
+            shown.append(entry)
+    if aggregate == "max":  # The groups are already sorted by their best members.
+        return [(shown[0], tuple(shown)) for shown in groups.values()]
+    means = {shown[0].key: sum(entry.score for entry in shown) / len(shown) for shown in groups.values()}
+    by_best = {shown[0].key: tuple(shown) for shown in groups.values()}
+    return [(entry, by_best[entry.key]) for entry in ranked(means)]

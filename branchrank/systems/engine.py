@@ -27,20 +27,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock, RLock
-from typing import NamedTuple
 
 import msgspec
 
 from branchrank.embedders.cache import EmbeddingCache
 from branchrank.embedders.token_cache import TokenCache
 from branchrank.errors import UsageError
-from branchrank.index import Index
-from branchrank.ranking.evidence import evidence
-from branchrank.ranking.expansion import expand
-from branchrank.ranking.grouping import group
-from branchrank.ranking.lists import RankedList, ranked
+from branchrank.index.reader import Index
+from branchrank.ranking.expansion import evidence, expand
+from branchrank.ranking.fusion import fuse
+from branchrank.ranking.lists import RankedList, group, ranked
 from branchrank.ranking.maxsim import add_scores
-from branchrank.records import Retrieval, Scored, Span
+from branchrank.records import Retrieval, Scored
 from branchrank.settings import Resolved
 from branchrank.spec import Branch, Expand, System
 from branchrank.systems.branches import (
@@ -54,23 +52,14 @@ from branchrank.systems.branches import (
     branch_kind,
     label,
 )
-from branchrank.systems.fusing import fuse, shared_branches
-from branchrank.systems.hits import HitMaker
-from branchrank.systems.llm_stages import BoundStages, LLMStages
+from branchrank.systems.checks import depth, orders_passages, shared_branches, timed_together
+from branchrank.systems.hits import BranchLists, HitMaker, Reranked, ordered_passages
+from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import Memo
-from branchrank.systems.passage_order import Reranked, ordered_passages
-from branchrank.systems.query import Filter, Query
+from branchrank.systems.query import Asked, Query, Trace
+from branchrank.systems.rerank import rerank_stage
 from branchrank.systems.sources import Sources
-from branchrank.systems.stages import depth
 from branchrank.systems.token_vectors import TokenVectorSource
-from branchrank.systems.tracing import Trace
-
-
-class _Fused(NamedTuple):
-    """The ranked lists to fuse and the results of the branches, keyed by branch name."""
-
-    lists: dict[str, Sequence[Scored]]
-    results: dict[str, BranchResult]
 
 
 class Engine:
@@ -127,50 +116,29 @@ class Engine:
             self.token_vectors.check()
             self._maxsim(system)
 
-    def retrieve(
-        self,
-        system: System,
-        text: str,
-        k: int,
-        *,
-        keywords: str = "",
-        question_id: str = "",
-        excluded: tuple[Span, ...] = (),
-        filters: tuple[Filter, ...] = (),
-        repeat: int = 0,
-    ) -> Retrieval:
+    def retrieve(self, system: System, query: str | Query, k: int) -> Retrieval:
         """Run one query. Return at most ``k`` hits, best first, with the trace of every stage.
 
-        If ``keywords`` is given, the branches ``grep``, ``fts5`` and ``qdrant-sparse`` search for
-        ``keywords`` instead of ``text``. Raises any error of a branch, such as
-        :class:`~branchrank.errors.MissingDependencyError`.
+        A string is a query without keywords, filters and excluded spans. Raises any error of a branch, such
+        as :class:`~branchrank.errors.MissingDependencyError`.
         """
-        query = Query(
-            text=text,
-            keywords=keywords,
-            excluded=excluded,
-            filters=filters,
-            question_id=question_id,
-            repeat=repeat,
-        )
         self.memo.begin_query()
-        trace = Trace()
-        stages = self.llm_stages.bound(system, question_id=question_id, repeat=repeat, trace=trace)
-        fused = self._branches(system, query, k, stages, trace)
-        candidates, members, reranked = self._ranked(system, query, k, fused.lists, stages, trace)
+        asked = self.llm_stages.asked(system, Query(text=query) if isinstance(query, str) else query, k)
+        trace = asked.trace
+        found = self._branches(asked)
+        candidates, members, reranked = self._ranked(asked, found.lists)
         sections: Mapping[str, str] = {}
-        if system.passages.order == "scores" and system.returns == "passage":
+        if orders_passages(system):
             with trace.timed("passage order"):
-                candidates, sections = ordered_passages(self.sources, system, query, candidates, reranked)
+                candidates, sections = ordered_passages(self.sources, asked, candidates, reranked)
             trace.add("passage order", "chunk", candidates)
         with trace.timed("passages"):
-            maker = HitMaker(self.sources, system, query, fused.lists, fused.results, sections)
-            hits = maker.hits(candidates, k, members)
+            hits = HitMaker(self.sources, asked, found, sections).hits(candidates, k, members)
         if trace.fallbacks:
             reason = "; ".join(trace.fallbacks)
             hits = [msgspec.structs.replace(hit, fallback=reason) for hit in hits]
         trace.add("passages", "chunk", [Scored(hit.id, hit.score) for hit in hits])
-        results = fused.results
+        results = found.results
         return Retrieval(
             hits=tuple(hits),
             trace=tuple(trace.stages),
@@ -186,31 +154,22 @@ class Engine:
         )
 
     def _ranked(
-        self,
-        system: System,
-        query: Query,
-        k: int,
-        lists: Mapping[str, Sequence[Scored]],
-        stages: BoundStages,
-        trace: Trace,
+        self, asked: Asked, lists: Mapping[str, Sequence[Scored]]
     ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]], Reranked]:
         """Return the candidates in their final order, the members of each group, and the rerank outcome."""
+        system, trace = asked.system, asked.trace
         with trace.timed("fuse"):
             if system.fuse.method == "score":
-                lists = self._completed(system, query, k, lists, stages)
-            candidates: Sequence[Scored] = fuse(
-                lists,
-                system.fuse,
-                {label(branch): branch.weight for branch in system.searched},
-                shared_branches(system),
-            )
+                lists = self._completed(asked, lists)
+            weights = {label(branch): branch.weight for branch in system.searched}
+            candidates: Sequence[Scored] = fuse(lists, system.fuse, weights, shared_branches(system))
         trace.add("fusion", system.unit, candidates)
         members: dict[str, Sequence[Scored]] = {}
         if system.fuse.cap:
             candidates = candidates[: system.fuse.cap]
             trace.add("cap", system.unit, candidates)
         if system.rescore.method == "maxsim":
-            candidates = self._rescored(system, query.text, candidates, trace)
+            candidates = self._rescored(asked, candidates)
             trace.add("maxsim", system.unit, candidates)
         if system.group.by == "document":
             groups = group(
@@ -225,62 +184,54 @@ class Engine:
         reranked: Reranked = "no"
         if system.rerank.method != "none":
             with trace.timed("rerank"):
-                candidates, done = stages.rerank(self.index, self.sources, query.text, candidates, lists)
+                candidates, done = rerank_stage(asked, self.sources, candidates, lists)
             trace.add("rerank", system.unit, candidates)
             reranked = "yes" if done else "failed"
         return candidates, members, reranked
 
-    def _rescored(
-        self, system: System, query: str, candidates: Sequence[Scored], trace: Trace
-    ) -> Sequence[Scored]:
+    def _rescored(self, asked: Asked, candidates: Sequence[Scored]) -> Sequence[Scored]:
         """Add the weighted MaxSim to the scores of the top candidates, and rank all candidates again."""
-        slot, store = system.rescore, self._maxsim(system)
+        query, slot, store = asked.query.text, asked.system.rescore, self._maxsim(asked.system)
         first = tuple(entry.key for entry in candidates[: slot.candidates])
         scores = self.memo.get(
             ("maxsim", query, first, store is not None),
-            lambda: self.token_vectors.maxsim(query, first, trace, store),
+            lambda: self.token_vectors.maxsim(query, first, asked.trace, store),
         )
         return add_scores(candidates, scores, slot.weight)
 
-    def _branches(self, system: System, query: Query, k: int, stages: BoundStages, trace: Trace) -> _Fused:
+    def _branches(self, asked: Asked) -> BranchLists:
         """Run the branches, and return their results and the ranked lists to fuse."""
-        branches = system.searched
-        kinds = [branch_kind(branch.kind) for branch in branches]
+        branches, trace = asked.system.searched, asked.trace
         embedding = Lock()
 
-        def search(branch: Branch, kind: BranchKind) -> BranchResult:
-            search = self._search(branch.kind)
+        def search(branch: Branch) -> BranchResult:
+            kind, search = branch_kind(branch.kind), self._search(branch.kind)
             if kind.needs_vector:
                 with embedding:
-                    self._embed(query.text, trace)
+                    self._embed(asked.query.text, trace)
             with trace.timed(label(branch)):
-                lookup = Lookup(query, branch, depth(branch, k), self.sources, stages)
-                return self._result(search, kind, lookup)
+                return self._result(search, kind, self._lookup(branch, asked))
 
-        if len(branches) > 1 and any(kind.waits for kind in kinds):
+        if timed_together(asked.system):
             with ThreadPoolExecutor(len(branches)) as pool:
-                found = list(pool.map(search, branches, kinds))
+                found = list(pool.map(search, branches))
         else:
-            found = [search(branch, kind) for branch, kind in zip(branches, kinds, strict=True)]
-        fused = _Fused({}, {})
+            found = list(map(search, branches))
+        fused = BranchLists({}, {})
         for branch, result in zip(branches, found, strict=True):
             name = label(branch)
             ranking = result.ranking
             trace.add(name, branch.unit, ranking)
             if branch.expand is not None:
-                ranking = self._expanded(branch, query, depth(branch, k), ranking, trace)
+                ranking = self._expanded(self._lookup(branch, asked), branch.expand, ranking)
             fused.lists[name] = ranking
             fused.results[name] = result
         return fused
 
-    def _completed(
-        self,
-        system: System,
-        query: Query,
-        k: int,
-        lists: Mapping[str, Sequence[Scored]],
-        stages: BoundStages,
-    ) -> dict[str, Sequence[Scored]]:
+    def _lookup(self, branch: Branch, asked: Asked) -> Lookup:
+        return Lookup(asked.query, branch, depth(branch, asked.k), self.sources, asked)
+
+    def _completed(self, asked: Asked, lists: Mapping[str, Sequence[Scored]]) -> dict[str, Sequence[Scored]]:
         """Add to each branch's list the candidates that only other branches found.
 
         The branch that owns the list also scores the added candidates. Lists of branches with ``expand`` set
@@ -288,23 +239,19 @@ class Engine:
         """
         union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
         completed = dict(lists)
-        for branch in system.searched:
+        for branch in asked.system.searched:
             # A branch with ``expand`` set can score only the sections that the branch has found.
             if branch.expand is None:
-                lookup = Lookup(query, branch, depth(branch, k), self.sources, stages)
+                lookup = self._lookup(branch, asked)
                 completed[label(branch)] = self._complete(lookup, lists[label(branch)], union)
         return completed
 
     def _complete(self, lookup: Lookup, ranking: Sequence[Scored], union: tuple[str, ...]) -> RankedList:
-        key = ("candidate scores", union, *_asked(lookup.branch, lookup.query, lookup.n))
-        return self.memo.get(
-            key,
-            lambda: ranked(
-                dict.fromkeys(union, 0.0)
-                | dict(ranking)
-                | dict(self._scorer(lookup.branch.kind)(lookup, union))
-            ),
-        )
+        def scores() -> RankedList:
+            own = self._scorer(lookup.branch.kind)(lookup, union)
+            return ranked(dict.fromkeys(union, 0.0) | dict(ranking) | dict(own))
+
+        return self.memo.get(("candidate scores", union, *_asked(lookup)), scores)
 
     def _scorer(self, kind: str) -> Scores:
         """Return the function that scores candidates for branches of one kind. Create it on first use."""
@@ -348,8 +295,7 @@ class Engine:
         """Return a branch's result for one lookup, from the memo if possible."""
         if not kind.remembered:
             return self._searched(search, kind, lookup)
-        key = _asked(lookup.branch, lookup.query, lookup.n)
-        return self.memo.get(key, lambda: self._searched(search, kind, lookup))
+        return self.memo.get(_asked(lookup), lambda: self._searched(search, kind, lookup))
 
     def _searched(self, search: Search, kind: BranchKind, lookup: Lookup) -> BranchResult:
         query, unit = lookup.query, lookup.branch.unit
@@ -363,19 +309,16 @@ class Engine:
         result = search(lookup._replace(n=lookup.n + removable))
         return result._replace(ranking=[entry for entry in result.ranking if admits(entry.key)][:limit])
 
-    def _expanded(
-        self, branch: Branch, query: Query, n: int, shortlist: Sequence[Scored], trace: Trace
-    ) -> RankedList:
+    def _expanded(self, lookup: Lookup, walk: Expand, shortlist: Sequence[Scored]) -> RankedList:
         """Map the chunks that a branch found to scored nodes, and add neighboring nodes."""
-        walk = branch.expand
-        assert walk is not None
-        memo = self.memo if branch_kind(branch.kind).remembered else Memo()
-        key = _asked(branch, query, n)
+        trace = lookup.asked.trace
+        memo = self.memo if branch_kind(lookup.branch.kind).remembered else Memo()
+        key = _asked(lookup)
         with trace.timed("mapping"):
             seeds = memo.get(("mapping", *key), lambda: evidence(shortlist, self.sources.nodes_of))
         trace.add("mapping", "node", seeds)
         with trace.timed("expansion"):
-            reached = memo.get(("expansion", walk, *key), lambda: self._reached(seeds, walk, query))
+            reached = memo.get(("expansion", walk, *key), lambda: self._reached(seeds, walk, lookup.query))
         trace.add("expansion", "node", reached)
         return reached
 
@@ -388,8 +331,9 @@ class Engine:
         return nodes.where([key not in banned for key in nodes.ids]) if banned else nodes
 
 
-def _asked(branch: Branch, query: Query, n: int) -> tuple[Hashable, ...]:
+def _asked(lookup: Lookup) -> tuple[Hashable, ...]:
     """Return the values that determine a branch's list. These values are used in memo keys."""
+    branch, query = lookup.branch, lookup.query
     options = msgspec.json.encode(branch.options, order="deterministic")
     asked = (query.text, query.keywords, query.excluded, query.filters)
-    return (label(branch), branch.unit, n, branch.threshold, options, *asked)
+    return (label(branch), branch.unit, lookup.n, branch.threshold, options, *asked)

@@ -1,97 +1,130 @@
 """Turn candidates into hits.
 
-If the system returns passages, the hit for a node is the node's best chunk. If the system returns sections,
-the hit for a node consists of the node's lines before its first subsection.
-
-A hit records its rank in each branch's list. For a branch with ``expand`` set, the rank and the score of a
-section are those of its best chunk in the branch's list of chunks. A section that has no chunk in the list
-has no rank, and a note explains how the expansion reached the section.
+1. If the system orders passages, the passages of all candidate sections are ranked in one list. The passage
+   score of a chunk is its cosine plus 0.5 times the ratio of its BM25 score to the best BM25 score. If no
+   branch searches vectors, the cosine is omitted. If no branch searches words, the BM25 term is omitted.
+   With a reranker, a passage's final score is ``1 / (i * j)``, where ``i`` is the reranker's rank of the
+   section, and ``j`` is the rank of the passage within the section. The first five hits are two or three
+   passages from the first section, one or two from the second, and one from the third. If the reranker
+   failed, only the best passage of each section is returned, in the reranker's fallback order.
+2. If the system returns passages, the hit for a node is the node's best chunk. If the system returns
+   sections, the hit for a node consists of the node's lines before its first subsection.
+3. A hit records its rank in each branch's list. For a branch with ``expand`` set, the rank and the score of a
+   section are those of its best chunk in the branch's list of chunks. A section that has no chunk in the list
+   has no rank, and a note explains how the expansion reached the section.
+4. If the system extends passages, the hits are extended within their sections, best hit first. A hit that
+   repeats the lines or the text of an earlier hit is dropped.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
-from branchrank.ranking.lists import RankedList
-from branchrank.ranking.passage_choice import best_passage
-from branchrank.records import Chunk, Hit, Node, Placement, Scored
-from branchrank.spec import System
+import msgspec
+
+from branchrank.ranking.fusion import fuse
+from branchrank.ranking.lists import RankedList, ranked
+from branchrank.ranking.passages import Lines, best_of_each, best_passage, led_by_sections, placed
+from branchrank.records import Chunk, Hit, Placement, Scored
+from branchrank.spec import Fuse
 from branchrank.stores.vectors import squared_distance
 from branchrank.systems.branches import BranchResult, label
-from branchrank.systems.passage_layout import PassageLayout
-from branchrank.systems.passage_order import passage_evidence
-from branchrank.systems.query import Query
+from branchrank.systems.checks import passage_evidence
+from branchrank.systems.query import Asked
 from branchrank.systems.sources import Sources, span_of
 
-Lists = Mapping[str, Sequence[Scored]]
+#: Whether a reranker ordered the sections. ``failed`` means that the reranker failed.
+Reranked = Literal["no", "yes", "failed"]
 
 
-def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, Placement]:
-    """Return the rank and score of each key in ``shown`` that the ranked list contains. Ranks start at 1."""
-    columns = RankedList.of(ranking)
-    return {
-        key: Placement(rank=rank, score=columns.scores[rank - 1])
-        for rank, key in enumerate(columns.ids, start=1)
-        if key in shown
-    }
+class BranchLists(NamedTuple):
+    """The ranked lists to fuse and the results of the branches, keyed by branch name."""
+
+    lists: dict[str, Sequence[Scored]]
+    results: dict[str, BranchResult]
+
+
+def ordered_passages(
+    sources: Sources, asked: Asked, pool: Sequence[Scored], reranked: Reranked
+) -> tuple[RankedList, dict[str, str]]:
+    """Order the passages of the sections in ``pool``, which is the ranked list of the previous stage.
+
+    Return the chunks, best first, and a map from each chunk to its section.
+    """
+    banned = sources.banned("chunk", asked.query)
+    section_of: dict[str, str] = {}
+    for section in RankedList.of(pool).ids:
+        for chunk in sources.index.chunks_of(section):
+            if chunk.id not in banned:
+                section_of.setdefault(chunk.id, section)
+    evidence, query = passage_evidence(asked.system), asked.query.text
+    chunks = tuple(sorted(section_of))
+
+    def by_score() -> RankedList:
+        lists: dict[str, RankedList] = {}
+        if "vectors" in evidence:
+            lists["vectors"] = ranked(sources.cosines(query, chunks))
+        if "words" in evidence:
+            lists["words"] = ranked(sources.bm25_scores(query, chunks))
+        return fuse(lists, Fuse(method="score"), {}, shares=("words",))
+
+    passages = sources.memo.get(("passage scores", query, evidence, chunks), by_score)
+    if reranked == "no":
+        return passages, section_of
+    led = led_by_sections if reranked == "yes" else best_of_each
+    return led(passages, section_of, RankedList.of(pool).ids), section_of
 
 
 class HitMaker:
-    """Builds the hits for one query.
-
-    ``lists`` maps branch names to the ranked lists that were fused. ``results`` maps branch names to the
-    results of the branches.
-    """
+    """Builds the hits for one query from the candidates and the branches' lists."""
 
     def __init__(
-        self,
-        sources: Sources,
-        system: System,
-        query: Query,
-        lists: Lists,
-        results: Mapping[str, BranchResult],
-        sections: Mapping[str, str],
+        self, sources: Sources, asked: Asked, found: BranchLists, sections: Mapping[str, str]
     ) -> None:
-        """``sections`` maps each candidate passage to its section."""
+        """``sections`` maps each candidate passage to its section, if the system orders passages."""
         self.sources = sources
         self.index = sources.index
-        self.system = system
-        self.query = query
-        self.lists = lists
-        self.results = results
+        self.system = asked.system
+        self.query = asked.query
+        self.lists, self.results = found
         self.sections = sections
-        self.banned = sources.banned("chunk", query)
-        self.evidence = passage_evidence(system)
-        self.expanded = frozenset(label(branch) for branch in system.searched if branch.expand is not None)
+        self.banned = sources.banned("chunk", asked.query)
+        self.evidence = passage_evidence(asked.system)
+        self.expanded = frozenset(label(each) for each in self.system.searched if each.expand is not None)
         self.placed: dict[str, dict[str, Placement]] = {}
         self.reached: dict[str, dict[str, str]] = {}
         self.passages: dict[str, str | None] = {}
-        self.distances: dict[str, float] = {}
+        self.distances: dict[str | None, float] = {}
+        self._above: defaultdict[str, list[Lines]] = defaultdict(list)
+        self._texts: set[str] = set()
 
     def hits(
         self, candidates: Sequence[Scored], k: int, members: Mapping[str, Sequence[Scored]]
     ) -> list[Hit]:
         """Return the first ``k`` hits. ``members`` maps each candidate to the members of its group."""
-        lines = self.system.passages.lines
-        if not lines and not self.sections:
+        if not self.system.passages.lines and not self.sections:
             return self._made(candidates[:k], members)
-        layout = PassageLayout(self.sources, lines)
         found: list[Hit] = []
         start = 0
         while len(found) < k and start < len(candidates):
             batch = candidates[start : start + k - len(found)]
-            found += filter(None, map(layout.place, self._made(batch, members)))
+            found += filter(None, map(self._laid, self._made(batch, members)))
             start += len(batch)
         return found
 
     def _made(self, candidates: Sequence[Scored], groups: Mapping[str, Sequence[Scored]]) -> list[Hit]:
         """Return one hit for each candidate."""
-        shown = {self.sections.get(candidate.key, candidate.key) for candidate in candidates}
         grouped = {each.key for candidate in candidates for each in groups.get(candidate.key, ())}
-        shown |= grouped
+        shown = {self.sections.get(candidate.key, candidate.key) for candidate in candidates} | grouped
         self.placed = {name: self._placements(name, ranking, shown) for name, ranking in self.lists.items()}
         self.passages = {key: self._passage_of(key) for key in (*(each.key for each in candidates), *grouped)}
-        self.distances = self._distances([chunk for chunk in self.passages.values() if chunk is not None])
+        chunks = [chunk for chunk in self.passages.values() if chunk is not None]
+        if chunks and "vectors" in self.evidence:
+            # Make one call for all hits, because each call costs as much as about a hundred cosines.
+            cosines = self.sources.cosines(self.query.text, chunks)
+            self.distances = {chunk: squared_distance(cosine) for chunk, cosine in cosines.items()}
         return [
             self._hit(candidate, tuple(self._hit(each) for each in groups.get(candidate.key, ())))
             for candidate in candidates
@@ -100,13 +133,18 @@ class HitMaker:
     def _placements(
         self, name: str, ranking: Sequence[Scored], shown: Collection[str]
     ) -> dict[str, Placement]:
-        """Return the rank and score that each key in ``shown`` has in a branch's list.
+        """Return the rank and score that each key in ``shown`` has in a branch's list. Ranks start at 1.
 
         If the branch has ``expand`` set, a node has the rank and score of its best chunk in the list before
         expansion.
         """
         if name not in self.expanded:
-            return placements(ranking, shown)
+            columns = RankedList.of(ranking)
+            return {
+                key: Placement(rank=rank, score=columns.scores[rank - 1])
+                for rank, key in enumerate(columns.ids, start=1)
+                if key in shown
+            }
         reached = set(RankedList.of(ranking).ids).intersection(shown)
         placed: dict[str, Placement] = {}
         best_of_file: dict[str, int] = {}
@@ -120,14 +158,6 @@ class HitMaker:
             came = f"its file's #{near}" if near else "a neighboring page"
             self.reached.setdefault(name, {})[node] = f"reached from {came}"
         return placed
-
-    def _hit(self, candidate: Scored, members: tuple[Hit, ...] = ()) -> Hit:
-        if self.system.unit == "span":
-            return self._span(candidate)
-        chunk_id = self.passages[candidate.key]
-        if chunk_id is None:
-            return self._section(candidate, self.index.tree.node(candidate.key))
-        return self._passage(candidate, chunk_id, members)
 
     def _passage_of(self, key: str) -> str | None:
         """Return the chunk that a candidate's hit shows, or ``None`` if the hit shows a span or a section."""
@@ -152,72 +182,68 @@ class HitMaker:
             signals.append(self.sources.bm25_scores(self.query.text, chunks))
         return best_passage(chunks, *signals)
 
-    def _passage(self, candidate: Scored, chunk_id: str, members: tuple[Hit, ...] = ()) -> Hit:
-        chunk = self.index.chunks[chunk_id]
-        found = self.sections.get(candidate.key, candidate.key)
-        return chunk_hit(
-            chunk,
-            candidate.score,
-            distance=self.distances.get(chunk_id),
-            branches=self._branches(found),
-            notes=self._notes(found),
-            matched=self._matched(found),
-            members=members,
+    def _hit(self, candidate: Scored, members: tuple[Hit, ...] = ()) -> Hit:
+        chunk_id = self.passages[candidate.key]
+        key = self.sections.get(candidate.key, candidate.key)
+        notes = {name: result.notes for name, result in self.results.items()} | self.reached
+        matched = {line for result in self.results.values() for line in result.matched.get(key, ())}
+        known: dict[str, Any] = {
+            "score": candidate.score,
+            "branches": {name: ranking[key] for name, ranking in self.placed.items() if key in ranking},
+            "notes": {name: each[key] for name, each in notes.items() if key in each},
+            "matched": tuple(sorted(matched)),
+        }
+        if chunk_id is not None:
+            distance = self.distances.get(chunk_id)
+            return chunk_hit(self.index.chunks[chunk_id], distance=distance, members=members, **known)
+        if self.system.unit == "span":
+            span = span_of(key)
+            text = "\n".join(self.sources.lines(span.source)[span.line_start - 1 : span.line_end])
+        else:
+            node = self.index.tree.node(key)
+            assert node.own_span is not None
+            span, text = node.own_span, node.text
+            known |= {"node_id": node.id, "breadcrumb": node.breadcrumb}
+        first, last = span.line_start, span.line_end
+        return Hit(id=key, source=span.source, line_start=first, line_end=last, text=text, **known)
+
+    def _laid(self, hit: Hit) -> Hit | None:
+        """Return the extended hit, or ``None`` if earlier hits already show the same lines or text."""
+        laid = self._grown(hit) if self.system.passages.lines else hit
+        if laid is None:
+            return None
+        text = " ".join(laid.text.split())
+        if text in self._texts:
+            return None
+        self._texts.add(text)
+        self._above[laid.source].append((laid.line_start, laid.line_end))
+        return laid
+
+    def _grown(self, hit: Hit) -> Hit | None:
+        """Return the hit extended to the system's number of lines, without the lines of earlier hits."""
+        passage = section = (hit.line_start, hit.line_end)
+        node = self.index.tree.nodes.get(hit.node_id or "")
+        span = node.own_span if node is not None else None
+        if span is not None and span.overlap(hit.span) == hit.span.lines:
+            section = (span.line_start, span.line_end)
+        lines = placed(passage, section, self._above[hit.source], self.system.passages.lines)
+        if lines is None or lines == passage:
+            return hit if lines else None
+        first, last = lines
+        raw = self.sources.lines(hit.source)
+        if len(raw) < last:  # the document was deleted or is shorter now
+            return hit if first <= hit.line_start and hit.line_end <= last else None
+        return msgspec.structs.replace(
+            hit,
+            line_start=first,
+            line_end=last,
+            text="\n".join(raw[first - 1 : last]),
+            matched=tuple(line for line in hit.matched if first <= line <= last),
         )
 
-    def _span(self, candidate: Scored) -> Hit:
-        span = span_of(candidate.key)
-        lines = self.sources.lines(span.source)[span.line_start - 1 : span.line_end]
-        return Hit(
-            id=candidate.key,
-            source=span.source,
-            line_start=span.line_start,
-            line_end=span.line_end,
-            text="\n".join(lines),
-            score=candidate.score,
-            branches=self._branches(candidate.key),
-            notes=self._notes(candidate.key),
-            matched=self._matched(candidate.key),
-        )
 
-    def _section(self, candidate: Scored, node: Node) -> Hit:
-        span = node.own_span
-        assert span is not None
-        return Hit(
-            id=node.id,
-            source=span.source,
-            line_start=span.line_start,
-            line_end=span.line_end,
-            text=node.text,
-            score=candidate.score,
-            node_id=node.id,
-            breadcrumb=node.breadcrumb,
-            branches=self._branches(candidate.key),
-            notes=self._notes(candidate.key),
-        )
-
-    def _branches(self, key: str) -> dict[str, Placement]:
-        return {name: ranking[key] for name, ranking in self.placed.items() if key in ranking}
-
-    def _notes(self, key: str) -> dict[str, str]:
-        found = {name: result.notes for name, result in self.results.items()} | self.reached
-        return {name: notes[key] for name, notes in found.items() if key in notes}
-
-    def _matched(self, key: str) -> tuple[int, ...]:
-        found = {line for result in self.results.values() for line in result.matched.get(key, ())}
-        return tuple(sorted(found))
-
-    def _distances(self, chunks: Sequence[str]) -> dict[str, float]:
-        """Return each chunk's squared L2 distance to the query, or ``{}`` if the system uses no vectors."""
-        if not chunks or "vectors" not in self.evidence:
-            return {}
-        # Make one call for all hits, because each call costs as much as about a hundred cosines.
-        found = self.sources.cosines(self.query.text, chunks)
-        return {chunk: squared_distance(cosine) for chunk, cosine in found.items()}
-
-
-def chunk_hit(chunk: Chunk, score: float = 0.0, **more: object) -> Hit:
-    """Return a hit with the lines of a chunk. ``more`` contains the hit's other fields."""
+def chunk_hit(chunk: Chunk, score: float = 0.0, **known: Any) -> Hit:
+    """Return a hit with the lines of a chunk. ``known`` contains the hit's other fields."""
     return Hit(
         id=chunk.id,
         source=chunk.source,
@@ -227,5 +253,5 @@ def chunk_hit(chunk: Chunk, score: float = 0.0, **more: object) -> Hit:
         score=score,
         node_id=chunk.node_id,
         breadcrumb=chunk.breadcrumb,
-        **more,  # type: ignore[arg-type]
+        **known,
     )

@@ -4,6 +4,10 @@
    until the page fits the token budget.
 2. One LLM call is made for each page. The calls for several pages run concurrently.
 3. Labels in a reply are mapped to ids, so only an option that was shown can be chosen.
+
+:func:`estimate` returns upper bounds on the calls and tokens of a system. Prompts and replies are assumed to
+have their maximum length. The bounds do not include retries, whereas ``--max-calls`` and ``--max-tokens``
+limit all calls.
 """
 
 from __future__ import annotations
@@ -16,16 +20,23 @@ from typing import NamedTuple, TypeVar
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.parsing import read_labels
 from branchrank.llm.prompts import Shown, excerpt, labels, labels_schema
-from branchrank.llm.request import CallContext, LLMReply, LLMRequest, Message
+from branchrank.llm.request import CallContext, LLMReply, LLMRequest, Message, estimate_tokens
 from branchrank.records import LLMCall, Record
+from branchrank.spec import System
 
 T = TypeVar("T")
 
 #: Estimated number of tokens in a prompt without options (instructions and two copies of the query).
 OVERHEAD_TOKENS = 400
 HEADING_CHARS = 240
+#: Maximum number of prompt and reply tokens for one LLM call in the tree search.
+CONTEXT_TOKENS = 8000
+#: Maximum number of characters of a candidate's text in a pointwise call.
+POINTWISE_CHARS = 2000
 #: Maximum lengths of an option's text in characters, in the order in which they are tried.
 BODY_CHARS = (600, 400, 250, 120, 0)
+#: The assumed number of candidates of a reranker without a candidate cap.
+_DEFAULT_POOL = 50
 
 
 class Option(Record, frozen=True, kw_only=True):
@@ -128,3 +139,69 @@ def ask_pages(
 
 def _read(reply: LLMReply, *, ids: dict[str, str], most: int, may_be_empty: bool) -> list[str]:
     return [ids[label] for label in read_labels(reply.text, ids, may_be_empty=may_be_empty)][:most]
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """Upper bounds on the LLM calls and tokens that one system needs for a number of queries."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """The sum of prompt and completion tokens."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def plus(self, calls: int, prompt: int, completion: int) -> Estimate:
+        """Return this estimate plus ``calls`` calls, each with ``prompt`` and ``completion`` tokens."""
+        return Estimate(
+            calls=self.calls + calls,
+            prompt_tokens=self.prompt_tokens + calls * prompt,
+            completion_tokens=self.completion_tokens + calls * completion,
+        )
+
+
+def estimate(system: System, queries: int, completion_tokens: int = 512) -> Estimate:
+    """Return the maximum numbers of LLM calls and tokens for ``queries`` queries.
+
+    Each repeat of a question counts as a query. ``completion_tokens`` is the maximum number of tokens in one
+    reply. All bounds are zero for a system without an LLM.
+    """
+    one = Estimate()
+    for branch in system.branches:
+        tree = branch.tree
+        if tree is None:
+            continue
+        budget = CONTEXT_TOKENS - completion_tokens
+        if tree.steps_by == "llm":
+            # Prompts list more options when few calls are left, so assume that every prompt is full.
+            one = one.plus(tree.max_steps, budget, completion_tokens)
+        if tree.final_by == "llm":
+            shown = max(tree.final_candidates, tree.beam * tree.depth)
+            one = one.plus(1, _page(shown, budget), completion_tokens)
+    pool = system.fuse.cap or _DEFAULT_POOL
+    if system.rerank.method == "pointwise":
+        one = one.plus(pool, OVERHEAD_TOKENS + _entry(POINTWISE_CHARS), 1)
+    elif system.rerank.method == "llm":
+        budget = system.rerank.context_tokens - completion_tokens
+        whole = OVERHEAD_TOKENS + pool * _entry(BODY_CHARS[0])
+        if whole <= budget:
+            one = one.plus(1, whole, completion_tokens)
+        else:
+            one = one.plus(2, min(budget, _page(pool - pool // 2, budget)), completion_tokens)
+    return Estimate(
+        calls=one.calls * queries,
+        prompt_tokens=one.prompt_tokens * queries,
+        completion_tokens=one.completion_tokens * queries,
+    )
+
+
+def _entry(body_chars: int) -> int:
+    """Return the maximum number of tokens in one option with its label, heading and text."""
+    return estimate_tokens("x" * (HEADING_CHARS + body_chars + 24))
+
+
+def _page(options: int, budget: int) -> int:
+    """Return the maximum number of prompt tokens for one page of options."""
+    return min(budget, OVERHEAD_TOKENS + options * _entry(BODY_CHARS[0]))

@@ -1,30 +1,26 @@
-"""The tree search and the reranker, the two stages that can use an LLM.
+"""The LLMs of systems: open and check their endpoints, and choose the endpoint for each query.
 
-Without an LLM, the tree search can use lexical scores, and the reranker can use a cross-encoder. The query's
-trace records LLM calls, fallbacks and the order of the candidates in each prompt. The branch kind ``tree``
-implements the tree search.
+``open_llm`` checks every endpoint before a search or a benchmark run starts any work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
-from branchrank.index import Index
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.io.progress import no_notice
 from branchrank.llm.gateway import Gateway
+from branchrank.llm.ledger import Ledger, PriceTable
 from branchrank.llm.request import CallContext
-from branchrank.ranking.lists import rescore
-from branchrank.records import LLMCall, Scored
+from branchrank.records import LLMCall
+from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings, Resolved
 from branchrank.spec import Endpoint, System
-from branchrank.systems.branches import label
-from branchrank.systems.rerank import RerankCandidate, rerank
-from branchrank.systems.sources import Sources
-from branchrank.systems.tracing import Trace
-
-GatewayOf = Callable[[Endpoint], Gateway]
+from branchrank.systems.query import Asked, Query, Trace
 
 
 class LLMStages:
-    """Creates the LLM stages for each query. ``gateway_of`` returns the gateway to an endpoint.
+    """Chooses the LLM for each query. ``gateway_of`` returns the gateway to an endpoint.
 
     Without ``gateway_of``, systems can't use an LLM. When an interrupted run is resumed, ``keep_failures`` is
     called with the LLM calls in the run's finished rows.
@@ -32,7 +28,7 @@ class LLMStages:
 
     def __init__(
         self,
-        gateway_of: GatewayOf | None = None,
+        gateway_of: Callable[[Endpoint], Gateway] | None = None,
         *,
         seed: int = 42,
         keep_failures: Callable[[Iterable[LLMCall]], None] = lambda calls: None,
@@ -41,76 +37,100 @@ class LLMStages:
         self.seed = seed
         self.keep_failures = keep_failures
 
-    def bound(self, system: System, *, question_id: str, repeat: int, trace: Trace) -> BoundStages:
-        """Return the LLM stages for one query of one system."""
+    def asked(self, system: System, query: Query, k: int) -> Asked:
+        """Return one query of one system, with the system's LLM and an empty trace."""
         gateway = None
         if system.asks_llm:
             if self.gateway_of is None:
                 raise ValueError(f"system {system.name!r} uses an LLM, but the engine has no LLM gateway")
             gateway = self.gateway_of(system.llm)
-        context = CallContext(question_id=question_id, predictor=system.name, repeat=repeat, seed=self.seed)
-        return BoundStages(system, gateway, context, trace)
-
-
-class BoundStages:
-    """The LLM stages of one system, for one query."""
-
-    def __init__(self, system: System, gateway: Gateway | None, context: CallContext, trace: Trace) -> None:
-        self.system = system
-        self.gateway = gateway
-        self.context = context
-        self.trace = trace
-
-    def rerank(
-        self,
-        index: Index,
-        sources: Sources,
-        query: str,
-        candidates: Sequence[Scored],
-        lists: Mapping[str, Sequence[Scored]],
-    ) -> tuple[Sequence[Scored], bool]:
-        """Return the reranked candidates, and whether the reranker succeeded.
-
-        If the reranker fails and a branch has ``expand`` set, the candidates are sorted by that branch's
-        scores, then by lexical score. If the reranker fails and no branch has ``expand`` set, the order of
-        the candidates does not change.
-        """
-        nodes = self.system.unit == "node"
-        branches = self.system.branches
-        gathering = [branch for branch in branches if branch.expand is not None]
-        evidence = dict(lists.get(label((gathering or branches)[0]), ()))
-        lexical = sources.own_scores(query) if nodes else {}
-        pool = [
-            self._candidate(index, entry, nodes, evidence.get(entry.key, 0.0), lexical.get(entry.key, 0.0))
-            for entry in candidates
-        ]
-        result = rerank(pool, query, self.system.rerank, self.gateway, context=self.context)
-        self.trace.calls += result.calls
-        for shown in result.shown:
-            self.trace.add("shown", self.system.unit, [Scored(key, 0.0) for key in shown])
-        if result.fallback:
-            self.trace.fallbacks.append(f"rerank: {result.fallback}")
-            if not gathering:
-                return candidates, False
-        return rescore(candidates, result.order), result.fallback is None
-
-    @staticmethod
-    def _candidate(
-        index: Index, entry: Scored, nodes: bool, evidence: float, lexical: float
-    ) -> RerankCandidate:
-        if nodes:
-            node = index.tree.node(entry.key)
-            title, breadcrumb, text = node.title, node.breadcrumb, node.text
-        else:
-            chunk = index.chunks[entry.key]
-            title = index.tree.node(chunk.node_id).title if chunk.node_id in index.tree.nodes else ""
-            breadcrumb, text = chunk.breadcrumb, chunk.text
-        return RerankCandidate(
-            id=entry.key,
-            title=title,
-            breadcrumb=breadcrumb,
-            text=text,
-            fused_score=entry.score,
-            evidence=evidence,
-            lexical_score=lexical,
+        context = CallContext(
+            question_id=query.question_id, predictor=system.name, repeat=query.repeat, seed=self.seed
         )
+        return Asked(system, query, k, gateway, context, Trace())
+
+
+class LLMMeter:
+    """Counts LLM calls, tokens and costs. After each call, ``show`` is called with the totals as one line.
+
+    The totals include the number of calls that a cache or a cassette answered.
+    """
+
+    def __init__(self, show: Callable[[str], None] = no_notice) -> None:
+        self.show = show
+        self.prices: PriceTable | None = None
+        self.calls = self.tokens = self.cached = self.replayed = 0
+        self.cost = 0.0
+
+    def add(self, call: LLMCall) -> None:
+        """Count one call and show the totals."""
+        self.calls += 1
+        self.tokens += call.prompt_tokens + call.completion_tokens
+        self.replayed += call.replayed
+        self.cached += call.served_by == "cache" and not call.replayed
+        if self.prices is not None:
+            self.cost += self.prices.cost(call) or 0.0
+        self.show(self.text)
+
+    @property
+    def text(self) -> str:
+        """The totals as one line of text."""
+        sources = {"the cache": self.cached, "the cassette": self.replayed}
+        unasked = ", ".join(f"{count:,} from {source}" for source, count in sources.items() if count)
+        calls = "1 call" if self.calls == 1 else f"{self.calls:,} calls"
+        text = f"LLM: {calls}{unasked and f' ({unasked})'}, {self.tokens:,} tokens"
+        return text if self.prices is None else f"{text}, {self.cost:.4f} {self.prices.currency}"
+
+
+@contextmanager
+def open_llm(
+    folder: WorkspaceFolder, systems: Sequence[System], *, meter: LLMMeter | None = None
+) -> Iterator[LLMStages]:
+    """Check every LLM endpoint of ``systems``, then open the LLM stages.
+
+    LLM calls are cached in the workspace, or in Redis if the settings have a Redis URL. Raises
+    :class:`~branchrank.errors.UsageError` if an endpoint is missing. Raises
+    :class:`~branchrank.errors.LLMError` if an endpoint rejects the key. If ``on_failure`` is ``refuse``, an
+    endpoint that does not respond also raises :class:`~branchrank.errors.LLMError`.
+    """
+    settings = folder.settings
+    seed = settings.part(BenchmarkSettings).sample_seed
+    asking = [system for system in systems if system.asks_llm]
+    if not asking:
+        yield LLMStages(seed=seed)
+        return
+    from branchrank.llm.session import LLMSession
+
+    meter = meter or LLMMeter()
+    # Keep no ledger rows: a benchmark run stores the calls itself, and a server's memory must not grow.
+    ledger = Ledger(meter.add, limit=0)
+    typed = typed_endpoints(settings)
+    with LLMSession(
+        settings.part(LLMSettings),
+        cache_path=folder.decisions_path,
+        redis_url=settings.part(CacheSettings).redis_url,
+        notify=folder.notify,
+        ledger=ledger,
+        may_fall_back=True,
+    ) as session:
+        meter.prices = session.prices
+
+        def gateway_of(endpoint: Endpoint) -> Gateway:
+            return session.gateway(endpoint.base_url, endpoint.model, explicit=endpoint.base_url in typed)
+
+        for system in asking:
+            gateway_of(system.llm)
+        yield LLMStages(gateway_of, seed=seed, keep_failures=session.keep_failures)
+
+
+def typed_endpoints(settings: Resolved) -> frozenset[str]:
+    """Return the LLM endpoints that were set by flags or environment variables.
+
+    If ``BRANCHRANK_LLM_KEY_HOST`` is not set, ``BRANCHRANK_LLM_KEY`` is sent only to endpoints that were set
+    by flags or environment variables.
+    """
+    return frozenset(
+        getattr(part, "base_url", "")
+        for section, part in settings.parts.items()
+        if settings.origins.get(f"{section}.base_url", "").startswith(("flag", "environment"))
+    )

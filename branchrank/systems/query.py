@@ -1,13 +1,22 @@
-"""A query to the engine, with its text, keywords, filters, excluded spans and question id."""
+"""A query to the engine, and what the stages record while they answer the query."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 from branchrank.errors import UsageError, or_else
-from branchrank.records import Record, Span
+from branchrank.ranking.lists import RankedList
+from branchrank.records import LLMCall, Record, Scored, Span, StageTrace
 from branchrank.settings import arguments
+from branchrank.spec import System, Unit
+
+if TYPE_CHECKING:
+    from branchrank.llm.gateway import Gateway
+    from branchrank.llm.request import CallContext
 
 #: Maps each possible filter key to the document field that is compared with the filter's value.
 FILTER_KEYS = {"file_path": "source", "source": "source"}
@@ -38,6 +47,11 @@ class Query(Record, frozen=True, kw_only=True):
     filters: tuple[Filter, ...] = ()
     question_id: str = ""
     repeat: int = 0
+
+    @property
+    def words(self) -> str:
+        """The text that branches search for words: the keywords, or else the query's text."""
+        return self.keywords.strip() or self.text
 
     @property
     def restricted(self) -> bool:
@@ -72,3 +86,42 @@ def _read(text: str) -> Filter:
     if not equals or not pattern:
         raise UsageError(f"the filter {text!r} has no value", remedy=f"write {key}=PATH")
     return Filter(key=key, pattern=pattern)
+
+
+class Trace:
+    """Collects the stages of one query, in the order in which they ran. Durations are in milliseconds."""
+
+    def __init__(self) -> None:
+        self.stages: list[StageTrace] = []
+        self.stage_ms: dict[str, float] = {}
+        self.calls: list[LLMCall] = []
+        self.fallbacks: list[str] = []
+
+    @contextmanager
+    def timed(self, stage: str, clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:
+        """Add the duration of the ``with`` block to the time of ``stage``. ``clock`` returns seconds."""
+        started = clock()
+        try:
+            yield
+        finally:
+            elapsed = 1000.0 * (clock() - started)
+            self.stage_ms[stage] = self.stage_ms.get(stage, 0.0) + elapsed
+
+    def add(self, stage: str, unit: Unit, ranking: Sequence[Scored]) -> None:
+        """Add the ranked list that ``stage`` returned."""
+        columns = RankedList.of(ranking)
+        self.stages.append(StageTrace(stage=stage, unit=unit, keys=columns.ids, scores=columns.scores))
+
+
+class Asked(NamedTuple):
+    """A system's query for ``k`` hits, with the LLM that the system asks and the trace of the stages.
+
+    ``gateway`` is ``None`` if the system does not use an LLM.
+    """
+
+    system: System
+    query: Query
+    k: int
+    gateway: Gateway | None
+    context: CallContext
+    trace: Trace

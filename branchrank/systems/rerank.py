@@ -20,7 +20,7 @@ The order of the candidates does not depend on the number of requested hits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
@@ -28,16 +28,20 @@ from typing import Any
 from branchrank.embedders.sentence_transformers import require_library
 from branchrank.errors import ModelError
 from branchrank.execution.threads import limit_torch
+from branchrank.index.reader import Index
 from branchrank.io.environment import preserved_random_state, preserved_start_method
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.parsing import yes_log_odds
 from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
-from branchrank.records import LLMCall, Record, Scored
-from branchrank.spec import Fuse, Rerank
-from branchrank.systems.fusing import fuse
+from branchrank.ranking.fusion import rrf
+from branchrank.ranking.lists import rescore
+from branchrank.records import Chunk, LLMCall, Node, Record, Scored
+from branchrank.spec import Rerank, Unit
+from branchrank.systems.branches import label
 from branchrank.systems.llm_choice import (
     BODY_CHARS,
+    POINTWISE_CHARS,
     Option,
     Task,
     ask_pages,
@@ -46,13 +50,13 @@ from branchrank.systems.llm_choice import (
     shuffled,
     tokens,
 )
+from branchrank.systems.query import Asked
+from branchrank.systems.sources import Sources
 
 STAGE = "rerank"
 _LOGPROBS = 20
 _PREDICTING = Lock()
 _PAIR_CHARS = 4000
-#: Maximum number of characters of a candidate's text in a pointwise call.
-POINTWISE_CHARS = 2000
 
 
 class RerankCandidate(Record, frozen=True, kw_only=True):
@@ -79,6 +83,52 @@ class RerankResult(Record, frozen=True, kw_only=True):
     fallback: str | None = None
     shown: tuple[tuple[str, ...], ...] = ()
     calls: tuple[LLMCall, ...] = ()
+
+
+def rerank_stage(
+    asked: Asked, sources: Sources, candidates: Sequence[Scored], lists: Mapping[str, Sequence[Scored]]
+) -> tuple[Sequence[Scored], bool]:
+    """Return a query's reranked candidates, and whether the reranker succeeded.
+
+    ``lists`` contains the lists that were fused. If the reranker fails and a branch has ``expand`` set, the
+    candidates are sorted by that branch's scores, then by lexical score. If the reranker fails and no branch
+    has ``expand`` set, the order of the candidates does not change.
+    """
+    system, query, trace = asked.system, asked.query.text, asked.trace
+    gathering = [branch for branch in system.branches if branch.expand is not None]
+    evidence = dict(lists.get(label((gathering or system.branches)[0]), ()))
+    lexical = sources.own_scores(query) if system.unit == "node" else {}
+    pool = [_candidate(sources.index, system.unit, entry, evidence, lexical) for entry in candidates]
+    result = rerank(pool, query, system.rerank, asked.gateway, context=asked.context)
+    trace.calls += result.calls
+    for shown in result.shown:
+        trace.add("shown", system.unit, [Scored(key, 0.0) for key in shown])
+    if result.fallback:
+        trace.fallbacks.append(f"rerank: {result.fallback}")
+        if not gathering:
+            return candidates, False
+    return rescore(candidates, result.order), result.fallback is None
+
+
+def _candidate(
+    index: Index, unit: Unit, entry: Scored, evidence: Mapping[str, float], lexical: Mapping[str, float]
+) -> RerankCandidate:
+    found: Node | Chunk
+    if unit == "node":
+        found = index.tree.node(entry.key)
+        title = found.title
+    else:
+        found = index.chunks[entry.key]
+        title = index.tree.node(found.node_id).title if found.node_id in index.tree.nodes else ""
+    return RerankCandidate(
+        id=entry.key,
+        title=title,
+        breadcrumb=found.breadcrumb,
+        text=found.text,
+        fused_score=entry.score,
+        evidence=evidence.get(entry.key, 0.0),
+        lexical_score=lexical.get(entry.key, 0.0),
+    )
 
 
 def rerank(
@@ -214,8 +264,7 @@ def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: fl
     ids = [candidate.id for candidate in first]
     orders = {"first": ids, "reranked": order}
     branches = {name: [Scored(key, 0.0) for key in keys] for name, keys in orders.items()}
-    fused = fuse(branches, Fuse(), {"first": 1.0 - weight, "reranked": weight})
-    scores = {entry.key: entry.score for entry in fused}
+    scores = dict(rrf(branches, weights={"first": 1.0 - weight, "reranked": weight}))
     places = {key: place for place, key in enumerate(ids)}
     return tuple(sorted(ids, key=lambda key: (-scores.get(key, 0.0), places[key])))
 

@@ -27,7 +27,7 @@ from branchrank.settings import arguments
 from branchrank.spec import Branch, Fuse, System, Unit
 from branchrank.systems.builtin import grep
 from branchrank.systems.engine import Engine
-from branchrank.systems.query import read_filters
+from branchrank.systems.query import Query, read_filters
 
 TOP = 10
 #: The maximum number of passages that ``grep_search`` ranks.
@@ -184,11 +184,9 @@ class SearchTools:
         arguments.text("query", query)
         arguments.text("exact_keywords", keywords, "max_retries")
         limit = arguments.count("limit", limit, TOP)
-        conditions = read_filters(filters)
         text = query if query.strip() else keywords
-        if not text.strip():
-            return Retrieval(hits=())
-        return self.engine.retrieve(system, text, limit, keywords=keywords, filters=conditions)
+        asked = Query(text=text, keywords=keywords, filters=read_filters(filters))
+        return self.engine.retrieve(system, asked, limit) if text.strip() else Retrieval(hits=())
 
     def _answer(self, tool: str, retrieval: Retrieval, count: int, unit: FoundUnit) -> ToolAnswer:
         found = tuple(Found(hit=hit, lines=self._lines(hit)) for hit in retrieval.hits)

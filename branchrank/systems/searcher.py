@@ -24,12 +24,11 @@ from branchrank.settings import BenchmarkSettings, Resolved, RetrievalSettings, 
 from branchrank.spec import Endpoint, System
 from branchrank.systems.builtin import GROUPS, builtin_systems
 from branchrank.systems.checks import check_embedder, problems
-from branchrank.systems.document_search import Mode, document_search
+from branchrank.systems.document_systems import Mode, document_search
 from branchrank.systems.engine import Engine
-from branchrank.systems.llm_opening import open_llm
-from branchrank.systems.llm_stages import LLMStages
+from branchrank.systems.llm_stages import LLMStages, open_llm
 from branchrank.systems.memo import RecentMemo
-from branchrank.systems.query import read_filters
+from branchrank.systems.query import Query, read_filters
 
 if TYPE_CHECKING:
     from branchrank.llm.gateway import Gateway
@@ -216,7 +215,7 @@ class Searcher:
         chosen = self.system(system)
         conditions = read_filters(filters)
         self._asked(chosen)
-        return self.engine.retrieve(chosen, query, k, keywords=keywords, filters=conditions)
+        return self.engine.retrieve(chosen, Query(text=query, keywords=keywords, filters=conditions), k)
 
     def search_documents(
         self,
@@ -240,7 +239,7 @@ class Searcher:
         if limit is not None:
             k = arguments.count("limit", limit)
         system = document_search(self.settings, mode)
-        return list(self.engine.retrieve(system, query, k, filters=read_filters(filters)).hits)
+        return list(self.engine.retrieve(system, Query(text=query, filters=read_filters(filters)), k).hits)
 
     def check_llm(self, system: str | System) -> None:
         """Check the LLM endpoint of a system, if the system uses an LLM.
@@ -280,9 +279,7 @@ class Searcher:
         with self._lock:
             if endpoint not in self._gateways:
                 asking = [system for system in self._systems.values() if system.llm == endpoint]
-                stages = self._resources.enter_context(
-                    open_llm(self.data_dir, self.settings, asking, notify=self._folder.notify)
-                )
+                stages = self._resources.enter_context(open_llm(self._folder, asking))
                 assert stages.gateway_of is not None
                 self._gateways[endpoint] = stages.gateway_of
             return self._gateways[endpoint](endpoint)

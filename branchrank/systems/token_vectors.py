@@ -21,9 +21,9 @@ from branchrank.embedders.token_cache import TokenCache
 from branchrank.index import Index
 from branchrank.ranking.maxsim import TokenVectors, maxsim, quantize, unit_tokens
 from branchrank.stores.indexed_text import embedded_text
-from branchrank.systems.branches.protocol import MaxSim
+from branchrank.systems.branches import MaxSim
 from branchrank.systems.memo import Memo
-from branchrank.systems.tracing import Trace
+from branchrank.systems.query import Trace
 
 
 class TokenVectorSource:

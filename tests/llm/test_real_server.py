@@ -25,8 +25,8 @@ from branchrank.llm.session import LLMSession
 from branchrank.records import Record
 from branchrank.settings import LLMSettings
 from branchrank.spec import Rerank, TreeSearch
+from branchrank.systems.branches.tree import TreeSearchResult, tree_search
 from branchrank.systems.rerank import RerankCandidate, RerankResult, rerank
-from branchrank.systems.tree_search import TreeSearchResult, tree_search
 
 CONTEXT = CallContext(question_id="q1", predictor="hybrid")
 POOL = [

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from branchrank.ranking.expansion import FILE_ROOT_SHARE, expand
+from branchrank.ranking.expansion import CHILD_SHARE, FILE_ROOT_SHARE, PARENT_SHARE, SIBLING_SHARE, expand
 from branchrank.ranking.lists import ranked
-from branchrank.ranking.neighborhood import CHILD_SHARE, PARENT_SHARE, SIBLING_SHARE
 from branchrank.records import Node, Scored
 from branchrank.tree.navigate import Tree
 

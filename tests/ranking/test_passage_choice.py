@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from branchrank.ranking.lists import RankedList, ranked
-from branchrank.ranking.passage_choice import best_of_each, led_by_sections
+from branchrank.ranking.passages import best_of_each, led_by_sections
 from branchrank.records import Scored
 
 PASSAGES = ranked({"a1": 0.5, "a2": 0.9, "a3": 0.1, "b1": 0.8, "c1": 0.2, "c2": 0.3})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.ranking.passage_growth import placed
+from branchrank.ranking.passages import placed
 
 
 @pytest.mark.parametrize(

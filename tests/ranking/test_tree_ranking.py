@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from branchrank.ranking.evidence import evidence
-from branchrank.ranking.expansion import expand
-from branchrank.ranking.grouping import group
-from branchrank.ranking.lists import ranked
-from branchrank.ranking.passage_choice import best_passage
+from branchrank.ranking.expansion import evidence, expand
+from branchrank.ranking.lists import group, ranked
+from branchrank.ranking.passages import best_passage
 from branchrank.records import Node, Scored
 from branchrank.tree.navigate import Tree
 

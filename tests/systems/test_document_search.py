@@ -14,7 +14,7 @@ from branchrank.errors import UsageError
 from branchrank.index import build_index
 from branchrank.records import Hit
 from branchrank.settings import RetrievalSettings
-from branchrank.systems.document_search import Mode
+from branchrank.systems.document_systems import Mode
 from branchrank.workspace import Workspace
 
 MODES: tuple[Mode, ...] = ("keyword", "semantic", "hybrid")

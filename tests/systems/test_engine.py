@@ -17,7 +17,7 @@ from branchrank.systems.branches import branch_kind
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import Memo, QueryMemo
-from branchrank.systems.query import Filter
+from branchrank.systems.query import Filter, Query
 
 NAMES = ("local", "pageindex", "hybrid")
 FAMILY = (*NAMES, "grep", "qdrant", "sqlite", "late-interaction")
@@ -95,7 +95,7 @@ def test_the_matching_section_ranks_first(engine, system) -> None:
 def test_nothing_inside_an_excluded_span_is_ranked(engine, system) -> None:
     before = engine.retrieve(system, "tea temperature", 30)
     banned = before.hits[0].span
-    after = engine.retrieve(system, "tea temperature", 30, excluded=(banned,))
+    after = engine.retrieve(system, Query(text="tea temperature", excluded=(banned,)), 30)
     assert banned not in [hit.span for hit in after.hits]
     inside = {
         key for key, chunk in engine.index.chunks.items() if chunk.span.overlap(banned) == chunk.span.lines
@@ -108,7 +108,7 @@ def test_exclusion_does_not_shrink_the_pool(engine, world) -> None:
     shallow = tuple(msgspec.structs.replace(branch, top_n=3) for branch in local.branches)
     local = msgspec.structs.replace(local, branches=shallow)
     best = engine.retrieve(local, "tea temperature", 1).hits[0].span
-    found = engine.retrieve(local, "tea temperature", 5, excluded=(best,))
+    found = engine.retrieve(local, Query(text="tea temperature", excluded=(best,)), 5)
     assert {stage.stage: len(stage.keys) for stage in found.trace}["dense(chunks)"] == 3
 
 
@@ -117,7 +117,7 @@ def test_a_partly_excluded_chunk_stays(engine, system) -> None:
     if first.span.lines == 1:
         pytest.skip("the passage has one line")
     part = Span(source=first.source, line_start=first.line_start, line_end=first.line_start)
-    assert engine.retrieve(system, "tea temperature", 1, excluded=(part,)).hits[0] == first
+    assert engine.retrieve(system, Query(text="tea temperature", excluded=(part,)), 1).hits[0] == first
 
 
 def test_unknown_words_give_no_lexical_rank(engine, world) -> None:
@@ -249,7 +249,7 @@ def test_a_filter_leaves_the_other_documents_out_of_every_ranking(engine, system
     pattern = Filter(key="file_path", pattern="guide/*.md")
     everywhere = engine.retrieve(system, "tea temperature stains", 30)
     assert not all(hit.source.startswith("guide/") for hit in everywhere.hits)
-    found = engine.retrieve(system, "tea temperature stains", 30, filters=(pattern,))
+    found = engine.retrieve(system, Query(text="tea temperature stains", filters=(pattern,)), 30)
     assert found.hits
     assert all(hit.source.startswith("guide/") for hit in found.hits)
     for stage in found.trace:
@@ -301,8 +301,8 @@ def test_cache_keys_depend_on_the_whole_query(world, folder, engine, expand) -> 
     assert len({len(engine.retrieve(doubled, "tea", k).hits) for k in (1, 6)}) == 2
     for system, k, keywords in cases:
         with Engine(world[0], folder / "docs", world[1], memo=QueryMemo()) as forgetful:
-            expected = forgetful.retrieve(system, "which tea", k, keywords=keywords)
-        found = engine.retrieve(system, "which tea", k, keywords=keywords)
+            expected = forgetful.retrieve(system, Query(text="which tea", keywords=keywords), k)
+        found = engine.retrieve(system, Query(text="which tea", keywords=keywords), k)
         assert found.hits == expected.hits
         assert [(stage.stage, stage.keys) for stage in found.trace] == [
             (stage.stage, stage.keys) for stage in expected.trace

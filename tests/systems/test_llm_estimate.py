@@ -10,9 +10,9 @@ from support.trees import grow
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
 from branchrank.spec import Branch, Endpoint, Fuse, Rerank, System, TreeSearch
-from branchrank.systems.llm_estimate import estimate
+from branchrank.systems.branches.tree import tree_search
+from branchrank.systems.llm_choice import estimate
 from branchrank.systems.rerank import RerankCandidate, rerank
-from branchrank.systems.tree_search import tree_search
 
 LLM = Endpoint(base_url="http://x", model="m")
 FULL = [
@@ -68,4 +68,3 @@ def test_the_estimate_is_an_upper_bound_for_a_tree_search() -> None:
         sent = sum(sum(len(m["content"].encode()) for m in chat.body["messages"]) for chat in server.requests)
     assert len(server.requests) <= bound.calls == 6
     assert sent / 3 <= bound.prompt_tokens
-    assert bound.as_call("m").prompt_tokens == bound.prompt_tokens

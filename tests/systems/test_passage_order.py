@@ -19,6 +19,7 @@ from branchrank.spec import Branch, Endpoint, Rerank, System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_stages import LLMStages
+from branchrank.systems.query import Query
 
 LONG = "\n\n".join(f"Step {number}: the boiler needs {number} liters of water." for number in range(1, 40))
 MANY = {
@@ -157,7 +158,7 @@ def test_the_llms_answer_has_the_same_prefix_for_any_k(engine: Engine, query: st
 
 def test_excluded_passages_are_not_in_the_pool(engine: Engine) -> None:
     best = engine.retrieve(hybrid(engine), "boiler water liters", 1).hits[0]
-    found = engine.retrieve(hybrid(engine), "boiler water liters", 30, excluded=(best.span,))
+    found = engine.retrieve(hybrid(engine), Query(text="boiler water liters", excluded=(best.span,)), 30)
     assert FILLING in {hit.node_id for hit in found.hits}
     assert best.id not in stage(found, "passage order").keys
 

@@ -16,6 +16,7 @@ from branchrank.errors import UsageError
 from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
 from branchrank.systems.checks import problems
 from branchrank.systems.engine import Engine
+from branchrank.systems.query import Query
 
 WRONG = {
     '{ kind = "fts5", unit = "node" }': "has a branch fts5 with the unit node, which must be chunk",
@@ -178,7 +179,7 @@ def test_an_accepted_system_answers(
     engine: Engine, system: System, query: str, k: int, keywords: str
 ) -> None:
     assume(not problems(system))
-    found = engine.retrieve(system, query, k, keywords=keywords)
+    found = engine.retrieve(system, Query(text=query, keywords=keywords), k)
     assert len(found.hits) <= k
     assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
     for hit in found.hits:

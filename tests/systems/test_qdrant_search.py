@@ -21,7 +21,7 @@ from branchrank.stores import qdrant_server
 from branchrank.systems.branches.qdrant import DENSE_ONLY
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
-from branchrank.systems.query import Filter
+from branchrank.systems.query import Filter, Query
 
 World = tuple[Index, Path, Resolved]
 
@@ -112,7 +112,7 @@ def test_a_server_answers_as_the_embedded_collection(world: World, engine: Engin
                 for query in QUERIES:
                     for filters in ((), pages):
                         found, expected = (
-                            each.retrieve(qdrant(world), query, 4, filters=filters).hits
+                            each.retrieve(qdrant(world), Query(text=query, filters=filters), 4).hits
                             for each in (remote, engine)
                         )
                         assert [(hit.id, hit.score) for hit in found] == [

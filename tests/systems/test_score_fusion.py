@@ -14,6 +14,7 @@ from branchrank.settings.addresses import with_values
 from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
+from branchrank.systems.query import Query
 
 KINDS = {"local": ("dense", "bm25"), "qdrant": ("qdrant-dense", "qdrant-sparse"), "sqlite": ("dense", "fts5")}
 
@@ -126,6 +127,6 @@ def words(engine: Engine, query: str) -> list[Scored]:
 def test_excluded_chunks_are_never_candidates(engine: Engine) -> None:
     system = by_score(engine, "local")
     best = engine.retrieve(system, "tea temperature", 1).hits[0]
-    found = engine.retrieve(system, "tea temperature", 40, excluded=(best.span,))
+    found = engine.retrieve(system, Query(text="tea temperature", excluded=(best.span,)), 40)
     assert found.hits
     assert best.id not in {hit.id for hit in found.hits}

@@ -11,8 +11,8 @@ from support.worlds import QUERIES, make_index
 from branchrank.records import Placement
 from branchrank.spec import Branch, Expand, Fuse, Group, System
 from branchrank.systems.builtin import BUILTIN, builtin_systems
+from branchrank.systems.checks import fits, fused_score, least_calls, least_hits, stages_of
 from branchrank.systems.engine import Engine
-from branchrank.systems.stages import fits, fused_score, least_calls, least_hits, stages_of
 
 K = 4
 

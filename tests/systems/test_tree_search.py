@@ -10,7 +10,7 @@ from support.trees import grow, subtree_best
 
 from branchrank.records import Node
 from branchrank.spec import TreeSearch
-from branchrank.systems.tree_search import tree_search
+from branchrank.systems.branches.tree import tree_search
 from branchrank.tree.navigate import Tree
 
 

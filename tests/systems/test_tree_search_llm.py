@@ -19,7 +19,7 @@ from branchrank.llm.session import LLMSession
 from branchrank.records import Node
 from branchrank.settings import LLMSettings
 from branchrank.spec import TreeSearch
-from branchrank.systems.tree_search import TreeSearchResult, tree_search
+from branchrank.systems.branches.tree import TreeSearchResult, tree_search
 from branchrank.tree.navigate import Tree
 
 Serve = Callable[..., tuple[ScriptedLLM, Gateway]]

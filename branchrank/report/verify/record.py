@@ -25,7 +25,7 @@ from branchrank.runs.run import RunData
 from branchrank.runs.timings import COMPUTE, CPU, FIRST, LLM_WAIT, TOTAL, WARM, Timing
 from branchrank.runs.warnings import warnings_of
 from branchrank.spec import System
-from branchrank.systems.stages import timed_together
+from branchrank.systems.checks import timed_together
 
 #: The tolerance for rounded times, in milliseconds.
 _ROUNDING = 0.01

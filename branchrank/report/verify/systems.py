@@ -1,4 +1,4 @@
-"""Check that each system could have produced its rows (:mod:`branchrank.systems.stages`).
+"""Check that each system could have produced its rows (:mod:`branchrank.systems.checks`).
 
 1. A row must contain the system's stages. The length of each stage's trace must agree with the settings.
 2. Hits with the same id must have the same node and the same lines in all rows. A row must not contain a hit
@@ -28,7 +28,7 @@ from branchrank.runs.run import RunData
 from branchrank.spec import System
 from branchrank.stores.vectors import squared_distance
 from branchrank.systems.branches import branch_kind, label
-from branchrank.systems.stages import depth_of, fits, fused_score, last_ranking, least_calls, least_hits
+from branchrank.systems.checks import depth_of, fits, fused_score, last_ranking, least_calls, least_hits
 
 _PASSAGES = "passages"
 #: Tolerances for scores in traces (stored with nine decimal places), and for distances (in single precision).

@@ -14,7 +14,7 @@ from branchrank.index import Index
 from branchrank.records import Chunk, Scored
 from branchrank.settings import GrepSettings
 from branchrank.spec import Branch
-from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
+from branchrank.systems.branches import BranchKind, BranchResult, Lookup, Opening, Search
 
 RANKINGS: tuple[Ranking, ...] = ("none", "bm25")
 
@@ -46,7 +46,7 @@ class GrepKind(BranchKind):
         chunks = ChunksBySource(index)
 
         def search(lookup: Lookup) -> BranchResult:
-            words = lookup.query.keywords.strip() or lookup.query.text
+            words = lookup.query.words
             ranking = RANKINGS[RANKINGS.index(lookup.branch.options.get("ranking", settings.ranking))]
             filters = lookup.query.filters
             admitted = lookup.sources.admitted_sources(filters) if filters else None

@@ -21,7 +21,7 @@ from branchrank.index import Index
 from branchrank.io.files import digest_of
 from branchrank.ranking.maxsim import unit_tokens
 from branchrank.settings import QdrantSettings
-from branchrank.systems.branches.protocol import (
+from branchrank.systems.branches import (
     BranchKind,
     BranchResult,
     Lookup,
@@ -93,7 +93,9 @@ class QdrantSparseKind(BranchKind):
             check_unit(lookup, "chunk")
             if not collection.has_sparse:
                 return BranchResult([], notices=(DENSE_ONLY,))
-            return BranchResult(collection.sparse(encoder.query(_words(lookup)), lookup.n, _filters(lookup)))
+            return BranchResult(
+                collection.sparse(encoder.query(lookup.query.words), lookup.n, _filters(lookup))
+            )
 
         return search
 
@@ -107,7 +109,7 @@ class QdrantSparseKind(BranchKind):
         encoder = Bm25Encoder()
 
         def scores(lookup: Lookup, keys: Sequence[str]) -> Mapping[str, float]:
-            return dict(collection.sparse(encoder.query(_words(lookup)), len(keys), {KEY: keys}))
+            return dict(collection.sparse(encoder.query(lookup.query.words), len(keys), {KEY: keys}))
 
         return scores
 
@@ -127,10 +129,6 @@ def _maxsim(opening: Opening) -> MaxSim | None:
 
 QDRANT_DENSE = QdrantDenseKind()
 QDRANT_SPARSE = QdrantSparseKind()
-
-
-def _words(lookup: Lookup) -> str:
-    return lookup.query.keywords.strip() or lookup.query.text
 
 
 def _filters(lookup: Lookup) -> Filters | None:

@@ -26,7 +26,7 @@ from branchrank.errors import ArtifactError, UsageError
 from branchrank.records import Scored, Span
 from branchrank.settings import QdrantSettings
 from branchrank.spec import Unit
-from branchrank.systems.branches.protocol import BranchResult, Lookup, Opening
+from branchrank.systems.branches import BranchResult, Lookup, Opening
 
 if TYPE_CHECKING:
     from branchrank.stores.qdrant_existing import ExistingCollection
@@ -122,7 +122,7 @@ class PlacedCollection:
         return self._collection.layout.tokens is not None
 
     def _terms(self, lookup: Lookup) -> SparseWeights:
-        return self._encoder.query(lookup.query.keywords.strip() or lookup.query.text)
+        return self._encoder.query(lookup.query.words)
 
     def _admitted(self, lookup: Lookup) -> list[str] | None:
         """Return the keys of points in documents that pass the filters, or ``None`` for no filters."""

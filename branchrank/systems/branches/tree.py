@@ -1,13 +1,159 @@
-"""The branch kind ``tree``, which searches the PageIndex tree for sections, from the root downwards."""
+"""The branch kind ``tree``: a beam search of the PageIndex tree, from the root downwards.
+
+1. The frontier is the list of nodes whose children the next step considers. The first frontier contains only
+   the root.
+2. Each step picks at most ``beam`` children of the nodes in the frontier. The picked children become the new
+   frontier. An LLM picks children based on their titles, summaries and excerpts. Without an LLM, the children
+   whose subtrees have the best lexical scores are picked.
+3. The search ends after ``depth`` steps. A step that picks no node, or only nodes without children, ends the
+   search early.
+4. All picked sections are candidates for the final ranking. The candidates are ranked by a final LLM call, or
+   by lexical scores. The lexical score of a section does not include the text of its subsections. Candidates
+   that the LLM does not rank come last, sorted by lexical score.
+
+If the LLM call for a step fails, nodes are picked by lexical scores, and the reason for the failure is
+recorded.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+
 import msgspec
 
-from branchrank.records import Scored
-from branchrank.spec import Branch
-from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
-from branchrank.systems.tree_search import tree_search
+from branchrank.llm.gateway import Gateway
+from branchrank.llm.prompts import RANKED, rerank_messages
+from branchrank.llm.request import CallContext
+from branchrank.ranking.lists import ranked, rescore
+from branchrank.records import LLMCall, Node, Record, Scored
+from branchrank.spec import Branch, TreeSearch
+from branchrank.systems.branches import BranchKind, BranchResult, Lookup, Opening, Search
+from branchrank.systems.branches.tree_steps import Chooser, LexicalChooser, LLMChooser, Scorer, TreeStep
+from branchrank.systems.llm_choice import CONTEXT_TOKENS, Option, Task, ask_pages, shuffled
+from branchrank.tree.navigate import Tree
+
+FINAL_STAGE = "tree final"
+
+
+class TreeSearchResult(Record, frozen=True, kw_only=True):
+    """The picked sections, best first, with the steps and LLM calls of the search.
+
+    If an LLM ranked the sections, their scores are 1, 1/2, 1/3 and so on. Without an LLM ranking, a section's
+    score is the lexical score of its own text. ``fallbacks`` contains messages such as ``"tree step 2:
+    timeout"``.
+    """
+
+    ranking: tuple[Scored, ...]
+    steps: tuple[TreeStep, ...] = ()
+    calls: tuple[LLMCall, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+
+
+def tree_search(
+    tree: Tree,
+    query: str,
+    settings: TreeSearch,
+    *,
+    subtree_scores: Scorer,
+    own_scores: Mapping[str, float],
+    llm: Gateway | None = None,
+    context: CallContext = CallContext(),  # noqa: B008  (a frozen record)
+) -> TreeSearchResult:
+    """Search the tree for the sections that answer the query.
+
+    ``subtree_scores`` returns the best lexical score in each node's subtree. ``own_scores`` contains the
+    lexical scores of the nodes' own texts. Nodes that are not in ``own_scores`` score 0. LLM calls raise the
+    errors of :meth:`Gateway.ask`.
+    """
+    lexical: Chooser = LexicalChooser(settings.beam, subtree_scores)
+    chooser = lexical
+    if llm is not None and settings.steps_by == "llm":
+        chooser = LLMChooser(tree, query, settings, llm=llm, subtree_scores=subtree_scores, context=context)
+    steps = walk(tree, settings, chooser)
+    fallbacks = [f"tree step {n}: {step.fallback}" for n, step in enumerate(steps, start=1) if step.fallback]
+    if chooser is not lexical and not visited(tree, steps):
+        steps += walk(tree, settings, lexical)
+        fallbacks.append("tree search: no section was chosen")
+    calls = [call for step in steps for call in step.calls]
+    found = visited(tree, steps)
+    ranking = ranked({node.id: own_scores.get(node.id, 0.0) for node in found})
+    if llm is not None and settings.final_by == "llm" and len(ranking) > 1:
+        by_llm = any(step.by == "llm" for step in steps)
+        shortlist = _shortlist(tree, steps, ranking, settings.final_candidates, by_llm=by_llm)
+        order, call, fault = _final(shortlist, query, llm, context)
+        calls.append(call)
+        if fault is None:
+            ranking = rescore(ranking, order)
+        else:
+            fallbacks.append(f"{FINAL_STAGE}: {fault}")
+    return TreeSearchResult(
+        ranking=tuple(ranking), steps=tuple(steps), calls=tuple(calls), fallbacks=tuple(fallbacks)
+    )
+
+
+def walk(tree: Tree, settings: TreeSearch, choose: Chooser) -> list[TreeStep]:
+    """Search the tree from the root downwards, and return the steps of the search."""
+    steps: list[TreeStep] = []
+    frontier = [tree.root]
+    for number in range(1, settings.depth + 1):
+        children = [child for node in frontier for child in tree.children(node.id)]
+        if not children:
+            break
+        if len(children) <= settings.beam:
+            picked = tuple(child.id for child in children)
+            steps.append(TreeStep(shown=(picked,), picked=picked, by="all"))
+        else:
+            steps.append(choose(children, number))
+        if not steps[-1].picked:
+            break
+        frontier = [tree.node(key) for key in steps[-1].picked]
+    return steps
+
+
+def visited(tree: Tree, steps: Sequence[TreeStep]) -> list[Node]:
+    """Return the picked nodes that are not folders."""
+    keys = dict.fromkeys(key for step in steps for key in step.picked)
+    return [node for key in keys if (node := tree.node(key)).source]
+
+
+def _shortlist(
+    tree: Tree, steps: Sequence[TreeStep], ranking: Sequence[Scored], limit: int, *, by_llm: bool
+) -> list[Node]:
+    """Return the sections for the final LLM call.
+
+    If ``by_llm`` is true, the sections that were ranked best in their search steps are returned. If
+    ``by_llm`` is false, the sections with the best lexical scores are returned.
+    """
+    keys = [entry.key for entry in ranking]
+    if by_llm:
+        # Sections with rank 0 are always kept. In a step that follows all children, every child has rank 0.
+        place = {
+            key: (0 if step.by == "all" else rank, -number)
+            for number, step in enumerate(steps)
+            for rank, key in enumerate(step.picked)
+        }
+        keys.sort(key=lambda key: place[key])
+        limit = max(limit, sum(place[key][0] == 0 for key in keys))
+    return [tree.node(key) for key in keys[:limit]]
+
+
+def _final(
+    nodes: Sequence[Node], query: str, llm: Gateway, context: CallContext
+) -> tuple[list[str], LLMCall, str | None]:
+    """Rank the nodes with one LLM call, and return the ranked ids, the call and the reason for a failure."""
+    options = [
+        Option(id=node.id, heading=node.breadcrumb or node.title, body=node.text)
+        for node in shuffled(nodes, query, context)
+    ]
+    task = Task(
+        stage=FINAL_STAGE,
+        build=partial(rerank_messages, query),
+        most=RANKED,
+        budget_tokens=CONTEXT_TOKENS - llm.max_tokens,
+    )
+    (choice,) = ask_pages(llm, [options], task, context)
+    return choice.ids or [], choice.call, choice.fault
 
 
 class TreeKind(BranchKind):
@@ -30,7 +176,7 @@ class TreeKind(BranchKind):
         _ = opening.index.tree
 
         def search(lookup: Lookup) -> BranchResult:
-            settings, sources, stages = lookup.branch.tree, lookup.sources, lookup.stages
+            settings, sources, asked = lookup.branch.tree, lookup.sources, lookup.asked
             assert settings is not None
             text, filters = lookup.query.text, lookup.query.filters
             found = tree_search(
@@ -39,13 +185,13 @@ class TreeKind(BranchKind):
                 settings,
                 subtree_scores=sources.subtree_scores(text, filters),
                 own_scores=sources.own_scores(text),
-                llm=stages.gateway,
-                context=stages.context,
+                llm=asked.gateway,
+                context=asked.context,
             )
             for number, step in enumerate(found.steps, start=1):
-                stages.trace.add(f"tree step {number}", "node", [Scored(key, 0.0) for key in step.picked])
-            stages.trace.calls += found.calls
-            stages.trace.fallbacks += found.fallbacks
+                asked.trace.add(f"tree step {number}", "node", [Scored(key, 0.0) for key in step.picked])
+            asked.trace.calls += found.calls
+            asked.trace.fallbacks += found.fallbacks
             lexical = settings.final_by == "lexical"
             ranking = [
                 entry

@@ -164,7 +164,7 @@ _QDRANT = (
     ),
     Mutant(
         "only-as-many-candidates-as-results",
-        "branchrank/systems/stages.py",
+        "branchrank/systems/checks.py",
         "return 2 * k if branch.doubled else branch.top_n",
         "return k if branch.doubled else branch.top_n",
         (f"{QDRANT}::TestSearchResultFusion::test_result_count",),
@@ -216,7 +216,7 @@ _LLM = (
     ),
     Mutant(
         "lexical-score-removed-from-the-tree-search",
-        "branchrank/systems/tree_search_llm.py",
+        "branchrank.systems.branches.tree_steps.py",
         "else [self.tree.node(key) for key in self.lexical(page, step).picked]",
         "else []",
         (f"{LLM}::TestFallbackOrderIfTheLLMFails::test_the_tree_search_falls_back_to_the_lexical_score",),
@@ -362,7 +362,7 @@ _SQLITE = (
     ),
     Mutant(
         "embedding-section-not-needed",
-        "branchrank/systems/document_search.py",
+        "branchrank/systems/document_systems.py",
         "        _check_section(settings, mode)\n",
         "        pass\n",
         (f"{SQLITE}::TestSemanticSearch::test_semantic_search_requires_an_embedding_section",),

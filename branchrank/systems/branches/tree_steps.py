@@ -1,4 +1,6 @@
-"""Tree search steps in which an LLM picks the nodes.
+"""The steps of the tree search, in which lexical scores or an LLM pick the nodes.
+
+An LLM picks the nodes of a step as follows.
 
 1. The children are divided into pages of at most ``step_candidates`` children, and each prompt shows one
    page. A query may make only a limited number of LLM calls. If small pages would leave too few calls for the
@@ -14,24 +16,59 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Literal, Protocol
 
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.prompts import excerpt, step_messages
 from branchrank.llm.request import CallContext
 from branchrank.ranking.lists import ranked
-from branchrank.records import LLMCall, Node
+from branchrank.records import LLMCall, Node, Record
 from branchrank.spec import TreeSearch
-from branchrank.systems.llm_choice import Choice, Option, Task, ask_pages, fitted, shuffled
-from branchrank.systems.tree_steps import CONTEXT_TOKENS, LexicalChooser, Scorer, TreeStep
+from branchrank.systems.llm_choice import CONTEXT_TOKENS, Choice, Option, Task, ask_pages, fitted, shuffled
 from branchrank.tree.navigate import Tree
+
+Scorer = Callable[[Sequence[Node]], Mapping[str, float]]
 
 SPENT = "step calls are spent"
 _SUMMARY_CHARS = 300
 _EXCERPT_CHARS = 160
 _CONTENTS_CHARS = 200
 _CONTENTS = 8
+
+
+class TreeStep(Record, frozen=True, kw_only=True):
+    """One step of the tree search, with the nodes shown in each call and the picked nodes, best first.
+
+    ``by`` is ``"all"`` if the step had at most ``beam`` children, which were all followed. ``fallback`` is
+    the reason why lexical scores replaced an LLM call, or ``None``.
+    """
+
+    shown: tuple[tuple[str, ...], ...]
+    picked: tuple[str, ...]
+    by: Literal["llm", "lexical", "all"]
+    fallback: str | None = None
+    calls: tuple[LLMCall, ...] = ()
+
+
+class Chooser(Protocol):
+    """A function that picks the children to follow. ``step`` is counted from 1."""
+
+    def __call__(self, children: Sequence[Node], step: int) -> TreeStep: ...
+
+
+class LexicalChooser:
+    """Picks the children whose subtrees have the best lexical scores. A child that scores 0 is not picked."""
+
+    def __init__(self, beam: int, subtree_scores: Scorer) -> None:
+        self.beam = beam
+        self.subtree_scores = subtree_scores
+
+    def __call__(self, children: Sequence[Node], step: int) -> TreeStep:
+        scores = self.subtree_scores(children)
+        picked = tuple(entry.key for entry in ranked(scores, self.beam) if entry.score > 0)
+        return TreeStep(shown=(tuple(scores),), picked=picked, by="lexical")
 
 
 class LLMChooser:
