@@ -197,26 +197,26 @@ _LLM = (
     ),
     Mutant(
         "fallback-ordered-by-fused-score",
-        "branchrank/systems/llm_stages.py",
-        "            if not gathering:\n",
-        "            if candidates:\n",
+        "branchrank/systems/rerank.py",
+        "        if not gathering:\n",
+        "        if candidates:\n",
         (
             f"{LLM}::TestFallbackOrderIfTheLLMFails::test_the_fallback_sorts_by_evidence_then_by_lexical_score",
         ),
     ),
     Mutant(
         "fallback-reversed",
-        "branchrank/systems/llm_stages.py",
-        "        return rescore(candidates, result.order), result.fallback is None\n",
-        "        order = result.order[::-1] if result.fallback else result.order\n"
-        "        return rescore(candidates, order), result.fallback is None\n",
+        "branchrank/systems/rerank.py",
+        "    return rescore(candidates, result.order), result.fallback is None\n",
+        "    order = result.order[::-1] if result.fallback else result.order\n"
+        "    return rescore(candidates, order), result.fallback is None\n",
         (
             f"{LLM}::TestFallbackOrderIfTheLLMFails::test_the_fallback_sorts_by_evidence_then_by_lexical_score",
         ),
     ),
     Mutant(
         "lexical-score-removed-from-the-tree-search",
-        "branchrank.systems.branches.tree_steps.py",
+        "branchrank/systems/branches/tree_steps.py",
         "else [self.tree.node(key) for key in self.lexical(page, step).picked]",
         "else []",
         (f"{LLM}::TestFallbackOrderIfTheLLMFails::test_the_tree_search_falls_back_to_the_lexical_score",),
