@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 
@@ -116,7 +115,7 @@ def test_a_browser_opens_only_on_request(tmp_path: Path) -> None:
     asked, browser = tmp_path / "asked", tmp_path / "browser.sh"
     browser.write_text(f'#!/bin/sh\necho "$1" >> {asked}\n')
     browser.chmod(0o755)
-    environment = {**os.environ, "BROWSER": f"{browser} %s", "BRANCHRANK_INDEX_EMBEDDER": "fake"}
+    environment = {"BROWSER": f"{browser} %s", "BRANCHRANK_INDEX_EMBEDDER": "fake"}
     words = ("-m", "branchrank.cli.main", "demo", "--quiet")
     assert program(*words, cwd=tmp_path, environment=environment).returncode == 0
     assert not asked.exists()

@@ -232,7 +232,7 @@ def test_end_of_input_at_a_prompt_is_an_interruption(project: Path, tmp_path: Pa
         "import sys; sys.stdin.isatty = lambda: True\n"
         "from branchrank.cli.main import main; sys.exit(main(['init']))"
     )
-    done = program("-c", code, cwd=tmp_path / "empty", stdin=subprocess.DEVNULL)
+    done = program("-c", code, cwd=tmp_path / "empty")
     assert done.returncode == 130
     assert "interrupted" in done.stderr
     assert "Traceback" not in done.stderr

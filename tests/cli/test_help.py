@@ -55,7 +55,7 @@ def command_of(words: tuple[str, ...]) -> click.Command:
 
 
 def loaded_by(words: list[list[str]], cwd: Path) -> tuple[list[str], list[int]]:
-    done = program("-c", LISTED, json.dumps(words), cwd=cwd)
+    done = program("-c", LISTED, json.dumps(words), cwd=cwd, fresh=True)
     assert done.returncode == 0, done.stderr
     loaded, codes = json.loads(done.stdout)
     return loaded, codes
@@ -81,7 +81,7 @@ def test_a_bm25_only_query_loads_nothing_heavy(tmp_path: Path) -> None:
         "print(hits[0].node_id)\n"
         f"print([name for name in {UNNEEDED!r} if name in sys.modules])\n"
     )
-    done = program("-c", code, cwd=project)
+    done = program("-c", code, cwd=project, fresh=True)
     assert done.stdout == "guide/cleaning.md#removing-stains\n[]\n", done.stderr
 
 

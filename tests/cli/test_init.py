@@ -127,7 +127,7 @@ def test_init_skips_a_folder_without_documents(project: Path) -> None:
 
 def test_without_documents_and_terminal_init_fails_without_a_prompt(project: Path) -> None:
     (project / "docs").rename(project / "pages")
-    done = program("-m", "branchrank.cli.main", "init", cwd=project, stdin=subprocess.DEVNULL)
+    done = program("-m", "branchrank.cli.main", "init", cwd=project)
     assert done.returncode == 3
     assert done.stderr == "error: there are no documents in docs/ or doc/\n  fix: branchrank init FOLDER\n"
     assert not Path("data").exists()

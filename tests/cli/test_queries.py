@@ -119,7 +119,7 @@ def test_an_empty_line_ends_the_prompt(project: Path) -> None:
 
 def test_the_prompt_reads_a_pipe(project: Path) -> None:
     words = (ROOT / "retrieve.py", "--json", "--top-k", 1)
-    done = program(*words, cwd=project, input="stains\ntea\n")
+    done = program(*words, cwd=project, typed="stains\ntea\n")
     assert done.returncode == 0, done.stderr
     assert [json.loads(line)["query"] for line in done.stdout.splitlines()] == ["stains", "tea"]
 

@@ -151,7 +151,7 @@ def test_a_query_with_exact_vectors_loads_nothing_that_it_does_not_need(tmp_path
         (("retrieve", QUERY, *data, *EXACT), LIGHT),
         (("--help",), {"branchrank", "click", "msgspec", "typing_extensions"}),
     ):
-        done = program("-c", code, *words, cwd=tmp_path)
+        done = program("-c", code, *words, cwd=tmp_path, fresh=True)
         loaded = {name for name in done.stderr.split() if not name.startswith(("_cython", "cython"))}
         assert "branchrank" in loaded, done.stderr
         assert loaded <= allowed
@@ -183,5 +183,6 @@ print(result.exit_code, sorted(heavy & set(sys.modules)))
 def test_chroma_is_imported_only_where_it_searches(
     project: Path, words: tuple[str, ...], loaded: str
 ) -> None:
-    done = program("-c", LOADED, *words, *(() if "--help" in words else ("--data-dir", "data")), cwd=project)
+    data = () if "--help" in words else ("--data-dir", "data")
+    done = program("-c", LOADED, *words, *data, cwd=project, fresh=True)
     assert done.stdout == f"0 {loaded}\n", done.stderr

@@ -95,7 +95,7 @@ def test_a_query_loads_no_torch(checkpoint: Path, tmp_path: Path) -> None:
         "open_embedder(IndexSettings(embedder=sys.argv[1])).embed_query('route')\n"
         "print(sorted({'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)))"
     )
-    assert program("-c", code, checkpoint, cwd=tmp_path).stdout == "[]\n"
+    assert program("-c", code, checkpoint, cwd=tmp_path, fresh=True).stdout == "[]\n"
 
 
 @pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "checkpoint"])

@@ -122,7 +122,7 @@ def test_a_range_of_lines_is_parsed() -> None:
 
 def test_without_a_terminal_there_is_no_prompt(project: Path) -> None:
     words = ("-m", "branchrank.cli.main", "questions", "add", "--data-dir", project / "data")
-    done = program(*words, cwd=project, input="\n")
+    done = program(*words, cwd=project, typed="\n")
     assert done.returncode == 2
     assert "the question and its gold must be given as flags" in done.stderr
 

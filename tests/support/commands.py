@@ -10,9 +10,11 @@ import sys
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from click.testing import CliRunner, Result
+from support.forked import can_fork, run_forked
 from support.worlds import PAGES, make_index
 
 from branchrank.cli.main import main
@@ -95,18 +97,37 @@ def invoke(*words: object, typed: str | None = None) -> Result:
     return result
 
 
-def program(*words: object, cwd: Path, environment: Mapping[str, str] | None = None, **options: Any) -> Any:
-    """Run ``python WORDS`` in ``cwd`` to its end."""
-    return subprocess.run(
-        [sys.executable, *map(str, words)],
-        cwd=cwd,
-        env={**os.environ, "PYTHONWARNINGS": "error", **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        **options,
-    )
+def program(
+    *words: object,
+    cwd: Path,
+    environment: Mapping[str, str] | None = None,
+    typed: str = "",
+    fresh: bool = False,
+    timeout: float = 120,
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python WORDS`` in ``cwd`` to its end; in a fork, unless a ``fresh`` process is asked for."""
+    given, added = [str(word) for word in words], dict(environment or {})
+    whole = {**os.environ, "PYTHONWARNINGS": "error", **added}
+    with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
+        stdin.write(typed.encode())
+        stdin.seek(0)
+        files = (stdin, stdout, stderr)
+        if fresh or not can_fork(given, added):
+            code = subprocess.run(
+                [sys.executable, *given],
+                **dict(zip(("stdin", "stdout", "stderr"), files, strict=True)),
+                cwd=cwd,
+                env=whole,
+                check=False,
+                timeout=timeout,
+            ).returncode
+        else:
+            code = run_forked(given, cwd, whole, [file.fileno() for file in files], timeout)
+        printed = []
+        for file in (stdout, stderr):
+            file.seek(0)
+            printed.append(file.read().decode())
+        return subprocess.CompletedProcess([sys.executable, *given], code, *printed)
 
 
 def benchmark(project: Path, *words: object, **options: Any) -> Path:
