@@ -27,8 +27,16 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.ranking.fusion import rrf
 from branchrank.ranking.lists import RankedList
 from branchrank.records import Scored
-from branchrank.stores.qdrant_embedded import EmbeddedCollection
-from branchrank.stores.qdrant_points import DENSE, SPARSE, Bm25Encoder, Filters, Point
+from branchrank.stores.qdrant import (
+    DENSE,
+    SPARSE,
+    Bm25Encoder,
+    Filters,
+    Point,
+    QdrantCollection,
+    embedded_collection,
+    own_layout,
+)
 
 BAR_MS = 25.0
 TOP = 10
@@ -42,7 +50,7 @@ class Hybrid:
     The queries' vectors are computed in advance, so that no embedding is timed.
     """
 
-    def __init__(self, collection: EmbeddedCollection, vectors: dict[str, Vectors]) -> None:
+    def __init__(self, collection: QdrantCollection, vectors: dict[str, Vectors]) -> None:
         self.collection = collection
         self._vectors = vectors
         self._encoder = Bm25Encoder()
@@ -108,13 +116,13 @@ def embedded(points: list[Point], queries: list[tuple[str, Vectors]]) -> float:
     dimension = len(points[0].vector)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        collection = EmbeddedCollection.create(Path(folder) / "shard", dimension)
+        collection = embedded_collection(Path(folder) / "shard", own_layout(dimension))
         collection.upsert(points)
         filled = time.perf_counter() - started
         search = Hybrid(collection, dict(queries))
         for text, _ in queries[:20]:
             search.search(text, TOP)
-        filters = {"file_path": "7.rst"}
+        filters = {"file_path": ["7.rst"]}
         report(
             "dense", len(points), filled, [timed(lambda t=t: search.dense(t, 2 * TOP)) for t, _ in queries]
         )
@@ -140,7 +148,7 @@ def embedded(points: list[Point], queries: list[tuple[str, Vectors]]) -> float:
     return p95
 
 
-def delay(collection: EmbeddedCollection) -> None:
+def delay(collection: QdrantCollection) -> None:
     """Add a delay to the collection's dense search and to its sparse search."""
 
     def slow(method: Callable[..., list[Scored]]) -> Callable[..., list[Scored]]:

@@ -1,93 +1,82 @@
-"""Read-only access to a Qdrant collection that another program created.
+"""Open a Qdrant collection that another program created, for reading.
 
-1. If the collection is on a server, the server searches it. BranchRank sends only read requests to the
-   server, for the collection's layout, points and search results.
+1. A collection on a server is searched by the server. BranchRank sends only read requests.
 2. A collection in a folder was written either by Qdrant's embedded engine (as a shard) or by qdrant-client in
    local mode. The folder is first copied to a temporary folder, because opening a shard changes its files.
    Copying does not follow symbolic links, and fails if the folder is too large.
-3. qdrant-client's local mode stores points as pickles. The pickles are read as plain data
-   (:mod:`branchrank.stores.pickled_data`), and the points are added to a new shard in the temporary folder.
-4. :mod:`branchrank.stores.qdrant_layout` determines which of the collection's vectors are searched.
-5. The key of a point is its id as a string. Scores are Qdrant's scores, except that distances (Euclid,
-   Manhattan) are negated, so that larger values are better.
+3. qdrant-client's local mode stores points as pickles. The pickles are read as plain data, without Python's
+   unpickler, and the points are added to a new shard in the temporary folder.
+4. Dense search uses the dense vector named ``dense`` or, if there is none, the only dense vector with the
+   model's dimension. Sparse search uses the sparse vector named ``sparse``, and late interaction uses the
+   multivector named ``tokens``. If there is none with this name, the collection's only one is used.
 """
 
 from __future__ import annotations
 
 import contextlib
+import pickletools
+import re
 import sqlite3
+import struct
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
+import numpy as np
 
-from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError, or_else
 from branchrank.io.files import copy_folder
-from branchrank.records import Scored
-from branchrank.stores.pickled_data import read_pickled
-from branchrank.stores.qdrant_layout import (
-    REMEDY,
-    DenseVector,
+from branchrank.stores.qdrant import (
+    DENSE,
+    SPARSE,
+    TOKENS,
+    EmbeddedEngine,
     Layout,
-    LocalModeMeta,
-    StoredLayout,
-    StoredVectors,
-    chosen_layout,
+    QdrantCollection,
+    ServerEngine,
+    edge,
+    new_shard,
     stored_vectors,
 )
-from branchrank.stores.qdrant_points import BATCH, SparseWeights, edge
-from branchrank.stores.qdrant_server import TIMEOUT_S, connect, failures, rest_models
-from branchrank.stores.vectors import check_query
 
+REMEDY = "use another collection, or omit --qdrant-collection to search the chunks of the index"
 MOST_BYTES = 16 << 30
 MOST_FILES = 10_000
-_RECORDS = frozenset(f"qdrant_client.http.models.models.{name}" for name in ("PointStruct", "SparseVector"))
+_SHARD = "edge_config.json"
 
 
-class ExistingCollection(Protocol):
-    """A read-only Qdrant collection. Every method raises :class:`ArtifactError` if Qdrant fails."""
+class _Vector(msgspec.Struct):
+    """The dimension and metric of a dense vector, or of a multivector if it has a ``multivector_config``."""
 
-    @property
-    def place(self) -> str:
-        """A description of the collection and its location, for messages."""
-
-    @property
-    def layout(self) -> Layout:
-        """The names and dimensions of the vectors that are searched."""
-
-    def payloads(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the key and the payload of every point."""
-
-    def vectors(self, keys: Sequence[str]) -> list[StoredVectors]:
-        """Return the vectors of the points whose keys are in ``keys``, in the order of ``keys``."""
-
-    def dense(self, vector: Vectors, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
-        """Return the ``n`` points whose dense vectors are nearest to ``vector``, with ties sorted by key.
-
-        If ``keys`` is given, only the points with these keys are searched.
-        """
-
-    def sparse(self, query: SparseWeights, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
-        """Return the ``n`` points with the best sparse scores for ``query``, with ties sorted by key.
-
-        If ``keys`` is given, only the points with these keys are searched.
-        """
-
-    def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> list[Scored]:
-        """Return the points in ``keys`` that have token vectors, ranked by Qdrant's MaxSim.
-
-        Qdrant's MaxSim is the sum of each query token's largest similarity to a token of the point.
-        """
-
-    def close(self) -> None:
-        """Close the collection's files or connections."""
+    size: int
+    distance: str
+    multivector_config: Any = None
 
 
-def open_existing(name: str, *, url: str, path: str, dimension: int) -> ExistingCollection:
+class _StoredLayout(msgspec.Struct):
+    """A collection's layout, from the configuration file of a shard or of qdrant-client's local mode."""
+
+    vectors: dict[str, Any]
+    sparse_vectors: dict[str, Any] | None = None
+
+    def described(self) -> tuple[dict[str, _Vector], Mapping[str, Any]]:
+        """Return the dense vectors and the sparse vectors by name. An unnamed vector has the name ``""``."""
+        named = {"": self.vectors} if "size" in self.vectors else self.vectors
+        return msgspec.convert(named, dict[str, _Vector]), self.sparse_vectors or {}
+
+
+class _LocalMode(msgspec.Struct):
+    """The content of the file ``meta.json`` that qdrant-client writes in local mode."""
+
+    collections: dict[str, _StoredLayout]
+
+
+@contextlib.contextmanager
+def open_existing(name: str, *, url: str, path: str, dimension: int) -> Iterator[QdrantCollection]:
     """Open the collection ``name`` on the server at ``url`` or in the folder ``path``.
 
     ``dimension`` is the dimension of the query vectors. Raises :class:`UsageError` unless exactly one of
@@ -99,222 +88,118 @@ def open_existing(name: str, *, url: str, path: str, dimension: int) -> Existing
             f"--qdrant-collection {name!r} needs either --qdrant-url or --qdrant-path",
             remedy="use --qdrant-url for a collection on a server, or --qdrant-path for a folder",
         )
-    if url:
-        return _Served(url, name, dimension)
-    return _Shard(Path(path).expanduser(), name, dimension)
-
-
-class _Served:
-    def __init__(self, url: str, name: str, dimension: int) -> None:
-        self.place = f"the Qdrant collection {name!r} at {url}"
-        self._url = url
-        self._name = name
-        self._ids: dict[str, Any] = {}
-        self._client = connect(url, TIMEOUT_S)
+    with ExitStack() as resources:
+        if url:
+            engine = ServerEngine(url, name)
+            resources.callback(engine.close)
+            yield QdrantCollection(engine, _served_layout(engine, dimension))
+            return
+        place = f"the Qdrant collection {name!r} in {path}"
+        temporary = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-")))
         try:
-            with failures(url):
-                names = [each.name for each in self._client.get_collections().collections]
-            if name not in names:
-                raise _missing(self.place, name, names)
-            with failures(url):
-                parameters = self._client.get_collection(name).config.params
-            found = parameters.vectors
-            named = found if isinstance(found, Mapping) else {"": found}
-            dense = {
-                key: DenseVector(each.size, str(each.distance), each.multivector_config is not None)
-                for key, each in named.items()
-                if each is not None
-            }
-            self.layout = chosen_layout(self.place, dense, parameters.sparse_vectors or {}, dimension)
-        except BaseException:
-            self._client.close()
-            raise
-
-    def payloads(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        offset = None
-        while True:
-            with failures(self._url):
-                points, offset = self._client.scroll(
-                    self._name, limit=BATCH, offset=offset, with_payload=True, with_vectors=False
-                )
-            for point in points:
-                self._ids[str(point.id)] = point.id
-                yield str(point.id), point.payload or {}
-            if offset is None or not points:
-                return
-
-    def vectors(self, keys: Sequence[str]) -> list[StoredVectors]:
-        with failures(self._url):
-            points = self._client.retrieve(
-                self._name, ids=[self._ids[key] for key in keys], with_payload=False, with_vectors=True
-            )
-        return _in_order(points, keys, self.layout)
-
-    def dense(self, vector: Vectors, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
-        check_query(vector, self.layout.size)
-        found = self._query(vector.tolist(), self.layout.dense, n, keys)
-        return _ranked(found, self.layout.distance)
-
-    def sparse(self, query: SparseWeights, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
-        if self.layout.sparse is None or not query.indices:
-            return []
-        vector = rest_models().SparseVector(indices=query.indices, values=query.values)
-        return _ranked(self._query(vector, self.layout.sparse, n, keys))
-
-    def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> list[Scored]:
-        if self.layout.tokens is None or not keys or not len(tokens):
-            return []
-        return _ranked(self._query(tokens.tolist(), self.layout.tokens, len(keys), keys))
-
-    def close(self) -> None:
-        self._client.close()
-
-    def _query(self, vector: Any, using: str, n: int, keys: Sequence[str] | None) -> Any:
-        models = rest_models()
-        chosen = None
-        if keys is not None:
-            ids = [self._ids[key] for key in keys]
-            chosen = models.Filter(must=[models.HasIdCondition(has_id=ids)])
-        with failures(self._url):
-            return self._client.query_points(
-                self._name,
-                query=vector,
-                using=using or None,
-                limit=n,
-                query_filter=chosen,
-                with_payload=False,
-                search_params=models.SearchParams(exact=True),
-            ).points
-
-
-class _Shard:
-    def __init__(self, path: Path, name: str, dimension: int) -> None:
-        self.place = f"the Qdrant collection {name!r} in {path}"
-        self._ids: dict[str, Any] = {}
-        self._resources = ExitStack()
-        try:
-            folder = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-")))
-            with self._failures():
-                self._shard = self._opened(path, name, folder / "shard", dimension)
-            self._resources.callback(self._shard.close)
-        except BaseException:
-            self._resources.close()
-            raise
-
-    def _opened(self, path: Path, name: str, copy: Path, dimension: int) -> Any:
-        """Open a copy of a shard, or create a new shard with the points of a local-mode collection."""
-        shards = [each for each in (path / name, path) if (each / "edge_config.json").is_file()]
-        if shards and (shards[0] != path or path.name == name):
-            self._copy(shards[0], copy)
-            config = msgspec.json.decode((copy / "edge_config.json").read_bytes(), type=StoredLayout)
-            self.layout = chosen_layout(self.place, *config.described(), dimension)
-            return edge().EdgeShard.load(str(copy))
-        if not (path / "meta.json").is_file():
-            inside = sorted(each.parent.name for each in path.glob("*/edge_config.json"))
-            raise _missing(self.place, name, [*inside, *([path.name] if shards else [])])
-        folder = copy.with_name("local")
-        self._copy(path, folder)
-        collections = msgspec.json.decode((folder / "meta.json").read_bytes(), type=LocalModeMeta).collections
-        if name not in collections:
-            raise _missing(self.place, name, list(collections))
-        dense, sparse = collections[name].described()
-        self.layout = chosen_layout(self.place, dense, sparse, dimension)
-        return _loaded(folder / "collection" / name / "storage.sqlite", self.layout, dense, copy)
-
-    def _copy(self, source: Path, target: Path) -> None:
-        try:
-            copy_folder(source, target, most_bytes=MOST_BYTES, most_files=MOST_FILES)
-        except OSError as error:
-            where = f": {error.filename}" if error.filename else ""
-            raise ArtifactError(f"cannot copy {source}{where}: {error.strerror}", remedy=REMEDY) from error
-
-    def payloads(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        request, offset = edge().ScrollRequest, None
-        while True:
-            with self._failures():
-                points, offset = self._shard.scroll(request(offset=offset, limit=BATCH, with_payload=True))
-            for point in points:
-                self._ids[str(point.id)] = point.id
-                yield str(point.id), point.payload or {}
-            if offset is None or not points:
-                return
-
-    def vectors(self, keys: Sequence[str]) -> list[StoredVectors]:
-        with self._failures():
-            points = self._shard.retrieve([self._ids[key] for key in keys], False, True)
-        return _in_order(points, keys, self.layout)
-
-    def dense(self, vector: Vectors, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
-        check_query(vector, self.layout.size)
-        return _ranked(self._query(vector.tolist(), self.layout.dense, n, keys), self.layout.distance)
-
-    def sparse(self, query: SparseWeights, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
-        if self.layout.sparse is None or not query.indices:
-            return []
-        vector = edge().SparseVector(indices=query.indices, values=query.values)
-        return _ranked(self._query(vector, self.layout.sparse, n, keys))
-
-    def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> list[Scored]:
-        if self.layout.tokens is None or not keys or not len(tokens):
-            return []
-        return _ranked(self._query(tokens.tolist(), self.layout.tokens, len(keys), keys))
-
-    def close(self) -> None:
-        self._resources.close()
-
-    def _query(self, vector: Any, using: str, n: int, keys: Sequence[str] | None) -> Any:
-        qdrant = edge()
-        chosen = None
-        if keys is not None:
-            chosen = qdrant.Filter(must=[qdrant.HasIdCondition({self._ids[key] for key in keys})])
-        request = qdrant.QueryRequest(
-            limit=n,
-            query=qdrant.Query.Nearest(vector, using=using),
-            filter=chosen,
-            with_payload=False,
-            params=qdrant.SearchParams(exact=True),
-        )
-        with self._failures():
-            return self._shard.query(request)
-
-    @contextlib.contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
+            stored, source = _stored(Path(path).expanduser(), name, place)
+            layout = _layout(place, *stored.described(), dimension)
+            _copy(source, temporary / "copy")
+            shard = _opened(temporary, name, layout)
         except (ArtifactError, UsageError):
             raise
         except Exception as error:  # The engine raises plain ``Exception``.
-            raise ArtifactError(f"{self.place} can't be read: {error}", remedy=REMEDY) from error
+            raise ArtifactError(f"{place} can't be read: {error}", remedy=REMEDY) from error
+        resources.callback(shard.close)
+        yield QdrantCollection(EmbeddedEngine(shard, place, REMEDY), layout)
 
 
-def _loaded(storage: Path, layout: Layout, dense: Mapping[str, DenseVector], folder: Path) -> Any:
-    """Create a shard in ``folder`` with the points of a local-mode database."""
-    qdrant = edge()
-    folder.mkdir()
+def _served_layout(engine: ServerEngine, dimension: int) -> Layout:
+    with engine.failures():
+        names = [each.name for each in engine.client.get_collections().collections]
+        if engine.name not in names:
+            raise _missing(engine.place, engine.name, names)
+        parameters = engine.client.get_collection(engine.name).config.params
+    found = parameters.vectors
+    named = found if isinstance(found, Mapping) else {"": found}
     vectors = {
-        name: qdrant.EdgeVectorParams(
-            size=dense[name].size,
-            distance=getattr(qdrant.Distance, dense[name].distance),
-            multivector_config=qdrant.MultiVectorConfig(qdrant.MultiVectorComparator.MaxSim)
-            if dense[name].several
-            else None,
-        )
-        for name in (layout.dense, layout.tokens)
-        if name is not None
+        key: _Vector(each.size, str(each.distance), each.multivector_config)
+        for key, each in named.items()
+        if each is not None
     }
-    sparse = {layout.sparse or "": qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)}
-    shard = qdrant.EdgeShard.create(
-        str(folder),
-        qdrant.EdgeConfig(
-            vectors=vectors,
-            sparse_vectors={} if layout.sparse is None else sparse,
-            wal_enabled=False,
-        ),
+    return _layout(engine.place, vectors, parameters.sparse_vectors or {}, dimension)
+
+
+def _stored(path: Path, name: str, place: str) -> tuple[_StoredLayout, Path]:
+    """Return the layout of a collection below the folder ``path``, and the folder to copy."""
+    shards = [each for each in (path / name, path) if (each / _SHARD).is_file()]
+    if shards and (shards[0] != path or path.name == name):
+        return msgspec.json.decode((shards[0] / _SHARD).read_bytes(), type=_StoredLayout), shards[0]
+    if not (path / "meta.json").is_file():
+        inside = sorted(each.parent.name for each in path.glob(f"*/{_SHARD}"))
+        raise _missing(place, name, [*inside, *([path.name] if shards else [])])
+    collections = msgspec.json.decode((path / "meta.json").read_bytes(), type=_LocalMode).collections
+    if name not in collections:
+        raise _missing(place, name, list(collections))
+    return collections[name], path
+
+
+def _opened(temporary: Path, name: str, layout: Layout) -> Any:
+    """Open the copy of a shard, or create a shard with the points of the copy of a local-mode database."""
+    copy = temporary / "copy"
+    if (copy / _SHARD).is_file():
+        return edge().EdgeShard.load(str(copy))
+    shard = new_shard(temporary / "shard", layout)
+    points = _local_points(copy / "collection" / name / "storage.sqlite", layout)
+    EmbeddedEngine(shard, "the copy", REMEDY).upsert(points)
+    return shard
+
+
+def _layout(
+    place: str, vectors: Mapping[str, _Vector], sparse: Mapping[str, object], dimension: int
+) -> Layout:
+    """Choose the vectors to search (see the module's docstring)."""
+    dense = {name: each for name, each in vectors.items() if each.multivector_config is None}
+    several = [name for name in vectors if name not in dense]
+    fitting = [name for name, each in dense.items() if each.size == dimension]
+    chosen = [DENSE] if DENSE in dense else fitting if len(fitting) == 1 else list(dense)
+    if len(chosen) != 1:
+        sizes = ", ".join(f"{name or 'unnamed'} of {each.size}" for name, each in dense.items()) or "none"
+        raise ArtifactError(
+            f"{place} must have exactly one dense vector with {dimension} dimensions, but has: {sizes}",
+            remedy=REMEDY,
+        )
+    vector = dense[chosen[0]]
+    if vector.size != dimension:
+        raise ArtifactError(
+            f"{place} has vectors with {vector.size} dimensions, but the embedder of the index produces "
+            f"vectors with {dimension} dimensions",
+            remedy="build the index with the collection's embedding model: "
+            "branchrank index --embedder NAME --data-dir DIR",
+        )
+    names = [SPARSE] if SPARSE in sparse else list(sparse)
+    tokens = TOKENS if TOKENS in several else several[0] if len(several) == 1 else None
+    layout = Layout(chosen[0], vector.size, vector.distance, names[0] if len(names) == 1 else None)
+    if tokens is None:
+        return layout
+    return layout._replace(
+        tokens=tokens, token_size=vectors[tokens].size, token_metric=vectors[tokens].distance
     )
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        copy_folder(source, target, most_bytes=MOST_BYTES, most_files=MOST_FILES)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise ArtifactError(f"cannot copy {source}{where}: {error.strerror}", remedy=REMEDY) from error
+
+
+def _missing(place: str, name: str, names: Sequence[str]) -> ArtifactError:
+    return ArtifactError(f"there is no {place.removeprefix('the ')}{or_else(name, names)}", remedy=REMEDY)
+
+
+def _local_points(storage: Path, layout: Layout) -> Iterator[tuple[Any, dict[str, Any], dict[str, Any]]]:
+    """Yield the id, the vectors and the payload of each point in a local-mode database."""
     with contextlib.closing(sqlite3.connect(storage)) as database:
         database.execute("PRAGMA trusted_schema = OFF")
         for (content,) in database.execute("SELECT point FROM points ORDER BY rowid"):
-            point = read_pickled(content, _RECORDS)
+            point = read_pickled(content)
             stored = stored_vectors(point["vector"], layout)
             kept: dict[str, Any] = {}
             if stored.dense is not None:
@@ -322,25 +207,98 @@ def _loaded(storage: Path, layout: Layout, dense: Mapping[str, DenseVector], fol
             if stored.tokens is not None and layout.tokens is not None:
                 kept[layout.tokens] = stored.tokens.tolist()
             if stored.sparse is not None and layout.sparse is not None:
-                kept[layout.sparse] = qdrant.SparseVector(
-                    indices=stored.sparse.indices, values=stored.sparse.values
-                )
-            made = qdrant.Point(id=point["id"], vector=kept, payload=point["payload"] or {})
-            shard.update(qdrant.UpdateOperation.upsert_points([made]))
-    shard.flush()
-    return shard
+                kept[layout.sparse] = edge().SparseVector(*stored.sparse)
+            yield point["id"], kept, point["payload"] or {}
 
 
-def _missing(place: str, name: str, names: Sequence[str]) -> ArtifactError:
-    return ArtifactError(f"there is no {place.removeprefix('the ')}{or_else(name, names)}", remedy=REMEDY)
+_RECORDS = frozenset(f"qdrant_client.http.models.models.{name}" for name in ("PointStruct", "SparseVector"))
+_OPERATIONS = {operation.code.encode("latin-1"): operation for operation in pickletools.opcodes}
+#: Operations that put the value that follows them in the file on the stack.
+_VALUES = frozenset(
+    ["BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"]
+)
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+_EMPTY: dict[str, type] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_SET": set}
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_FLOATS = re.compile(rb"(?:G.{8})+", re.DOTALL)
+_MARK = object()
 
 
-def _in_order(points: Sequence[Any], keys: Sequence[str], layout: Layout) -> list[StoredVectors]:
-    found = {str(point.id): stored_vectors(point.vector, layout) for point in points}
-    return [found.get(key, StoredVectors(None, None)) for key in keys]
+def read_pickled(content: bytes, records: frozenset[str] = _RECORDS) -> Any:
+    """Return the value in a pickle without Python's unpickler, so that no class is imported or called.
+
+    ``records`` contains class names of the form ``module.Class``. An object of such a class becomes a
+    dictionary of its fields. Raises ``ValueError`` if the pickle contains any other class or an operation
+    that plain data does not need, or if it is truncated.
+    """
+    try:
+        return _read_pickled(content, records)
+    except (IndexError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
+        raise ValueError(f"the pickle does not contain plain data ({type(error).__name__})") from error
 
 
-def _ranked(points: Sequence[Any], distance: bool = False) -> list[Scored]:
-    sign = -1 if distance else 1
-    found = [Scored(str(point.id), sign * float(point.score)) for point in points]
-    return sorted(found, key=lambda entry: (-entry.score, entry.key))
+def _read_pickled(content: bytes, records: frozenset[str]) -> Any:
+    stream = BytesIO(content)
+    stack: list[Any] = []
+    memo: dict[Any, Any] = {}
+
+    def marked() -> list[Any]:
+        """Remove the last mark and the items above it from the stack, and return the removed items."""
+        place = max(number for number, each in enumerate(stack) if each is _MARK)
+        above = stack[place + 1 :]
+        del stack[place:]
+        return above
+
+    while True:
+        if found := _FLOATS.match(content, stream.tell()):  # the numbers of a vector, all at once
+            values = np.frombuffer(found[0], dtype=[("operation", "u1"), ("value", ">f8")])["value"]
+            stack += values.tolist()
+            stream.seek(found.end())
+        operation = _OPERATIONS.get(stream.read(1))
+        if operation is None:
+            raise ValueError("the pickle ends too early or contains an unknown operation")
+        name = operation.name
+        value = operation.arg.reader(stream) if operation.arg else None
+        if name in _VALUES:
+            stack.append(value)
+        elif name in _CONSTANTS:
+            stack.append(_CONSTANTS[name])
+        elif name in _EMPTY:
+            stack.append(_EMPTY[name]())
+        elif name == "MARK":
+            stack.append(_MARK)
+        elif name in ("APPEND", "APPENDS"):
+            items = marked() if name == "APPENDS" else [stack.pop()]
+            stack[-1].extend(items)
+        elif name in ("SETITEM", "SETITEMS"):
+            items = marked() if name == "SETITEMS" else [stack.pop(-2), stack.pop()]
+            stack[-1].update(zip(items[::2], items[1::2], strict=True))
+        elif name == "ADDITEMS":
+            items = marked()
+            stack[-1].update(items)
+        elif name == "TUPLE":
+            stack.append(tuple(marked()))
+        elif name in _TUPLES:
+            made = tuple(stack[-_TUPLES[name] :])
+            stack[-_TUPLES[name] :] = [made]
+        elif name in ("MEMOIZE", "BINPUT", "LONG_BINPUT"):
+            memo[len(memo) if name == "MEMOIZE" else value] = stack[-1]
+        elif name in ("BINGET", "LONG_BINGET"):
+            stack.append(memo[value])
+        elif name == "STACK_GLOBAL":
+            class_name = f"{stack.pop(-2)}.{stack.pop()}"
+            if class_name not in records:
+                raise ValueError(f"the pickle contains a {class_name}, which is not plain data")
+            stack.append(records)
+        elif name == "NEWOBJ":
+            if stack.pop() != () or stack.pop() is not records:
+                raise ValueError("the pickle creates an object with arguments, which is not plain data")
+            stack.append({})
+        elif name == "BUILD":
+            state = stack.pop()
+            stack[-1].update(state.get("__dict__", state))
+        elif name == "STOP":
+            (value,) = stack
+            return value
+        elif name not in ("PROTO", "FRAME"):
+            raise ValueError(f"the pickle contains the operation {name}, which plain data does not need")

@@ -10,7 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
@@ -84,3 +85,20 @@ def recall_against_exact(store: VectorStore, exact: VectorStore, queries: Iterab
         found = {entry.key for entry in store.search(query, n)}
         shares.append(len(expected & found) / len(expected) if expected else 1.0)
     return sum(shares) / len(shares) if shares else 1.0
+
+
+def upload_batches(send: Callable[[range], None], count: int, batch: int, uploads: int) -> None:
+    """Call ``send`` with the rows of each batch of ``count`` rows, in ``uploads`` threads.
+
+    If a call fails, its error is raised, and batches that have not started are not sent.
+    """
+    with ThreadPoolExecutor(uploads) as pool:
+        sent = [
+            pool.submit(send, range(start, min(start + batch, count))) for start in range(0, count, batch)
+        ]
+        try:
+            for each in sent:
+                each.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise

@@ -18,8 +18,7 @@ from support.redis_server import RedisServer
 
 from branchrank.embedders import FakeEmbedder
 from branchrank.records import Retrieval
-from branchrank.stores.qdrant_embedded import EmbeddedCollection
-from branchrank.stores.qdrant_points import Point
+from branchrank.stores.qdrant import Point, QdrantCollection, embedded_collection, own_layout
 
 PLUMS = 30
 PAGES = {
@@ -78,7 +77,7 @@ class TestSparseAndDenseVectorStorage:
 
     def test_an_embedded_collection_compares_dense_vectors_by_cosine(self, tmp_path: Path) -> None:
         """The longer vector does not win. (The vectors of an index all have length 1.)"""
-        collection = EmbeddedCollection.create(tmp_path / "shard", 2)
+        collection = embedded_collection(tmp_path / "shard", own_layout(2))
         vectors = {"near": [0.1, 0.0], "far": [8.0, 6.0]}
         collection.upsert(
             [
@@ -143,7 +142,7 @@ class TestHybridSearchWithReciprocalRankFusion:
         """The embedding at Ollama and the sparse search each wait for the other."""
         together = threading.Barrier(2, timeout=10)
         searched = []
-        sparse = EmbeddedCollection.sparse
+        sparse = QdrantCollection.sparse
         with serving() as ollama:
             command: Command = asking_ollama(tmp_path, ollama)
             answer = ollama.ollama_answer
@@ -153,13 +152,13 @@ class TestHybridSearchWithReciprocalRankFusion:
                     together.wait()
                 return answer(body)
 
-            def searching(self: EmbeddedCollection, query: Any, n: int, filters: Any = None) -> Any:
+            def searching(self: QdrantCollection, query: Any, n: int, filters: Any = None) -> Any:
                 searched.append(query)
                 together.wait()
                 return sparse(self, query, n, filters)
 
             monkeypatch.setattr(ollama, "ollama_answer", answering)
-            monkeypatch.setattr(EmbeddedCollection, "sparse", searching)
+            monkeypatch.setattr(QdrantCollection, "sparse", searching)
             hits = command.hits("retrieve", "--predictor", "qdrant", "cached response")
         path, _, body = ollama.requests[-1]
         assert (path, body["model"]) == ("/api/embed", "nomic-embed-text")
@@ -251,9 +250,9 @@ class TestPerformanceAndCaching:
         """Each waits for the other in the middle of its work: one after the other would never end."""
         together = threading.Barrier(2, timeout=10)
         for name in ("dense", "sparse"):
-            method = getattr(EmbeddedCollection, name)
+            method = getattr(QdrantCollection, name)
             waiting = lambda *a, m=method: (together.wait(), m(*a))[1]  # noqa: E731
-            monkeypatch.setattr(EmbeddedCollection, name, waiting)
+            monkeypatch.setattr(QdrantCollection, name, waiting)
         assert command.hits("retrieve", "--predictor", "qdrant", "cached response")
 
     @pytest.mark.skipif(

@@ -6,26 +6,25 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.fake_qdrant import FakeQdrant, fake_qdrant
 
 from branchrank.embedders import FakeEmbedder
 from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
 from branchrank.io.keys import key_for
 from branchrank.records import Chunk, Scored
-from branchrank.stores import qdrant_points
-from branchrank.stores.qdrant_embedded import EmbeddedCollection
-from branchrank.stores.qdrant_points import (
+from branchrank.settings import QdrantSettings
+from branchrank.stores.qdrant import (
     Bm25Encoder,
     Point,
     QdrantCollection,
     SparseWeights,
-    chunk_points,
+    chunk_point,
+    edge,
+    embedded_collection,
+    own_layout,
     point_id,
+    served_collection,
 )
-from branchrank.stores.qdrant_server import ServerCollection
 
 EMBEDDER = FakeEmbedder(16)
 TEXTS = [
@@ -48,7 +47,12 @@ CHUNKS = [
     )
     for n, text in enumerate(TEXTS)
 ]
-POINTS = chunk_points(CHUNKS, EMBEDDER.embed_documents(TEXTS))
+POINTS = list(map(chunk_point, CHUNKS, EMBEDDER.embed_documents(TEXTS)))
+LAYOUT = own_layout(16)
+
+
+def served(url: str, name: str = "docs") -> QdrantCollection:
+    return served_collection(name, LAYOUT, QdrantSettings(url=url))
 
 
 @pytest.fixture
@@ -60,9 +64,9 @@ def server() -> Iterator[FakeQdrant]:
 @pytest.fixture(params=["embedded", "server"])
 def collection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QdrantCollection]:
     if request.param == "embedded":
-        made: QdrantCollection = EmbeddedCollection.create(tmp_path / "shard", 16)
+        made = embedded_collection(tmp_path / "shard", LAYOUT)
     else:
-        made = ServerCollection.create(request.getfixturevalue("server").url, "docs", 16)
+        made = served(request.getfixturevalue("server").url)
     yield made
     made.close()
 
@@ -76,12 +80,10 @@ def keys(ranking: list[Scored]) -> list[str]:
 
 
 def test_a_collection_counts_its_points(collection: QdrantCollection) -> None:
-    assert (collection.count(), collection.dimension, collection.has_sparse) == (0, 16, True)
+    assert collection.count() == 0
     collection.upsert(POINTS)
     collection.upsert(POINTS[:2])
     assert collection.count() == len(POINTS)
-    collection.delete([CHUNKS[0].id, "unknown"])
-    assert collection.count() == len(POINTS) - 1
 
 
 def test_dense_scores_are_cosines(collection: QdrantCollection) -> None:
@@ -121,16 +123,16 @@ def test_filters_apply_before_ranking(collection: QdrantCollection) -> None:
     query = EMBEDDER.embed_query("cache")
     everywhere = keys(collection.dense(query, 100))
     for filters, sources in (
-        ({"file_path": "1.rst"}, {"1.rst"}),
+        ({"file_path": ["1.rst"]}, {"1.rst"}),
         ({"file_path": ["0.rst", "2.rst"]}, {"0.rst", "2.rst"}),
     ):
         wanted = [c.id for c in CHUNKS if c.source in sources]
         # The worst of all by distance still comes back: nothing was cut before the filter.
         assert keys(collection.dense(query, len(wanted), filters)) == [k for k in everywhere if k in wanted]
         assert set(keys(collection.sparse(weights("cache request path"), 10, filters))) <= set(wanted)
-    assert keys(collection.dense(query, 10, {"line_start": 3})) == [CHUNKS[2].id]
-    assert collection.dense(query, 10, {"file_path": "nowhere"}) == []
-    assert collection.sparse(weights("cache"), 10, {"file_path": "1.rst", "line_start": 1}) == []
+    assert keys(collection.dense(query, 10, {"key": [CHUNKS[2].id]})) == [CHUNKS[2].id]
+    assert collection.dense(query, 10, {"file_path": ["nowhere"]}) == []
+    assert collection.sparse(weights("cache"), 10, {"file_path": ["1.rst"], "key": [CHUNKS[0].id]}) == []
 
 
 def test_ties_break_by_key(collection: QdrantCollection) -> None:
@@ -146,8 +148,7 @@ def test_a_query_of_another_dimension_is_refused(collection: QdrantCollection) -
 
 
 def test_the_embedded_engine_and_the_server_give_the_same_results(tmp_path: Path, server: FakeQdrant) -> None:
-    embedded = EmbeddedCollection.create(tmp_path / "shard", 16)
-    remote = ServerCollection.create(server.url, "docs", 16)
+    embedded, remote = embedded_collection(tmp_path / "shard", LAYOUT), served(server.url)
     answers = []
     for place in (embedded, remote):
         place.upsert(POINTS)
@@ -158,7 +159,7 @@ def test_the_embedded_engine_and_the_server_give_the_same_results(tmp_path: Path
                     keys(place.sparse(weights(query), 4, filters)),
                 )
                 for query in ("cached response", "http request timeout", "zzz", "the")
-                for filters in (None, {"file_path": "2.rst"})
+                for filters in (None, {"file_path": ["2.rst"]})
             ]
         )
         place.close()
@@ -167,11 +168,10 @@ def test_the_embedded_engine_and_the_server_give_the_same_results(tmp_path: Path
 
 def test_a_dense_only_collection_has_no_sparse_search(tmp_path: Path, server: FakeQdrant) -> None:
     for made in (
-        EmbeddedCollection.create(tmp_path / "shard", 16, enable_hybrid=False),
-        ServerCollection.create(server.url, "old", 16, enable_hybrid=False),
+        embedded_collection(tmp_path / "shard", own_layout(16, sparse=False)),
+        served_collection("old", own_layout(16, sparse=False), QdrantSettings(url=server.url)),
     ):
         made.upsert(POINTS)
-        assert not made.has_sparse
         assert made.sparse(weights("cache"), 3) == []
         assert len(made.dense(EMBEDDER.embed_query("cache"), 3)) == 3
         made.close()
@@ -191,45 +191,25 @@ def test_two_builds_give_the_same_scores_to_the_last_digit(tmp_path: Path) -> No
     ]
     rankings = []
     for build in range(3):
-        collection = EmbeddedCollection.create(tmp_path / str(build), 16)
+        collection = embedded_collection(tmp_path / str(build), LAYOUT)
         collection.upsert(points)
         rankings.append(collection.sparse(weights(" ".join(terms)), 200))
         collection.close()
     assert rankings[0] == rankings[1] == rankings[2]
 
 
-def test_a_collection_on_disk_can_be_opened_again_and_by_several(tmp_path: Path) -> None:
-    first = EmbeddedCollection.create(tmp_path / "shard", 16)
-    first.upsert(POINTS)
-    expected = first.dense(POINTS[0].vector, 3)
-    second = EmbeddedCollection(tmp_path / "shard")
-    assert (second.count(), second.has_sparse, second.dense(POINTS[0].vector, 3)) == (6, True, expected)
-    first.close()
-    second.close()
-
-
-def test_an_object_that_is_not_a_collection_is_refused(tmp_path: Path, server: FakeQdrant) -> None:
-    with pytest.raises(ArtifactError, match="does not contain a collection"):
-        EmbeddedCollection(tmp_path / "missing")
-    (tmp_path / "edge_config.json").write_text('{"vectors": {"other": {"size": 3}}}')
-    with pytest.raises(ArtifactError, match="does not contain a collection"):
-        EmbeddedCollection(tmp_path)
-    made = EmbeddedCollection.create(tmp_path / "shard", 16)
+def test_a_folder_with_a_collection_is_refused(tmp_path: Path) -> None:
+    made = embedded_collection(tmp_path / "shard", LAYOUT)
     with pytest.raises(ArtifactError, match="empty directory"):
-        EmbeddedCollection.create(tmp_path / "shard", 16)
+        embedded_collection(tmp_path / "shard", LAYOUT)
     made.close()
     with pytest.raises(ArtifactError, match="can't be used"):
         made.count()
-    with pytest.raises(ArtifactError, match="404"):
-        ServerCollection(server.url, "missing")
-    server.collections["other"] = {"layout": {"vectors": {"size": 3, "distance": "Dot"}}, "points": {}}
-    with pytest.raises(ArtifactError, match="no vector with the name"):
-        ServerCollection(server.url, "other")
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
 def test_a_failing_server_is_an_error_and_not_an_empty_result(server: FakeQdrant, status: int) -> None:
-    made = ServerCollection.create(server.url, "docs", 16)
+    made = served(server.url)
     made.upsert(POINTS)
     server.failing = status
     for ask in (
@@ -237,7 +217,7 @@ def test_a_failing_server_is_an_error_and_not_an_empty_result(server: FakeQdrant
         lambda: made.sparse(weights("cache"), 3),
         made.count,
         lambda: made.upsert(POINTS),
-        lambda: ServerCollection(server.url, "docs"),
+        lambda: served(server.url),
     ):
         with pytest.raises(ArtifactError, match=str(status)):
             ask()
@@ -248,7 +228,7 @@ def test_a_failing_server_is_an_error_and_not_an_empty_result(server: FakeQdrant
     "answer", [b"", b"<html>", b"{}", b'{"result": {"points": [{"id": 1, "version": 1, "score": 1}]}}']
 )
 def test_an_invalid_answer_is_an_error(server: FakeQdrant, answer: bytes) -> None:
-    made = ServerCollection.create(server.url, "docs", 16)
+    made = served(server.url)
     server.answer = answer
     with pytest.raises(ArtifactError):
         made.dense(POINTS[0].vector, 3)
@@ -259,23 +239,23 @@ def test_an_unreachable_server_is_an_error_with_a_fix() -> None:
     with fake_qdrant() as gone:
         url = gone.url
     with pytest.raises(ArtifactError, match="Qdrant server") as error:
-        ServerCollection(url, "docs")
+        served(url)
     assert "start the server" in error.value.remedy
     for wrong in ("ftp://host", "qdrant", "http://user:word@host"):
         with pytest.raises(UsageError, match="not the URL"):
-            ServerCollection(wrong, "docs")
+            served(wrong)
 
 
 def test_the_key_is_sent_to_its_host_only(server: FakeQdrant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRANCHRANK_QDRANT_KEY", "canary-key")
-    ServerCollection.create(server.url, "docs", 16).close()
+    served(server.url).close()
     assert set(server.keys) == {None}
     monkeypatch.setenv("BRANCHRANK_QDRANT_KEY_HOST", "127.0.0.1")
-    ServerCollection(server.url, "docs").close()
+    served(server.url).close()
     assert server.keys[-1] == "canary-key"
     server.failing = 403
     with pytest.raises(ArtifactError) as error:
-        ServerCollection(server.url, "docs")
+        served(server.url)
     assert "canary-key" not in str(error.value)
 
 
@@ -294,66 +274,8 @@ def test_the_key_is_not_sent_in_the_clear() -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(__import__("sys").modules, "qdrant_edge", None)
     with pytest.raises(MissingDependencyError) as error:
-        qdrant_points.edge()
+        edge()
     assert error.value.remedy == 'pip install "qdrant-client>=1.14" "qdrant-edge-py>=0.9"'
-
-
-class DictionaryMachine(RuleBasedStateMachine):
-    """An embedded collection against a dictionary of what was put in."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        import tempfile
-
-        self.folder = tempfile.TemporaryDirectory()
-        self.collection = EmbeddedCollection.create(Path(self.folder.name) / "shard", 16)
-        self.held: dict[str, str] = {}
-
-    @rule(texts=st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from(TEXTS), min_size=1, max_size=4))
-    def upsert(self, texts: dict[str, str]) -> None:
-        self.collection.upsert(
-            [
-                Point(key=k, vector=EMBEDDER.embed_query(t), text=t, payload={"text": t})
-                for k, t in texts.items()
-            ]
-        )
-        self.held |= texts
-
-    @rule(gone=st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=3))
-    def delete(self, gone: list[str]) -> None:
-        self.collection.delete(gone)
-        for key in gone:
-            self.held.pop(key, None)
-
-    @rule()
-    def reopen(self) -> None:
-        self.collection.close()
-        self.collection = EmbeddedCollection(Path(self.folder.name) / "shard")
-
-    @precondition(lambda self: self.held)
-    @rule(text=st.sampled_from(TEXTS))
-    def search(self, text: str) -> None:
-        query = EMBEDDER.embed_query(text)
-        expected = {key: float(EMBEDDER.embed_query(held) @ query) for key, held in self.held.items()}
-        found = dict(self.collection.dense(query, 100))
-        assert found == pytest.approx(expected, abs=1e-6)
-        assert set(keys(self.collection.dense(query, 100, {"text": text}))) == {
-            key for key, held in self.held.items() if held == text
-        }
-
-    @invariant()
-    def counts(self) -> None:
-        assert self.collection.count() == len(self.held)
-
-    def teardown(self) -> None:
-        self.collection.close()
-        self.folder.cleanup()
-
-
-TestEmbeddedAgainstADictionary = DictionaryMachine.TestCase
-TestEmbeddedAgainstADictionary.settings = settings(
-    derandomize=True, max_examples=6, stateful_step_count=10, deadline=None
-)
 
 
 def test_point_ids_never_change() -> None:

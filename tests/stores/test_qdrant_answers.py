@@ -10,7 +10,8 @@ import pytest
 from support.fake_qdrant import fake_qdrant
 
 from branchrank.errors import ArtifactError
-from branchrank.stores.qdrant_server import ServerCollection
+from branchrank.settings import QdrantSettings
+from branchrank.stores.qdrant import own_layout, served_collection
 
 BOMB = gzip.compress(b"[" * (100 << 20), 9)
 
@@ -18,7 +19,7 @@ BOMB = gzip.compress(b"[" * (100 << 20), 9)
 @pytest.mark.parametrize(("answer", "encoding"), [(BOMB, "gzip"), (b"[" * (65 << 20), "")])
 def test_a_decompression_bomb_is_an_error_and_uses_little_memory(answer: bytes, encoding: str) -> None:
     with fake_qdrant() as server:
-        collection = ServerCollection.create(server.url, "docs", 4)
+        collection = served_collection("docs", own_layout(4), QdrantSettings(url=server.url))
         server.answer, server.encoding = answer, encoding
         tracemalloc.start()
         try:

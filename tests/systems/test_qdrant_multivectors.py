@@ -18,15 +18,20 @@ from branchrank.index import Index
 from branchrank.ranking.maxsim import maxsim, quantize, unit_tokens
 from branchrank.settings import QdrantSettings
 from branchrank.spec import Branch, Fuse, Rescore
-from branchrank.stores import qdrant_server
-from branchrank.stores.qdrant_embedded import EmbeddedCollection
-from branchrank.stores.qdrant_points import Point, QdrantCollection
-from branchrank.stores.qdrant_server import ServerCollection
+from branchrank.stores import qdrant as qdrant_store
+from branchrank.stores.qdrant import (
+    Point,
+    QdrantCollection,
+    embedded_collection,
+    own_layout,
+    served_collection,
+)
 from branchrank.systems.engine import Engine
 from branchrank.systems.token_vectors import TokenVectorSource
 
 pytestmark = pytest.mark.filterwarnings("ignore:Local mode")
 WIDTH = 24
+LAYOUT = own_layout(8, token_dimension=WIDTH)
 PLACES = ("embedded", "fake server", "local mode")
 
 
@@ -42,14 +47,14 @@ def place(
     """A function that makes a collection with multivectors, at the place that the parameter names."""
     with ExitStack() as opened:
         if request.param == "embedded":
-            yield lambda: EmbeddedCollection.create(tmp_path / "shard", 8, token_dimension=WIDTH)
+            yield lambda: embedded_collection(tmp_path / "shard", LAYOUT)
             return
         url = "http://127.0.0.1:6333"
         if request.param == "fake server":
             url = opened.enter_context(fake_qdrant()).url
         else:
             use_local_mode(monkeypatch)
-        yield lambda: ServerCollection.create(url, "docs", 8, token_dimension=WIDTH)
+        yield lambda: served_collection("docs", LAYOUT, QdrantSettings(url=url))
 
 
 def use_local_mode(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +63,7 @@ def use_local_mode(monkeypatch: pytest.MonkeyPatch) -> None:
 
     client = qdrant_client.QdrantClient(":memory:")
     monkeypatch.setattr(client, "close", lambda: None)
-    monkeypatch.setattr(qdrant_server, "connect", lambda url, timeout_s: client)
+    monkeypatch.setattr(qdrant_store, "connect", lambda url: client)
 
 
 @pytest.mark.parametrize("place", PLACES, indirect=True)
@@ -73,7 +78,6 @@ def test_qdrants_maxsim_matches_ours(place: Callable[[], QdrantCollection], prec
     ]
     bare = Point(key="bare", vector=vectors[-1], text="", payload={}, tokens=np.zeros((0, WIDTH), np.float32))
     collection.upsert([*points, bare])
-    assert collection.token_dimension == WIDTH
     for count in (1, 5, 30):
         query = quantize(unit(count, WIDTH, seed=100 + count), precision)
         found = collection.maxsim(unit_tokens(query), ["k4", "k0", "k2", "bare"])
@@ -112,7 +116,7 @@ def test_the_stage_uses_qdrant_and_gives_the_same_ranking_as_local_files(
 ) -> None:
     index, docs, resolved = kept
     with pytest.MonkeyPatch.context() as ours, Engine(index, docs, resolved) as engine:
-        ours.setattr(EmbeddedCollection, "maxsim", None)
+        ours.setattr(QdrantCollection, "maxsim", None)
         ours.setattr(Engine, "_maxsim", lambda self, system: None)
         expected = answers(engine)
     url = ""
@@ -135,6 +139,6 @@ def test_without_token_vectors_in_the_index_they_are_computed_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index, resolved = make_index(tmp_path)
-    monkeypatch.setattr(EmbeddedCollection, "maxsim", None)
+    monkeypatch.setattr(QdrantCollection, "maxsim", None)
     with index, Engine(index, tmp_path / "docs", resolved) as engine:
         assert all(answers(engine))

@@ -17,7 +17,7 @@ from branchrank.index import Index
 from branchrank.records import Retrieval
 from branchrank.settings import QdrantSettings, Resolved
 from branchrank.spec import System
-from branchrank.stores import qdrant_server
+from branchrank.stores import qdrant as qdrant_store
 from branchrank.systems.branches.qdrant import DENSE_ONLY
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
@@ -163,7 +163,7 @@ def given(body: object) -> object:
 def test_an_interrupted_upload_sends_only_missing_points(
     world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(qdrant_server, "BATCH", 2)
+    monkeypatch.setattr(qdrant_store, "BATCH", 2)
     chunks = len(world[0].chunks)
     with fake_qdrant() as server:
         server.upserts_left = 3
@@ -190,7 +190,7 @@ def test_qdrant_clients_local_mode_answers_as_the_embedded_engine(
 ) -> None:
     client = qdrant_client.QdrantClient(":memory:")
     monkeypatch.setattr(client, "close", lambda: None)
-    monkeypatch.setattr(qdrant_server, "connect", lambda url, timeout_s: client)
+    monkeypatch.setattr(qdrant_store, "connect", lambda url: client)
     with warnings.catch_warnings(), opened(world, url="http://127.0.0.1:6333") as local:
         warnings.filterwarnings("ignore", message="Local mode")
         for query in QUERIES:

@@ -18,7 +18,7 @@ from branchrank.llm.cassette import Cassette, Recorded
 from branchrank.llm.request import LLMReply, LLMRequest, Message
 from branchrank.ranking.maxsim import TokenVectors
 from branchrank.stores.bm25 import Bm25Index
-from branchrank.stores.pickled_data import read_pickled
+from branchrank.stores.qdrant_existing import read_pickled
 from branchrank.stores.sqlite_fts5 import Fts5Table
 from branchrank.stores.token_file import TokenFile, save_token_vectors
 from branchrank.stores.vectors_exact import load_vectors, save_vectors

@@ -134,9 +134,9 @@ _BM25 = (
 _QDRANT = (
     Mutant(
         "collections-use-the-dot-product",
-        "branchrank/stores/qdrant_server.py",
-        "size=dimension, distance=models.Distance.COSINE",
-        "size=dimension, distance=models.Distance.DOT",
+        "branchrank/stores/qdrant.py",
+        '"distance": models.Distance.COSINE',
+        '"distance": models.Distance.DOT',
         (f"{QDRANT}::TestSparseAndDenseVectorStorage::test_collection_creation_with_hybrid_vectors",),
     ),
     Mutant(
@@ -157,9 +157,9 @@ _QDRANT = (
     ),
     Mutant(
         "worst-points-first",
-        "branchrank/stores/qdrant_points.py",
-        "return sorted(found, key=lambda entry: (-entry.score, entry.key))",
-        "return sorted(found, key=lambda entry: (entry.score, entry.key))",
+        "branchrank/stores/qdrant.py",
+        "return -entry.score, entry.key",
+        "return entry.score, entry.key",
         (f"{QDRANT}::TestBm25SparseSearch::test_sparse_search_on_text_fields",),
     ),
     Mutant(
