@@ -3,12 +3,15 @@
     python benchmarks/against_commit.py rows 61c8f7d --symfony ../shared/corpora/symfony-docs \
         --questions ../shared/questions/symfony-dev.jsonl
     python benchmarks/against_commit.py speed 61c8f7d --pairs 10
+    python benchmarks/against_commit.py journeys 61c8f7d
 
 ``rows`` indexes each corpus with both versions, mines questions from Symfony's documents, runs every
 built-in predictor over all questions, and compares the chunks, the tree, the mined questions and the rows
 byte for byte. ``speed`` runs each command alternately with both versions, and prints the mean ratio of their
 times (working tree divided by commit) with its 95% interval. The exit code is 1 if rows differ, or if an
 interval is wholly above 1.05.
+
+``journeys`` prints in how many modules of the package functions are called during some commands.
 
 The earlier version is checked out into a temporary folder and runs with the same interpreter and packages.
 """
@@ -25,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -61,13 +64,34 @@ def checkout(commit: str) -> Iterator[Path]:
             subprocess.run([*git, "remove", "--force", str(tree)], check=True)
 
 
-def branchrank(version: Path, folder: Path, *arguments: str) -> float:
+#: Runs a command and writes the number of the package's modules whose functions were called to ``modules``.
+COUNTED = """
+import sys, threading
+called = set()
+def profile(frame, event, argument):
+    if event == "call" and frame.f_code.co_name != "<module>":
+        called.add(frame.f_code.co_filename)
+from branchrank.cli.main import main
+threading.setprofile(profile)
+sys.setprofile(profile)
+try:
+    main(sys.argv[1:])
+finally:
+    sys.setprofile(None)
+    own = sys.modules["branchrank"].__path__[0]
+    open("modules", "w").write(str(sum(name.startswith(own) for name in called)))
+"""
+
+
+def branchrank(
+    version: Path, folder: Path, *arguments: str, run: Sequence[str] = ("-m", "branchrank")
+) -> float:
     """Run a command of ``version`` in ``folder``, and return its wall time in seconds."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("BRANCHRANK_")}
     environment["PYTHONPATH"] = str(version)
     start = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "branchrank", *arguments],
+        [sys.executable, *run, *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -178,16 +202,57 @@ def compare_speed(commit: str, pairs: int) -> bool:
     return fine
 
 
+def count_journeys(commit: str) -> None:
+    """Print for each command in how many modules it calls functions, in both versions."""
+    questions = str(SAMPLE / "questions.jsonl")
+    run = ("--data-dir", "data", "--questions", questions, "--sample-size", "4", "--latency-sample", "0")
+    experiment = "\n".join(
+        (
+            'name = "journey"',
+            'data_dir = "data"',
+            f"questions = {questions!r}",
+            "[benchmark]",
+            "sample_size = 4",
+            "latency_sample = 0",
+            "[systems.local]",
+            "[systems.hybrid]",
+        )
+    )
+    commands = {
+        "index": ("index", str(SAMPLE / "corpus"), "--data-dir", "data", "--embedder", "all-MiniLM-L6-v2"),
+        "query": ("retrieve", "how do I resume a run", "--data-dir", "data"),
+        "benchmark": ("benchmark", *run, "--predictor", "local", "--predictor", "hybrid"),
+        "experiment": ("run", "journey.toml"),
+        "report": ("report", "reports/done"),
+    }
+    with checkout(commit) as before, tempfile.TemporaryDirectory() as folder:
+        counts: dict[str, list[str]] = {name: [] for name in commands}
+        for number, version in enumerate((before, ROOT)):
+            place = Path(folder) / str(number)
+            place.mkdir()
+            (place / "journey.toml").write_text(experiment, encoding="utf-8")
+            for name, command in commands.items():
+                branchrank(version, place, *command, run=("-c", COUNTED))
+                counts[name].append((place / "modules").read_text(encoding="utf-8"))
+                if name == "benchmark":
+                    next((place / "reports").glob("*-42")).rename(place / "reports" / "done")
+    for name, (old, new) in counts.items():
+        print(f"{name:12} {old:>4} -> {new:>4} modules")
+
+
 def main() -> int:
     """Run the chosen comparison, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("what", choices=("rows", "speed"))
+    parser.add_argument("what", choices=("rows", "speed", "journeys"))
     parser.add_argument("commit", help="a commit, or the folder of a checkout")
     parser.add_argument("--symfony", type=Path, help="the folder of Symfony's documentation, for rows")
     parser.add_argument("--questions", type=Path, help="questions about Symfony's documentation, for rows")
     parser.add_argument("--keep", type=Path, help="keep the files of the commit here")
     parser.add_argument("--pairs", type=int, default=10, help="number of pairs per command, for speed")
     flags = parser.parse_args()
+    if flags.what == "journeys":
+        count_journeys(flags.commit)
+        return 0
     if flags.what == "speed":
         return int(not compare_speed(flags.commit, flags.pairs))
     corpora = {"sample": (SAMPLE / "corpus", SAMPLE / "questions.jsonl", False)}
