@@ -28,10 +28,9 @@ from pathlib import Path
 import numpy as np
 
 from branchrank.embedders.protocol import Vectors
-from branchrank.stores import chroma_upload
-from branchrank.stores.chroma_client import Location
+from branchrank.stores import chroma
+from branchrank.stores.chroma import ChromaVectors, Location
 from branchrank.stores.vectors import recall_against_exact
-from branchrank.stores.vectors_chroma import ChromaVectors
 from branchrank.stores.vectors_exact import ExactVectors
 
 DIMENSION, TOP, QUERIES = 384, 40, 200
@@ -79,10 +78,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, server(Path(folder, "server")) as url:
         places: tuple[tuple[Location, int], ...] = ((Path(folder, "embedded"), 1), (url, 1), (url, 4))
         for location, uploads in places:
-            chroma_upload.UPLOADS = uploads
+            chroma.UPLOADS = uploads
             name = f"vectors-{uploads}"
             began = time.perf_counter()
-            chroma_upload.build_collection(location, name, ids, matrix, made_for="benchmark")
+            chroma.build_collection(location, name, ids, matrix, made_for="benchmark")
             built = time.perf_counter() - began
             store = ChromaVectors(location, name, ids, matrix, made_for="benchmark")
             times = []

@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from branchrank.embedders.protocol import Vectors
-from branchrank.stores.chroma_upload import build_collection
+from branchrank.stores.chroma import ChromaVectors, build_collection
 from branchrank.stores.vectors import EXACT_UP_TO, VectorStore, recall_against_exact
-from branchrank.stores.vectors_chroma import ChromaVectors
 from branchrank.stores.vectors_exact import ExactVectors, load_vectors, save_vectors
 
 TOP = 40

@@ -243,14 +243,12 @@ def _store(
     collection = ""
     with timed("chroma"):
         if chroma_place(settings):
-            from branchrank.stores.chroma_upload import build_collection
+            from branchrank.stores.chroma import build_collection
 
             location = settings.chroma_url or generation / CHROMA
             collection = _server_collection(generation) if settings.chroma_url else COLLECTION
             content = vectors_content({name: digest_file(generation / name) for name in (CHUNKS, VECTORS)})
-            build_collection(
-                location, collection, ids, exact.matrix, root=workspace.data_dir, made_for=content
-            )
+            build_collection(location, collection, ids, exact.matrix, made_for=content)
             failpoint("collection built")
     progress("store", 2, 4)
     with timed("bm25"):
@@ -282,7 +280,7 @@ def _discard_collection(url: str, generation: Path) -> None:
     with contextlib.suppress(ArtifactError):
         manifest = read_record(generation / MANIFEST, Manifest)
         if url and manifest.chroma == url:
-            from branchrank.stores.chroma_upload import drop_collection
+            from branchrank.stores.chroma import drop_collection
 
             drop_collection(manifest.chroma, read_record(generation / BUILD, BuildReport).collection)
 

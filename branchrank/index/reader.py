@@ -142,13 +142,11 @@ class Index:
         if searches_exactly(self.settings, len(ids)):
             store = ExactVectors(ids, matrix)
         else:
-            from branchrank.stores.vectors_chroma import ChromaVectors
+            from branchrank.stores.chroma import ChromaVectors
 
             location = self.settings.chroma_url or self.directory / CHROMA
             content = vectors_content(self.manifest.digests)
-            store = ChromaVectors(
-                location, self.report.collection, ids, matrix, root=self.root, made_for=content
-            )
+            store = ChromaVectors(location, self.report.collection, ids, matrix, made_for=content)
         self._opened.append(store)
         return store
 

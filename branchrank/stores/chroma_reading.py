@@ -19,7 +19,7 @@ import numpy as np
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError, or_else
 from branchrank.io.files import copy_folder
-from branchrank.stores.chroma_client import connected
+from branchrank.stores.chroma import connected
 
 MOST_BYTES = 32 << 30
 MOST_FILES = 10_000

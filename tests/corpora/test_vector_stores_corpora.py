@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from branchrank import Workspace
-from branchrank.stores.chroma_upload import build_collection
+from branchrank.stores.chroma import ChromaVectors, build_collection
 from branchrank.stores.vectors import recall_against_exact
-from branchrank.stores.vectors_chroma import ChromaVectors
 
 pytestmark = pytest.mark.corpora
 

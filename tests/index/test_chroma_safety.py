@@ -15,8 +15,7 @@ from chromadb.utils import embedding_functions
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError
-from branchrank.stores.chroma_upload import build_collection, drop_collection
-from branchrank.stores.vectors_chroma import ChromaVectors, UnreachableError
+from branchrank.stores.chroma import ChromaVectors, UnreachableError, build_collection, drop_collection
 
 IDS = [f"k{number:03}" for number in range(200)]
 

@@ -20,7 +20,6 @@ from branchrank.index.sqlite_index import open_fts5
 from branchrank.io.files import links_beneath, remove_beneath, write_beneath
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
-from branchrank.stores import vectors_chroma
 
 
 @pytest.fixture
@@ -87,9 +86,7 @@ def test_the_collection_of_another_server_is_not_deleted(
 ) -> None:
     """A generation that someone else made may name any server."""
     dropped: list[str] = []
-    monkeypatch.setattr(
-        "branchrank.stores.chroma_upload.drop_collection", lambda url, name: dropped.append(url)
-    )
+    monkeypatch.setattr("branchrank.stores.chroma.drop_collection", lambda url, name: dropped.append(url))
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
     manifest = (workspace.index_directory / "current").resolve() / "manifest.json"
@@ -198,20 +195,3 @@ def test_decisions_are_not_stored_through_a_link(tmp_path: Path, outside: Path) 
     with pytest.raises(StorageError, match="symbolic links are not followed"):
         LLMSession(LLMSettings(), cache_path=place, environment={})
     assert not (outside / "decisions.sqlite").exists()
-
-
-def test_chromas_database_is_not_read_through_a_link_that_is_swapped_in(
-    tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build_index(small_workspace(tmp_path, vector_store="chroma")).close()
-    connect = vectors_chroma.connect
-
-    def swapped(location: Path, root: Path) -> Any:
-        location.rename(outside / "chroma")
-        location.symlink_to(outside / "chroma")
-        return connect(location, root)
-
-    with open_index(reopened(tmp_path, index__vector_store="chroma")) as index:
-        monkeypatch.setattr(vectors_chroma, "connect", swapped)
-        with pytest.raises(ArtifactError, match="symbolic links are not followed"):
-            _ = index.vectors

@@ -15,9 +15,8 @@ from support.chroma_process import chroma_server
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
-from branchrank.stores.chroma_upload import build_collection
+from branchrank.stores.chroma import ChromaVectors, build_collection
 from branchrank.stores.vectors import VectorStore, recall_against_exact
-from branchrank.stores.vectors_chroma import ChromaVectors
 from branchrank.stores.vectors_exact import ExactVectors, load_vectors, save_vectors
 
 Make = Callable[[Sequence[str], Vectors], VectorStore]

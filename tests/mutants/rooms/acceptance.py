@@ -268,7 +268,7 @@ _PLAN = (
     ),
     Mutant(
         "shortlist-does-not-use-chroma",
-        "branchrank/stores/vectors_chroma.py",
+        "branchrank/stores/chroma.py",
         "        if n <= 0 or n >= len(self.ids):\n",
         "        if n:\n",
         (f"{PLAN}::TestStageAVectorShortlist::test_2_a_chunk_that_chroma_omits_is_not_a_dense_hit",),
