@@ -74,8 +74,9 @@ def code_lines(module: str) -> int:
     """The number of lines that are not blank, a comment, an import or a docstring."""
     kept = {n for n, line in enumerate(texts()[module].splitlines(), 1) if line.strip()[:1] not in ("", "#")}
     for node in ast.walk(modules()[module]):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if isinstance(node, ast.Import | ast.ImportFrom) or is_text:
+        if isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.Expr):
             kept.difference_update(range(node.lineno, (node.end_lineno or 0) + 1))
     return len(kept)
 

@@ -1,7 +1,17 @@
 """Find the lines that contain a query's terms, and return them as passages with context, ranked by BM25.
 
-1. The query is split into terms (:mod:`branchrank.files.terms`). The query itself is never used as a regular
-   expression.
+1. The query is split into terms. The query itself is never used as a regular expression.
+
+   - A quoted string (in double quotes, backticks, or single quotes that are not apostrophes) is one term.
+   - Each remaining token that looks like code is a term of kind ``identifier``. Examples are ``camelCase``,
+     ``snake_case``, ``a.b``, ``A::b``, ``a->b``, ``--flag``, ``@name``, ``path/to`` and ``v2``.
+   - Each remaining word that is not a stop word is a term. If a question has only stop words, the stop words
+     are the terms.
+   - At most :data:`TERM_LIMIT` terms are used, in the question's order. If several terms differ only in case,
+     the first of these terms is used.
+   - Quoted strings and identifiers match anywhere in a line. A term of kind ``word`` matches only at the
+     start of a word in the line (``form`` finds ``forms`` but not ``platform``). Matching ignores case.
+
 2. ripgrep finds every line that contains any of the terms.
 3. Two successive matches belong to the same passage if their lines are at most ``2 * context_lines`` apart.
 4. Passages are sorted by BM25 score, then by path and line. ``ranking="bm25"`` drops passages with a score
@@ -20,27 +30,82 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from branchrank.corpus.discovery import MAX_FILE_BYTES
-from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, count_files, search_files
-from branchrank.files.terms import Term, extract_terms
+from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, search_files
 from branchrank.io.files import read_beneath
 from branchrank.records import Record, Span
+from branchrank.stores.stop_words import STOP_WORDS
 
 CONTEXT_LINES = 10
 LIMIT = 10
 PERCENTILE = 25.0
 K1 = 1.2
 B = 0.75
+TERM_LIMIT = 64
+TERM_CHARACTERS = 200
+
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^“”\n]+)”|`([^`\n]+)`|(?<!\w)'([^'\n]+)'(?!\w)")
+_TOKEN = re.compile(r"(?:->|[^\s()\[\]{}<>\"'`“”‘’,;!?|])+")
+_IDENTIFIER = re.compile(r"[_.\\/:@$#=+*%&~^]|->|^--?\w|[^\W\d_]\d|\d[^\W\d_]|[^\W\d_A-Z][A-Z]|[A-Z]{2}[a-z]")
+_WORD = re.compile(r"\w(?:.*\w)?")
 
 Ranking = Literal["bm25", "none"]
 Scores = NDArray[np.float64]
+
+
+class Term(Record, frozen=True, kw_only=True):
+    """A string to search for. A term of kind ``word`` matches only at the start of a word."""
+
+    text: str
+    kind: Literal["quoted", "identifier", "word"]
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression for the term, which ripgrep and :mod:`re` can both match in linear time."""
+        literal = re.escape(self.text)
+        return rf"\b{literal}" if self.kind == "word" else literal
+
+
+def extract_terms(query: str) -> tuple[Term, ...]:
+    """Return the terms in a query. The result is empty only if the query is blank."""
+    readable = query.encode("utf-8", "ignore").decode("utf-8")
+    text = "".join(character if character >= " " else "\n" for character in readable)
+    found: list[tuple[int, Term]] = []
+
+    def keep_quoted(match: re.Match[str]) -> str:
+        literal = next(group for group in match.groups() if group is not None).strip()
+        if literal:
+            found.append((match.start(), Term(text=literal[:TERM_CHARACTERS], kind="quoted")))
+        return " " * (match.end() - match.start())
+
+    rest = _QUOTED.sub(keep_quoted, text)
+    stopped: list[tuple[int, Term]] = []
+    for match in _TOKEN.finditer(rest):
+        token = match.group().rstrip(".:-").lstrip(":")[:TERM_CHARACTERS]
+        word = _WORD.search(token)
+        if word is None:
+            continue
+        if _IDENTIFIER.search(token):
+            term = Term(text=token, kind="identifier")
+        else:
+            term = Term(text=word.group(), kind="word")
+        stop = term.kind == "word" and (len(term.text) < 2 or term.text.lower() in STOP_WORDS)
+        (stopped if stop else found).append((match.start(), term))
+    if not found:
+        found = stopped or [(0, Term(text=token[:TERM_CHARACTERS], kind="quoted")) for token in text.split()]
+    distinct: dict[str, Term] = {}
+    for _, term in sorted(found, key=lambda item: item[0]):
+        distinct.setdefault(term.text.lower(), term)
+    return tuple(distinct.values())[:TERM_LIMIT]
 
 
 class Passage(Record, frozen=True, kw_only=True):
@@ -67,23 +132,16 @@ class Passage(Record, frozen=True, kw_only=True):
         """The location of the passage, as ``path:first-last``."""
         return f"{self.source}:{self.line_start}-{self.line_end}"
 
-    @property
-    def marked(self) -> str:
-        """The passage's text with line numbers, and ``>`` before each matched line."""
-        return marked_lines(self.text, self.line_start, self.matched)
-
 
 class GrepResult(Record, frozen=True, kw_only=True):
     """The passages that a grep search found, best first, and the terms of the query.
 
-    ``weights`` contains the IDF of each term. ``matches`` is the number of passages before ``ranking`` and
-    ``limit`` drop some of them. ``files`` is the number of files with a matched line.
+    ``weights`` contains the IDF of each term. ``files`` is the number of files with a matched line.
     """
 
     passages: tuple[Passage, ...]
     terms: tuple[Term, ...]
     weights: tuple[float, ...]
-    matches: int
     files: int = 0
     notices: tuple[str, ...] = ()
 
@@ -121,21 +179,21 @@ def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
 
 
 class Grep:
-    """Searches the files below ``root``, or only the files ``sources`` (paths relative to ``root``)."""
+    """Searches the files ``sources`` below ``root`` (paths relative to ``root``)."""
 
     def __init__(
         self,
         root: Path,
+        sources: Collection[str],
         *,
-        sources: Collection[str] | None = None,
         context_lines: int = CONTEXT_LINES,
         deadline_s: float = DEADLINE_S,
     ) -> None:
         self._root = root
-        self._sources = None if sources is None else frozenset(sources)
+        self._sources = frozenset(sources)
         self._context = context_lines
         self._deadline_s = deadline_s
-        self._notices = _too_large(root, self._sources or ())
+        self._notices = _too_large(root, self._sources)
 
     def search(
         self,
@@ -152,29 +210,23 @@ class Grep:
         """
         terms = extract_terms(query)
         searched = self._sources if sources is None else frozenset(sources)
-        found = search_files(
-            self._root,
-            [term.pattern for term in terms],
-            sources=searched,
-            deadline_s=self._deadline_s,
-        )
+        patterns = [term.pattern for term in terms]
+        found = search_files(self._root, patterns, searched, deadline_s=self._deadline_s)
         reach = 2 * self._context
         clusters = [
             cluster for source, lines in found.files.items() for cluster in _clusters(source, lines, reach)
         ]
-        matches = len(clusters)
         weights = [0.0] * len(terms)
         if clusters:
-            files = count_files(self._root) if searched is None else len(searched)
-            clusters, weights = self._ranked(clusters, terms, files, PERCENTILE if ranking == "bm25" else 0.0)
+            percentile = PERCENTILE if ranking == "bm25" else 0.0
+            clusters, weights = self._ranked(clusters, terms, len(searched), percentile)
         kept = clusters[:limit]
-        contents = {source: self.lines(source) for source in {cluster.source for cluster in kept}}
+        contents = {source: self._lines(source) for source in {cluster.source for cluster in kept}}
         passages = (self._passage(cluster, contents[cluster.source]) for cluster in kept)
         return GrepResult(
             passages=tuple(passage for passage in passages if passage is not None),
             terms=terms,
             weights=tuple(weights),
-            matches=matches,
             files=len(found.files),
             notices=(*self._notices, *found.notices),
         )
@@ -186,14 +238,10 @@ class Grep:
         scores, weights = _bm25(clusters, terms, files, self._context)
         floor = np.percentile(scores, percentile)
         order = np.lexsort((np.arange(len(clusters)), -scores))
-        kept = [
-            _Cluster(source=clusters[i].source, lines=clusters[i].lines, score=float(scores[i]))
-            for i in order
-            if scores[i] >= floor
-        ]
+        kept = [replace(clusters[i], score=float(scores[i])) for i in order if scores[i] >= floor]
         return kept, weights
 
-    def lines(self, source: str) -> list[str]:
+    def _lines(self, source: str) -> list[str]:
         """Return a file's lines, or an empty list if the file can't be read safely."""
         try:
             text = read_beneath(self._root, source).decode("utf-8", "replace")

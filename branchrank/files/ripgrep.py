@@ -66,16 +66,11 @@ def ripgrep_binary() -> Path:
 
 
 def search_files(
-    root: Path,
-    patterns: Sequence[str],
-    *,
-    sources: Collection[str] | None = None,
-    deadline_s: float = DEADLINE_S,
+    root: Path, patterns: Sequence[str], sources: Collection[str], *, deadline_s: float = DEADLINE_S
 ) -> Matches:
-    """Find every line in the files below ``root`` that matches at least one pattern, ignoring case.
+    """Find every line in the files ``sources`` that matches at least one pattern, ignoring case.
 
-    ``sources`` are the paths of the files to search, relative to ``root``. If ``sources`` is ``None``, every
-    text file that is not hidden is searched. Raises :class:`CorpusError` if ``root`` is not a folder.
+    ``sources`` are paths relative to ``root``. Raises :class:`CorpusError` if ``root`` is not a folder.
     """
     if not patterns:
         return Matches(files={})
@@ -90,14 +85,8 @@ def search_files(
         if separator and colon and number.isdigit():
             line = MatchedLine(int(number), text.decode("utf-8", "replace").removesuffix("\r"))
             found.setdefault(_source(path), []).append(line)
-    allowed = found.keys() if sources is None else found.keys() & set(sources)
-    return Matches(files={source: found[source] for source in sorted(allowed)}, notices=notices)
-
-
-def count_files(root: Path, *, deadline_s: float = DEADLINE_S) -> int:
-    """Return the number of files below ``root`` that :func:`search_files` searches by default."""
-    output, _ = _run(["--files", "--null", *_limits(None)], root, deadline_s)
-    return output.count(b"\0")
+    allowed = sorted(found.keys() & set(sources))
+    return Matches(files={source: found[source] for source in allowed}, notices=notices)
 
 
 @lru_cache(maxsize=4096)
@@ -105,15 +94,12 @@ def _source(path: bytes) -> str:
     return os.fsdecode(path).removeprefix("./").replace(os.sep, "/")
 
 
-def _limits(sources: Collection[str] | None) -> list[str]:
-    flags = ["--no-messages", "--no-ignore", "--no-follow", "--no-search-zip", "--no-pre"]
-    flags.append("--encoding=none")
-    flags.append(f"--max-filesize={MAX_FILE_BYTES}")
-    if sources is not None:
-        flags.append("--hidden")
-        suffixes = sorted({Path(source).suffix for source in sources})
-        if all(re.fullmatch(r"\.\w+", suffix) for suffix in suffixes):
-            flags.extend(f"--glob=*{suffix}" for suffix in suffixes)
+def _limits(sources: Collection[str]) -> list[str]:
+    flags = ["--no-messages", "--no-ignore", "--no-follow", "--no-search-zip", "--no-pre", "--hidden"]
+    flags += ["--encoding=none", f"--max-filesize={MAX_FILE_BYTES}"]
+    suffixes = sorted({Path(source).suffix for source in sources})
+    if all(re.fullmatch(r"\.\w+", suffix) for suffix in suffixes):
+        flags.extend(f"--glob=*{suffix}" for suffix in suffixes)
     return flags
 
 

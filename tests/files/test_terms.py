@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.files.terms import TERM_CHARACTERS, TERM_LIMIT, extract_terms
+from branchrank.files.grep import TERM_CHARACTERS, TERM_LIMIT, extract_terms
 
 
 def texts(query: str) -> list[str]:

@@ -11,15 +11,14 @@ from support.worlds import make_index
 
 from branchrank.bench.predictors import SystemPredictor
 from branchrank.errors import BranchRankError
-from branchrank.files.grep import Grep, GrepResult, Passage
-from branchrank.files.grep_chunks import placed, ranking_of
-from branchrank.files.terms import extract_terms
+from branchrank.files.grep import Grep, GrepResult, Passage, extract_terms
 from branchrank.index import Index
 from branchrank.index.calibration import calibrate, nearest_distances
 from branchrank.records import Chunk, Question
 from branchrank.settings import GrepSettings, Resolved
 from branchrank.spec import Branch, Fuse, System
 from branchrank.stores.vectors import squared_distance
+from branchrank.systems.branches.grep import passage_chunks
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.search_tools import SearchStatus, SearchTools
@@ -248,12 +247,10 @@ def test_passages_become_the_chunks_of_their_matched_lines() -> None:
         passages=(passage(1, 15, (3, 12), text), passage(20, 30, (25,)), passage(35, 41, (37,))),
         terms=extract_terms("fig oak"),
         weights=(1.0, 2.0),
-        matches=3,
     )
-    places = placed(result, chunks)
-    assert [place.key for place in places] == ["a.rst@3", "a.rst@1", "a.rst@4"]
-    assert [place.matched for place in places] == [(12,), (3,), ()]
-    assert [entry.score for entry in ranking_of(places)] == [1.0, 1 / 2, 1 / 3]
+    found = passage_chunks(result, chunks)
+    assert found.ranking == [("a.rst@3", 1.0), ("a.rst@1", 1 / 2), ("a.rst@4", 1 / 3)]
+    assert found.matched == {"a.rst@3": (12,), "a.rst@1": (3,), "a.rst@4": ()}
 
 
 def test_a_weak_chunk_of_a_long_passage_does_not_outrank_the_next_passages_best_chunk() -> None:
@@ -265,9 +262,9 @@ def test_a_weak_chunk_of_a_long_passage_does_not_outrank_the_next_passages_best_
         passages=(long, short),
         terms=extract_terms("fig oak"),
         weights=(1.0, 2.0),
-        matches=2,
     )
-    assert [place.key for place in placed(result, chunks)] == ["a.rst@1", "a.rst@4", "a.rst@3", "a.rst@2"]
+    keys = [entry.key for entry in passage_chunks(result, chunks).ranking]
+    assert keys == ["a.rst@1", "a.rst@4", "a.rst@3", "a.rst@2"]
 
 
 def test_a_chunk_of_the_eleventh_passage_reaches_the_fusion(tmp_path: Path) -> None:

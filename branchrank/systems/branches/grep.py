@@ -1,16 +1,23 @@
 """The branch kind ``grep``, which finds the lines that contain words from the query.
 
 The results are passages in the files (unit ``span``) or the chunks that overlap these passages (unit
-``chunk``).
+``chunk``), so that grep and vector search rank the same items.
+
+1. A passage is mapped to the chunks that contain one of the passage's matched lines. If no chunk contains a
+   matched line, the passage is mapped to all chunks that overlap the passage. A passage that overlaps no
+   chunk is dropped.
+2. A chunk's relevance is computed from the lines that the chunk shares with the passage. If several passages
+   are mapped to the same chunk, the chunk's highest relevance is used.
+3. The chunks of all passages are sorted together by relevance. Otherwise, the weakest chunk of a passage
+   would rank above the best chunk of the next passage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from branchrank.files.grep import Grep, GrepResult, Ranking
-from branchrank.files.grep_chunks import placed, ranking_of
-from branchrank.index import Index
+from branchrank.files.grep import Grep, GrepResult, Passage, Ranking
+from branchrank.index.reader import Index
 from branchrank.records import Chunk, Scored
 from branchrank.settings import GrepSettings
 from branchrank.spec import Branch
@@ -38,20 +45,15 @@ class GrepKind(BranchKind):
         """Return the function that searches the files of the index."""
         settings = opening.settings.part(GrepSettings)
         index = opening.index
-        grep = Grep(
-            opening.corpus_root,
-            sources=index.sources,
-            context_lines=settings.context_lines,
-        )
+        grep = Grep(opening.corpus_root, index.sources, context_lines=settings.context_lines)
         chunks = ChunksBySource(index)
 
         def search(lookup: Lookup) -> BranchResult:
-            words = lookup.query.words
             ranking = RANKINGS[RANKINGS.index(lookup.branch.options.get("ranking", settings.ranking))]
             filters = lookup.query.filters
             admitted = lookup.sources.admitted_sources(filters) if filters else None
-            result = grep.search(words, ranking=ranking, limit=lookup.n, sources=admitted)
-            return _spans(result) if lookup.branch.unit == "span" else _chunks(result, chunks)
+            result = grep.search(lookup.query.words, ranking=ranking, limit=lookup.n, sources=admitted)
+            return _spans(result) if lookup.branch.unit == "span" else passage_chunks(result, chunks)
 
         return search
 
@@ -85,14 +87,40 @@ def _spans(result: GrepResult) -> BranchResult:
     )
 
 
-def _chunks(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> BranchResult:
-    places = placed(result, chunks)
+def passage_chunks(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> BranchResult:
+    """Map the passages in a grep result to chunks, and sort the chunks by relevance.
+
+    ``chunks`` maps each file to its chunks. The score of a chunk is 1 / rank.
+    """
+    matched: dict[str, tuple[int, ...]] = {}
+    relevance: dict[str, float] = {}
+    for passage in result.passages:
+        overlapping = [c for c in chunks.get(passage.source, ()) if c.span.overlap(passage.span)]
+        held = {chunk.id: _held(chunk, passage) for chunk in overlapping}
+        counting = [chunk for chunk in overlapping if held[chunk.id]] or overlapping
+        lines = passage.text.split("\n")
+        relevant = {chunk.id: result.relevance(_shared(chunk, passage, lines)) for chunk in counting}
+        for chunk in sorted(counting, key=lambda each: (-relevant[each.id], each.line_start, each.id)):
+            matched[chunk.id] = tuple(sorted({*held[chunk.id], *matched.get(chunk.id, ())}))
+            relevance[chunk.id] = max(relevant[chunk.id], relevance.get(chunk.id, 0.0))
+    keys = sorted(relevance, key=lambda key: -relevance[key])
     return BranchResult(
-        ranking_of(places),
-        matched={place.key: place.matched for place in places},
+        [Scored(key, 1.0 / rank) for rank, key in enumerate(keys, start=1)],
+        matched=matched,
         found=result.files,
         incomplete="; ".join(result.notices),
     )
+
+
+def _held(chunk: Chunk, passage: Passage) -> tuple[int, ...]:
+    return tuple(line for line in passage.matched if chunk.line_start <= line <= chunk.line_end)
+
+
+def _shared(chunk: Chunk, passage: Passage, lines: Sequence[str]) -> str:
+    """Return the lines of a passage that are inside a chunk."""
+    first = max(chunk.line_start, passage.line_start) - passage.line_start
+    last = min(chunk.line_end, passage.line_end) - passage.line_start
+    return "\n".join(lines[first : last + 1])
 
 
 GREP = GrepKind()

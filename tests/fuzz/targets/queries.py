@@ -12,9 +12,8 @@ from itertools import pairwise
 
 from support.small_index import DOCUMENTS
 
-from branchrank.files.grep import Grep
+from branchrank.files.grep import Grep, extract_terms
 from branchrank.files.read_file import FileReader
-from branchrank.files.terms import extract_terms
 from branchrank.index.sqlite_index import open_fts5
 from branchrank.io.printable import safe, safe_line
 from branchrank.io.table import csv_cell, table_csv, text_of
@@ -77,7 +76,7 @@ def grep(content: bytes) -> None:
         for source, text in (DOCUMENTS | {"marks.md": "\n".join(MARKS.split()) + "\n"}).items():
             put(f"grep/{source}", text.encode())
     with never_refused():
-        found = Grep(root, context_lines=0).search(query, limit=None)
+        found = Grep(root, [*DOCUMENTS, "marks.md"], context_lines=0).search(query, limit=None)
     terms = extract_terms(query)
     lines = {path.relative_to(root).as_posix(): path.read_text().split("\n") for path in root.rglob("*.*")}
     for passage in found.passages:
