@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from branchrank.errors import InputError
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.io.files import write_bytes, write_jsonl
 from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Record
 from branchrank.workspace_questions import Spent
@@ -37,11 +38,10 @@ class WorkspaceTree:
         """Build the tree of the corpus, and write the tree's nodes to the file ``output``."""
         from branchrank.corpus.loading import load_corpus
         from branchrank.tree.build import build_nodes
-        from branchrank.tree.store import write_nodes
 
         corpus = load_corpus(self._folder.corpus_root, exclude=self._folder.exclude)
         nodes, notes = build_nodes(corpus.documents, self._folder.corpus_name)
-        write_nodes(Path(output), nodes)
+        write_jsonl(Path(output), nodes)
         return BuiltTree(path=Path(output), nodes=len(nodes), notes=(*corpus.notes, *notes))
 
     def load(self, path: AnyPath) -> Tree:
@@ -56,7 +56,7 @@ class WorkspaceTree:
     def check(self, tree: Tree) -> list[str]:
         """Check a tree, and return a message about each problem."""
         from branchrank.corpus.loading import load_corpus
-        from branchrank.tree.check import check_nodes
+        from branchrank.tree.store import check_nodes
 
         documents = load_corpus(self._folder.corpus_root, exclude=self._folder.exclude).documents
         lines = {document.source: document.line_count for document in documents}
@@ -84,7 +84,6 @@ class WorkspaceTree:
         from branchrank.systems.node_summaries import summarize_nodes
         from branchrank.tree.build import build_nodes
         from branchrank.tree.navigate import Tree
-        from branchrank.tree.store import write_nodes
 
         folder = self._folder
         documents = load_corpus(folder.corpus_root, folder.exclude).documents
@@ -102,7 +101,7 @@ class WorkspaceTree:
                 Tree(nodes), llm, seed=seed, progress=progress, executor=executor, source=source
             )
             spent = Spent(totals=totals(llm.ledger.rows, prices), prices=prices)
-        write_nodes(Path(output), list(result.nodes))
+        write_jsonl(Path(output), list(result.nodes))
         return result, spent
 
     def export(
@@ -114,7 +113,6 @@ class WorkspaceTree:
         :class:`~branchrank.errors.InputError` for a document that is not in the corpus.
         """
         from branchrank.corpus.reading import read_document
-        from branchrank.io.files import write_bytes
         from branchrank.tree.pageindex_json import encode_document, export_document
 
         content = self._content(source)
@@ -129,7 +127,6 @@ class WorkspaceTree:
         Line numbers are recomputed from the document.
         """
         from branchrank.tree.pageindex_json import import_document, import_nodes
-        from branchrank.tree.store import write_nodes
 
         try:
             payload = Path(json_file).read_bytes()
@@ -137,7 +134,7 @@ class WorkspaceTree:
             raise InputError(f"cannot read {json_file}: {error.strerror}", remedy="check the path") from error
         imported = import_document(payload, source, self._content(source))
         nodes, notes = import_nodes([imported], self._folder.corpus_name)
-        write_nodes(Path(output), nodes)
+        write_jsonl(Path(output), nodes)
         return BuiltTree(path=Path(output), nodes=len(nodes), notes=tuple(notes))
 
     def _content(self, source: str) -> bytes:

@@ -82,7 +82,7 @@ class Document(Record, frozen=True, kw_only=True):
 
     ``source`` is the file's path relative to the corpus folder, with ``/`` as the separator. ``digest`` is
     the SHA-256 of the file's bytes. ``toctree`` contains the entries of the file's toctree directives as
-    written. :mod:`branchrank.tree.toctree` finds the documents that the entries refer to. ``notes`` describes
+    written. :mod:`branchrank.tree.build` finds the documents that the entries refer to. ``notes`` describes
     the problems in the file that the parser worked around.
     """
 

@@ -52,7 +52,6 @@ from branchrank.stores.indexed_text import embedded_text
 from branchrank.stores.vectors_exact import load_vectors, save_vectors
 from branchrank.tree.build import build_nodes
 from branchrank.tree.navigate import Tree
-from branchrank.tree.store import write_nodes
 
 ADOPTED = "adopted"
 RECORD = "adoption.json"
@@ -341,7 +340,7 @@ def _write(
 ) -> Adoption:
     write_jsonl(adopted / "chunks.jsonl", chunks)
     if tree is not None:
-        write_nodes(adopted / "nodes.jsonl", tree.nodes.values())
+        write_jsonl(adopted / "nodes.jsonl", tree.nodes.values())
     if matrix is not None:
         save_vectors(adopted / _VECTORS, matrix)
     written = msgspec.structs.replace(

@@ -12,8 +12,7 @@ from branchrank.index.records_file import LOOKUP, RecordsFile
 from branchrank.io.files import NOT_JSON, atomic_writer, open_beneath
 from branchrank.records import Node
 from branchrank.stores.arrays import mapped_arrays, write_arrays
-from branchrank.tree.navigate import Tree
-from branchrank.tree.rows import Rows, TreeRows
+from branchrank.tree.navigate import Rows, Tree, TreeRows
 
 TREE = f"{LOOKUP}/tree.npy"
 

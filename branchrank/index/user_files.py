@@ -16,9 +16,8 @@ from branchrank.corpus.loading import Corpus, CorpusOutline
 from branchrank.errors import ArtifactError, InputError
 from branchrank.io.files import read_jsonl
 from branchrank.records import Chunk, Record, Span
-from branchrank.tree.check import check_nodes
 from branchrank.tree.navigate import Tree
-from branchrank.tree.store import load_nodes
+from branchrank.tree.store import check_nodes, load_nodes
 
 
 class _GivenChunk(Record, frozen=True, kw_only=True):

@@ -34,8 +34,7 @@ import numpy as np
 
 from branchrank.ranking.lists import RankedList, ranked
 from branchrank.records import Scored
-from branchrank.tree.navigate import Tree
-from branchrank.tree.rows import Rows
+from branchrank.tree.navigate import Rows, Tree
 
 PROXIMITY_WEIGHT = 0.6
 RANK_WEIGHT = 0.3

@@ -1,22 +1,151 @@
-"""Find the parent, the children and the siblings of a node in the tree, and the sections at given lines.
+"""Find the parent and the children of a node in the tree, and the sections at given lines.
 
-1. Nodes are in pre-order, so a subtree is a range of rows (:mod:`branchrank.tree.rows`).
-2. A tree is built from a list of nodes in memory, or opened from a file whose nodes are decoded one by one.
+A tree is built from a list of nodes in memory, or opened from a file whose nodes are decoded one by one. The
+parents and children are arrays, which can be memory-mapped from a file.
+
+1. The row of a node is its position in pre-order, so a subtree is a range of rows.
+2. The array ``families`` contains all rows sorted by parent, then by source, then by first line. The children
+   of a node are therefore next to each other in ``families``, and children from the same file are in line
+   order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from branchrank.records import Node, Span
-from branchrank.tree.rows import NodeList, NodeTable, TreeRows
+
+Rows = NDArray[np.int32]
+
+
+class TreeRows(NamedTuple):
+    """The parents and children of ``n`` nodes, as arrays.
+
+    All arrays have the shape ``(n,)``, except ``children``, which has the shape ``(n + 1,)``.
+
+    ``depths`` contains the depth of each node, which is 0 for the root. ``parents`` contains the row of each
+    node's parent, and -1 for the root. The subtree of row ``r`` consists of the rows from ``r`` to ``ends[r]
+    - 1``. ``families`` contains all rows sorted by parent, source and first line. ``places`` contains the
+    position of each row in ``families``. The children of row ``r`` are the entries of ``families`` from
+    position ``children[r]`` to position ``children[r + 1] - 1``.
+    """
+
+    depths: Rows
+    parents: Rows
+    ends: Rows
+    families: Rows
+    places: Rows
+    children: Rows
+
+    @classmethod
+    def of(cls, depths: Rows, sources: Rows, lines: Rows) -> TreeRows:
+        """Compute the arrays from the depth, source number and first line of each node in pre-order."""
+        count = len(depths)
+        parents = np.full(count, -1, dtype=np.int32)
+        ends = np.full(count, count, dtype=np.int32)
+        above = np.empty(0, dtype=np.intp)
+        for depth in range(int(depths.max(initial=-1)) + 1):
+            rows = np.flatnonzero(depths == depth)
+            if depth:
+                parents[rows] = above[np.searchsorted(above, rows) - 1]
+            higher = np.append(np.flatnonzero(depths <= depth), count)
+            ends[rows] = higher[np.searchsorted(higher, rows) + 1]
+            above = rows
+        families = np.lexsort((lines, sources, parents)).astype(np.int32)
+        places = np.empty_like(families)
+        places[families] = np.arange(count, dtype=np.int32)
+        children = np.searchsorted(parents[families], np.arange(count + 1)).astype(np.int32)
+        return cls(depths, parents, ends, families, places, children)
+
+    def children_of(self, row: int) -> list[int]:
+        """Return the rows of a node's children, in pre-order."""
+        found: list[int] = np.sort(self.families[self.children[row] : self.children[row + 1]]).tolist()
+        return found
+
+
+class NodeTable(Protocol):
+    """The nodes of a tree in pre-order, with the columns from which :class:`TreeRows` is computed.
+
+    ``source_rows`` contains an integer for each node. Nodes with the same source have the same integer, and
+    nodes without a source have -1. ``line_starts`` and ``line_ends`` contain the first and the last line of
+    each node's own span, or 0 for a node without lines. ``ties`` contains each node's position in the list of
+    nodes sorted by id.
+    """
+
+    @property
+    def ids(self) -> Sequence[str]: ...
+
+    @property
+    def ties(self) -> Rows: ...
+
+    @property
+    def source_rows(self) -> Rows: ...
+
+    @property
+    def line_starts(self) -> Rows: ...
+
+    @property
+    def line_ends(self) -> Rows: ...
+
+    @property
+    def mapping(self) -> Mapping[str, Node]:
+        """A mapping from id to node that contains every node of the tree, in pre-order."""
+
+    def at(self, row: int) -> Node:
+        """Return the node in row ``row``."""
+
+    def row(self, identifier: str) -> int:
+        """Return the row of a node. Raises ``KeyError`` if the id is unknown."""
+
+    def in_source(self, source: str) -> Rows:
+        """Return the rows of all nodes that belong to the file ``source``."""
+
+    def stream(self) -> Iterator[Node]:
+        """Yield every node in pre-order, without keeping the nodes in memory."""
+
+
+class NodeList:
+    """A :class:`NodeTable` in memory. ``nodes`` maps ids to nodes, and must be in pre-order."""
+
+    def __init__(self, nodes: dict[str, Node]) -> None:
+        self.mapping: Mapping[str, Node] = MappingProxyType(nodes)
+        self.ids = tuple(nodes)
+        self._nodes = tuple(nodes.values())
+        self._rows = {identifier: row for row, identifier in enumerate(nodes)}
+        self.ties = np.empty(len(nodes), dtype=np.int32)
+        self.ties[[self._rows[identifier] for identifier in sorted(nodes)]] = range(len(nodes))
+        self._sources = {"": -1}
+        for node in self._nodes:
+            self._sources.setdefault(node.source, len(self._sources) - 1)
+        self.source_rows = np.array([self._sources[node.source] for node in self._nodes], dtype=np.int32)
+        self.line_starts = np.array([node.line_start or 0 for node in self._nodes], dtype=np.int32)
+        self.line_ends = np.array([node.own_line_end or 0 for node in self._nodes], dtype=np.int32)
+
+    def at(self, row: int) -> Node:
+        """Return the node in row ``row``."""
+        return self._nodes[row]
+
+    def row(self, identifier: str) -> int:
+        """Return the row of a node. Raises ``KeyError`` if the id is unknown."""
+        return self._rows[identifier]
+
+    def in_source(self, source: str) -> Rows:
+        """Return the rows of all nodes that belong to the file ``source``."""
+        return np.flatnonzero(self.source_rows == self._sources.get(source, -2)).astype(np.int32)
+
+    def stream(self) -> Iterator[Node]:
+        """Return an iterator over every node in pre-order."""
+        return iter(self._nodes)
 
 
 class Tree:
-    """A tree of nodes in which :func:`branchrank.tree.check.find_problems` finds no problems."""
+    """A tree of nodes in which :func:`branchrank.tree.store.find_problems` finds no problems."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         by_id = {node.id: node for node in nodes}
@@ -69,10 +198,12 @@ class Tree:
         for node in reversed(list(self.table.stream())):
             if node.id in kept and node.parent_id is not None:
                 kept.add(node.parent_id)
+        hidden = {"source": "", "text": "", "line_start": None, "line_end": None, "own_line_end": None}
         return Tree(
             msgspec.structs.replace(
-                node if node.source in sources else _as_folder(node),
+                node,
                 children=tuple(child for child in node.children if child in kept),
+                **({} if node.source in sources else hidden),
             )
             for node in self.table.stream()
             if node.id in kept
@@ -93,13 +224,6 @@ class Tree:
     def children(self, identifier: str) -> tuple[Node, ...]:
         """Return the children of a node, in order."""
         return tuple(map(self.table.at, self.rows.children_of(self.table.row(identifier))))
-
-    def siblings(self, identifier: str) -> tuple[Node, ...]:
-        """Return the children of a node's parent, in order, without the node itself."""
-        parent = self.parent(identifier)
-        if parent is None:
-            return ()
-        return tuple(child for child in self.children(parent.id) if child.id != identifier)
 
     def height(self, identifier: str) -> int:
         """Return the number of levels below a node, which is 0 for a leaf."""
@@ -128,10 +252,3 @@ class Tree:
         found = shared > 0
         order = np.lexsort((self.table.ties[rows[found]], -shared[found]))
         return tuple(map(self.table.at, rows[found][order].tolist()))
-
-
-def _as_folder(node: Node) -> Node:
-    """Return a copy of a node without its source, text and lines, so that the copy can't become a hit."""
-    return msgspec.structs.replace(
-        node, source="", text="", line_start=None, line_end=None, own_line_end=None
-    )

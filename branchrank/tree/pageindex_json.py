@@ -192,10 +192,6 @@ def _decode(payload: bytes, source: str) -> PageIndexDocument:
         return msgspec.json.decode(payload, type=PageIndexDocument)
     except NOT_JSON as error:
         raise InputError(f"the JSON is not a PageIndex tree of {source}: {error}", remedy=_REMEDY) from None
-    except RecursionError:
-        raise InputError(
-            f"the JSON is not a PageIndex tree of {source}: it is nested too deeply", remedy=_REMEDY
-        ) from None
 
 
 def _pre_order(structure: Sequence[PageIndexNode]) -> Iterator[_Entry]:

@@ -18,7 +18,7 @@ from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.named import add_corpus
 from branchrank.errors import BranchRankError
 from branchrank.tree.build import build_nodes
-from branchrank.tree.check import check_nodes
+from branchrank.tree.store import check_nodes
 
 pytestmark = pytest.mark.corpora
 

@@ -13,7 +13,7 @@ from branchrank.corpus.document import Document
 from branchrank.corpus.reading import read_document
 from branchrank.records import Chunk
 from branchrank.tree.build import build_nodes
-from branchrank.tree.check import check_nodes
+from branchrank.tree.store import check_nodes
 
 #: Characters for each token of a chunk from which a text is taken to be longer than the chunk, uncounted.
 UNCOUNTED = 64

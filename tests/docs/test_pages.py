@@ -25,12 +25,12 @@ from branchrank.index.config_file import WorkspaceConfig
 from branchrank.io.files import read_jsonl
 from branchrank.questions.anchoring import check_anchors, corpus_lines
 from branchrank.questions.question_files import load_questions
-from branchrank.ranking import evidence, expansion, neighborhood
+from branchrank.ranking import expansion
 from branchrank.runs import directory as run_directory
 from branchrank.runs.rows import Row
 from branchrank.runs.timings import Timing
 from branchrank.settings import ALIASES, PARTS, Bm25Settings, HybridSettings, settings_of
-from branchrank.tree.toctree import toctree_parents
+from branchrank.tree.build import toctree_parents
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -165,13 +165,13 @@ def test_documented_constants_match_the_code() -> None:
     page = TEXTS["systems.md"]
     formula = re.search(r"evidence = ([\d.]+) \* proximity \+ ([\d.]+) \* rank \+ ([\d.]+) \* count", page)
     assert formula is not None
-    weights = (evidence.PROXIMITY_WEIGHT, evidence.RANK_WEIGHT, evidence.COUNT_WEIGHT)
+    weights = (expansion.PROXIMITY_WEIGHT, expansion.RANK_WEIGHT, expansion.COUNT_WEIGHT)
     assert tuple(map(float, formula.groups())) == weights
-    assert f"rank      = {1 + evidence.RANK_OFFSET} / (r + {evidence.RANK_OFFSET})" in page
+    assert f"rank      = {1 + expansion.RANK_OFFSET} / (r + {expansion.RANK_OFFSET})" in page
     for name, share in (
-        ("parent", neighborhood.PARENT_SHARE),
-        ("child", neighborhood.CHILD_SHARE),
-        ("sibling", neighborhood.SIBLING_SHARE),
+        ("parent", expansion.PARENT_SHARE),
+        ("child", expansion.CHILD_SHARE),
+        ("sibling", expansion.SIBLING_SHARE),
         ("file node", expansion.FILE_ROOT_SHARE),
     ):
         assert re.search(rf"(?m)^\| {name} \| {share:.2f} \|", page), name

@@ -52,7 +52,7 @@ def neighbors(tree: Tree, key: str, siblings: int) -> dict[str, float]:
     if parent.source:
         here = tree.node(key).line_start or 0
         near = sorted(
-            tree.siblings(key),
+            (child for child in tree.children(parent.id) if child.id != key),
             key=lambda other: (abs((other.line_start or 0) - here), -(other.line_start or 0)),
         )
         shares |= {other.id: SIBLING_SHARE for other in near[:siblings]}

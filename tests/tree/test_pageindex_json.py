@@ -10,7 +10,6 @@ import pytest
 from branchrank.corpus.reading import read_document
 from branchrank.errors import InputError
 from branchrank.tree.build import build_nodes
-from branchrank.tree.check import check_nodes
 from branchrank.tree.pageindex_json import (
     ImportedDocument,
     encode_document,
@@ -18,6 +17,7 @@ from branchrank.tree.pageindex_json import (
     import_document,
     import_nodes,
 )
+from branchrank.tree.store import check_nodes
 
 MARKDOWN = b"pre\n\n# A `x`\n\nx \xc3\xa9\n\n### B\n\nt\n## C ##\n# D\n"
 

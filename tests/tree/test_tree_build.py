@@ -10,10 +10,9 @@ import pytest
 from branchrank.corpus.document import Block, Document
 from branchrank.corpus.reading import read_document
 from branchrank.records import Node
-from branchrank.tree import toctree
-from branchrank.tree.build import SUMMARY_LENGTH, block_text, build_nodes, summarize
-from branchrank.tree.check import check_nodes
-from branchrank.tree.toctree import MAX_PATTERNS
+from branchrank.tree import build as tree_build
+from branchrank.tree.build import MAX_PATTERNS, SUMMARY_LENGTH, block_text, build_nodes, summarize
+from branchrank.tree.store import check_nodes
 
 
 def document(source: str, *toctree: str, text: str = "") -> Document:
@@ -228,7 +227,7 @@ def test_a_repeated_pattern_is_compared_with_the_documents_once(monkeypatch: pyt
         compared.append(name)
         return fnmatchcase(name, pattern)
 
-    monkeypatch.setattr(toctree, "_matches", matches)
+    monkeypatch.setattr(tree_build, "_matches", matches)
     nodes, notes = build(
         document("a.rst", *["x*"] * 50),
         document("b.rst", *["x*"] * 50),

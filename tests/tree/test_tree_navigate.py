@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from branchrank.corpus.reading import read_document
 from branchrank.errors import ArtifactError, StorageError
+from branchrank.io.files import write_jsonl
 from branchrank.records import Node, Span
 from branchrank.tree.build import build_nodes
-from branchrank.tree.check import check_nodes
 from branchrank.tree.navigate import Tree
-from branchrank.tree.store import load_nodes, write_nodes
+from branchrank.tree.store import check_nodes, load_nodes
 
 FILES = {
     "a.md": "# A\n\nintro\n\n## One\n\ntext\n\n### Deep\n\ntext\n\n## Two\n\ntext\n",
@@ -62,8 +62,6 @@ def test_relatives_of_a_node_are_found() -> None:
     assert TREE.parent("/") is None
     assert TREE.parent("a.md#one/deep") == TREE.node("a.md#one")
     assert ids(TREE.children("a.md")) == ["a.md#one", "a.md#two"]
-    assert ids(TREE.siblings("a.md#one")) == ["a.md#two"]
-    assert ids(TREE.siblings("/")) == []
     for node in TREE.nodes.values():
         below = [TREE.height(child.id) + 1 for child in TREE.children(node.id)]
         assert TREE.height(node.id) == max(below, default=0)
@@ -121,7 +119,7 @@ def test_overlapping_agrees_with_looking_at_every_node(levels: list[int], start:
 
 def test_a_written_tree_is_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "pageindex" / "nodes.jsonl"
-    write_nodes(path, sample_nodes())
+    write_jsonl(path, sample_nodes())
 
     assert list(load_nodes(path).nodes.values()) == list(TREE.nodes.values())
     assert list(load_nodes(str(path)).nodes) == list(TREE.nodes)
@@ -190,7 +188,7 @@ def test_damage_is_found_and_refused(
         msgspec.structs.replace(node, **changes) if node.id == identifier else node for node in sample_nodes()
     ]
     path = tmp_path / "nodes.jsonl"
-    write_nodes(path, nodes)
+    write_jsonl(path, nodes)
 
     assert any(message in problem for problem in check_nodes(nodes))
     with pytest.raises(ArtifactError, match=r"nodes\.jsonl:\d+: .*") as caught:
@@ -205,7 +203,7 @@ def test_two_nodes_that_are_each_others_parents_are_refused(tmp_path: Path) -> N
         )
 
     path = tmp_path / "nodes.jsonl"
-    write_nodes(path, [*sample_nodes(), loop("x/", "y/"), loop("y/", "x/")])
+    write_jsonl(path, [*sample_nodes(), loop("x/", "y/"), loop("y/", "x/")])
 
     with pytest.raises(ArtifactError, match="depth"):
         load_nodes(path)
@@ -225,7 +223,7 @@ def test_two_nodes_that_are_each_others_parents_are_refused(tmp_path: Path) -> N
 )
 def test_a_bad_line_is_reported(tmp_path: Path, line: bytes, message: str) -> None:
     path = tmp_path / "nodes.jsonl"
-    write_nodes(path, sample_nodes())
+    write_jsonl(path, sample_nodes())
     path.write_bytes(path.read_bytes() + b"\n" + line + b"\n")
 
     with pytest.raises(ArtifactError, match=message) as caught:
@@ -243,7 +241,7 @@ def test_missing_and_empty_files_are_refused(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "nodes.jsonl"
-    write_nodes(path, sample_nodes())
+    write_jsonl(path, sample_nodes())
     before = path.read_bytes()
 
     def full(_: int) -> None:
@@ -251,5 +249,5 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StorageError, match="No space left"):
-        write_nodes(path, sample_nodes()[:1])
+        write_jsonl(path, sample_nodes()[:1])
     assert path.read_bytes() == before

@@ -31,8 +31,7 @@ from branchrank.runs.rows import RowLog, read_rows
 from branchrank.runs.run import load_run
 from branchrank.runs.timings import read_timings, write_timings
 from branchrank.runs.trec_files import read_trec, score_trec
-from branchrank.tree.check import check_nodes
-from branchrank.tree.store import load_nodes, write_nodes
+from branchrank.tree.store import check_nodes, load_nodes
 from fuzz.target import Target, require, seeds
 from fuzz.world import corpus, index, put, run_directory, scratch
 
@@ -238,7 +237,7 @@ def nodes(content: bytes) -> None:
     path = put("nodes.jsonl", content)
     tree = load_nodes(path)
     require(not check_nodes(list(tree.nodes.values())), "a wrong tree was read")
-    write_nodes(scratch() / "again.jsonl", tree.nodes.values())
+    write_jsonl(scratch() / "again.jsonl", tree.nodes.values())
     require(load_nodes(scratch() / "again.jsonl").nodes == tree.nodes, "the tree changed")
     given_nodes(path, corpus())
 

@@ -11,8 +11,8 @@ from support.worlds import PAGES
 from branchrank.corpus.reading import read_document
 from branchrank.questions.mining import mine_questions
 from branchrank.tree.build import build_nodes
-from branchrank.tree.check import check_nodes
 from branchrank.tree.pageindex_json import encode_document, export_document, import_document
+from branchrank.tree.store import check_nodes
 from fuzz.target import Target, require, seeds
 
 MARKDOWN = b"""---
