@@ -1,10 +1,14 @@
-"""An embedding cache, so that unchanged texts are not embedded again.
+"""Caches of vectors and token vectors, so that unchanged texts are not embedded again.
 
 1. The key of a vector is a SHA-256 hash of the embedder's identity, the prefix and the exact text.
 2. Texts that are not in the cache are embedded in batches, and repeated texts are embedded only once. The
    vectors of a batch are written to the cache when the batch is complete, so an interrupted build loses
    little work.
 3. A cached vector with the wrong dimension is treated as a cache miss and is overwritten.
+4. Another file caches token vectors, for candidates whose token vectors are not stored in the index. Token
+   vectors are quantized to int8 (:func:`branchrank.ranking.maxsim.quantize`). A text of 256 tokens takes
+   about 100 kB if the vectors have 384 dimensions. When the file reaches :data:`LIMIT_BYTES`, the oldest
+   vectors are deleted to make room.
 """
 
 from __future__ import annotations
@@ -13,14 +17,15 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol, overload
+from typing import overload
 
 import numpy as np
 
-from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors
-from branchrank.embedders.sqlite_blobs import BlobLayout, SqliteBlobs
+from branchrank.embedders.protocol import Embedder, EmbedderIdentity, TokenEmbedder, Vectors
 from branchrank.io.files import digest_of
+from branchrank.io.key_values import CacheFile, RedisValues, Values, cache_layout
 from branchrank.io.progress import Notify, Progress, no_progress
+from branchrank.ranking.maxsim import TokenVectors, quantize
 
 #: The number of texts that are embedded between two writes to the cache.
 BATCH = 64
@@ -30,28 +35,50 @@ _BLOCK = 4096
 
 EmbedBatches = Callable[[Sequence[Sequence[str]]], Iterable[Vectors]]
 
-_LAYOUT = BlobLayout(
-    what="embeddings",
-    schema="CREATE TABLE embeddings"
-    " (key TEXT PRIMARY KEY, vector BLOB NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID",
-    application_id=0x4252454D,
-)
+_VECTORS = cache_layout("embeddings", 0x4252454D)
+_TOKENS = cache_layout("token vectors", 0x42525456, aging=True)
+#: The maximum size of the file with token vectors, enough for about 10,000 chunks of 256 tokens with 384
+#: dimensions.
+LIMIT_BYTES = 1 << 30
 
 
-class EmbeddingCache(Protocol):
-    """Stores vectors by key. A failed read is a cache miss, and a failed write is ignored."""
+class EmbeddingCache:
+    """Vectors by key, in a file or in Redis. A failed read is a cache miss, and a failed write is ignored."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
         """Return the cached vectors by key. Each vector is a float32 array of shape ``(dimension,)``.
 
-        Keys without a cached vector are omitted.
+        Keys whose vectors are missing, damaged or of another dimension are omitted.
         """
+        return {
+            key: np.frombuffer(content, dtype="<f4")
+            for key, content in self._values.get_many(keys).items()
+            if len(content) == 4 * dimension
+        }
 
     def put_many(self, vectors: Mapping[str, Vectors]) -> None:
         """Store vectors under their keys, and replace existing vectors."""
+        self._values.put_many({key: vector.astype("<f4").tobytes() for key, vector in vectors.items()})
 
     def close(self) -> None:
         """Close the file or the connection."""
+        self._values.close()
+
+
+def open_cache(
+    path: Path, *, root: Path | None = None, redis_url: str = "", notify: Notify | None = None
+) -> EmbeddingCache:
+    """Open the cache in Redis at ``redis_url`` or, if ``redis_url`` is empty, in the SQLite file ``path``.
+
+    ``root`` is the folder of the workspace. Symbolic links in ``path`` below ``root`` are not followed.
+    """
+    if redis_url:
+        what = "embedding cache"
+        return EmbeddingCache(RedisValues(redis_url, "branchrank:embedding:", what=what, notify=notify))
+    return EmbeddingCache(CacheFile(path, _VECTORS, root=root, notify=notify))
 
 
 def cache_keys(identity: EmbedderIdentity, prefix: str, texts: Sequence[str]) -> list[str]:
@@ -152,38 +179,58 @@ def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) ->
     return known[key]
 
 
-def open_cache(
-    path: Path, *, root: Path | None = None, redis_url: str = "", notify: Notify | None = None
-) -> EmbeddingCache:
-    """Open the cache in Redis at ``redis_url`` or, if ``redis_url`` is empty, in the SQLite file ``path``.
+class TokenCache:
+    """A cache of int8 token vectors in one SQLite file. If reading fails, all texts are cache misses."""
 
-    ``root`` is the folder of the workspace. Symbolic links in ``path`` below ``root`` are not followed.
-    """
-    if not redis_url:
-        return SqliteEmbeddingCache(path, root=root, notify=notify)
-    from branchrank.embedders.cache_redis import RedisEmbeddingCache
+    def __init__(
+        self,
+        path: Path,
+        *,
+        root: Path | None = None,
+        limit_bytes: int = LIMIT_BYTES,
+        notify: Notify | None = None,
+    ) -> None:
+        self._file = CacheFile(path, _TOKENS, root=root, limit_bytes=limit_bytes, notify=notify)
 
-    return RedisEmbeddingCache(redis_url, notify=notify)
-
-
-class SqliteEmbeddingCache:
-    """An embedding cache in one SQLite file (:mod:`branchrank.embedders.sqlite_blobs`)."""
-
-    def __init__(self, path: Path, *, root: Path | None = None, notify: Notify | None = None) -> None:
-        self._blobs = SqliteBlobs(path, _LAYOUT, root=root, notify=notify)
-
-    def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the cached vectors by key, omitting keys whose vectors are missing or damaged."""
-        return {
-            key: np.frombuffer(vector, dtype="<f4")
-            for key, vector in self._blobs.get_many(keys).items()
-            if len(vector) == 4 * dimension
-        }
-
-    def put_many(self, vectors: Mapping[str, Vectors]) -> None:
-        """Store vectors under their keys, in one transaction."""
-        self._blobs.put_many({key: vector.astype("<f4").tobytes() for key, vector in vectors.items()})
+    def document_tokens(self, embedder: TokenEmbedder, texts: Sequence[str]) -> list[TokenVectors]:
+        """Return the token vectors of each document. Documents that are not in the cache are embedded."""
+        return self._cached(
+            cache_keys(embedder.identity, embedder.identity.document_prefix, texts),
+            texts,
+            lambda missing: embedder.embed_documents_and_tokens(missing).tokens,
+        )
 
     def close(self) -> None:
         """Close the file."""
-        self._blobs.close()
+        self._file.close()
+
+    def _cached(
+        self, keys: Sequence[str], texts: Sequence[str], embed: Callable[[Sequence[str]], Sequence[Vectors]]
+    ) -> list[TokenVectors]:
+        blobs = self._file.get_many(list(dict.fromkeys(keys)))
+        known = {key: found for key, blob in blobs.items() if (found := _unpacked(blob)) is not None}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        if missing:
+            rows = embed(list(missing.values()))
+            fresh = {key: quantize(each, "int8") for key, each in zip(missing, rows, strict=True)}
+            self._file.put_many({key: _packed(vectors) for key, vectors in fresh.items()})
+            known |= fresh
+        return [known[key] for key in keys]
+
+
+def _packed(vectors: TokenVectors) -> bytes:
+    """Return the token count, dimension, scales and token vectors of one text as little-endian bytes."""
+    shape = np.array(vectors.values.shape, dtype="<u4").tobytes()
+    return shape + vectors.scales.astype("<f4").tobytes() + vectors.values.tobytes()
+
+
+def _unpacked(blob: bytes) -> TokenVectors | None:
+    """Return the token vectors in the bytes ``blob``, or ``None`` if ``blob`` has the wrong length."""
+    if len(blob) < 8:
+        return None
+    tokens, dimension = np.frombuffer(blob, dtype="<u4", count=2).tolist()
+    if len(blob) != 8 + 4 * tokens + tokens * dimension:
+        return None
+    scales = np.frombuffer(blob, dtype="<f4", count=tokens, offset=8)
+    values = np.frombuffer(blob, dtype=np.int8, offset=8 + 4 * tokens).reshape(tokens, dimension)
+    return TokenVectors(values, scales)

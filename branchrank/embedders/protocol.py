@@ -15,7 +15,6 @@ Vectors from two embedders can be compared only if the embedders have the same i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -108,8 +107,3 @@ def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
         )
     unit: Vectors = (vectors / lengths).astype(np.float32)
     return unit
-
-
-def vector_checksum(key: str, vector: bytes) -> bytes:
-    """Return a 16-byte checksum of a vector's key and bytes."""
-    return hashlib.blake2b(vector, key=key.encode("ascii", "replace")[:64], digest_size=16).digest()

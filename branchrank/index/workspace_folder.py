@@ -29,8 +29,7 @@ import msgspec
 
 from branchrank.corpus.named import known_corpora, locate_corpus
 from branchrank.embedders import portable_name
-from branchrank.embedders.cache import EmbeddingCache, open_cache
-from branchrank.embedders.token_cache import TokenCache
+from branchrank.embedders.cache import EmbeddingCache, TokenCache, open_cache
 from branchrank.errors import (
     ArtifactError,
     BusyError,

@@ -24,9 +24,9 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from io import BufferedIOBase, BufferedReader, BufferedWriter, BytesIO
+from io import BufferedIOBase, BufferedReader
 from pathlib import Path
-from typing import IO, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -81,18 +81,24 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = create_beside(path)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(name, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
-            raise
-        fsync_directory(path.parent)
+        with _replacing(path) as stream:
+            yield stream
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    descriptor, name = create_beside(path)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+    fsync_directory(path.parent)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -160,11 +166,7 @@ def digest_of(value: object) -> str:
     return digest_bytes(msgspec.json.encode(value, order="sorted"))
 
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-#: Matches the names of temporary files that this module and :mod:`branchrank.io.files` create.
+#: Matches the names of temporary files that :func:`create_beside` creates.
 _TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.tmp")
 
 
@@ -177,6 +179,10 @@ def open_file(path: Path) -> BufferedReader:
     """
     if path.is_relative_to("/dev"):
         return path.open("rb")
+    return _open_regular(path)
+
+
+def _open_regular(path: Path) -> BufferedReader:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
@@ -193,17 +199,44 @@ def read_file(path: Path) -> bytes:
         return stream.read()
 
 
-def open_beneath(root: Path, relative: str) -> BufferedReader:
-    """Open the regular file ``relative`` (names joined by ``/``) below the folder ``root`` for reading.
+def safe_path(root: Path, relative: str, *, follow_last: bool = False) -> Path:
+    """Return the path ``relative`` (names joined by ``/``) below the folder ``root``.
 
-    The path ``root`` may contain symbolic links. Raises :class:`FileNotFoundError` if the file does not
-    exist, and :class:`IsADirectoryError` if ``relative`` is a folder. Raises :class:`PermissionError` if
-    ``relative`` is absolute, contains ``..`` or a link, is not a regular file, or can't be accessed.
+    The path ``root`` may contain symbolic links. Raises :class:`PermissionError` if ``relative`` is absolute,
+    contains ``..`` or contains a link. The last name may be a link if ``follow_last`` is true.
+    """
+    names = relative.split("/")
+    if any(name in ("", ".", "..") or "\0" in name for name in names):
+        raise PermissionError(
+            errno.EACCES, "the path must be relative, without empty, . or .. parts", relative
+        )
+    path = root
+    for number, name in enumerate(names, start=1):
+        path /= name
+        if not (follow_last and number == len(names)) and path.is_symlink():
+            raise PermissionError(errno.EACCES, "symbolic links are not followed", relative)
+    return path
+
+
+def open_beneath(root: Path, relative: str) -> BufferedReader:
+    """Open the regular file ``relative`` below the folder ``root`` for reading.
+
+    Raises :class:`FileNotFoundError` if the file does not exist, and :class:`IsADirectoryError` if
+    ``relative`` is a folder. Raises :class:`PermissionError` for the paths that :func:`safe_path` refuses and
+    for a file that is not regular or can't be accessed.
     """
     if relative == ".":
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
-    with _folder_of(root, relative) as (folder, name):
-        return os.fdopen(_open_regular(name, folder, relative), "rb")
+    try:
+        return _open_regular(safe_path(root, relative))
+    except (UnicodeEncodeError, NotADirectoryError):
+        raise FileNotFoundError(errno.ENOENT, "no such file", relative) from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise FileNotFoundError(errno.ENOENT, "no such file", relative) from None
+        if error.errno == errno.ENXIO:
+            raise PermissionError(errno.EACCES, "not a regular file", relative) from None
+        raise
 
 
 def read_beneath(root: Path, relative: str) -> bytes:
@@ -221,36 +254,21 @@ def write_beneath(root: Path, relative: str, content: bytes) -> None:
     Missing folders are created. If the path is a symbolic link, the link is replaced and not followed. Raises
     the same errors as :func:`open_beneath`.
     """
-    write_stream_beneath(root, relative, BytesIO(content))
-
-
-def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
-    """Write a stream to a file block by block, with the guarantees of :func:`write_beneath`."""
     with writer_beneath(root, relative) as stream:
-        shutil.copyfileobj(content, stream, 1 << 20)
+        stream.write(content)
 
 
 @contextlib.contextmanager
-def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
+def writer_beneath(root: Path, relative: str) -> Iterator[BinaryIO]:
     """Open a temporary file that is renamed to ``relative`` below ``root`` when the ``with`` block ends.
 
     If the block raises an exception, the temporary file is removed. Raises the same errors as
     :func:`write_beneath`.
     """
-    with _folder_of(root, relative, create=True) as (folder, name):
-        temporary = f".{secrets.token_hex(8)}.tmp"
-        try:  # inside `try`, because an interrupt may come as soon as the file exists
-            descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder)
-            with os.fdopen(descriptor, "wb") as stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=folder)
-            raise
-        os.fsync(folder)
+    path = safe_path(root, relative, follow_last=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _replacing(path) as stream:
+        yield stream
 
 
 def overwrite_beneath(root: Path, relative: str, content: bytes) -> None:
@@ -259,13 +277,9 @@ def overwrite_beneath(root: Path, relative: str, content: bytes) -> None:
     After a crash, the file's content may be incomplete, but no temporary file remains. Raises the same errors
     as :func:`open_beneath`.
     """
-    with _folder_of(root, relative, create=True) as (folder, name):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise PermissionError(errno.EACCES, "not a regular file", relative)
-            stream.truncate(0)
-            stream.write(content)
+    path = safe_path(root, relative)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
 
 
 def create_beneath(root: Path, relative: str) -> None:
@@ -273,41 +287,13 @@ def create_beneath(root: Path, relative: str) -> None:
 
     The new file is empty, and only its owner can access it. Raises the same errors as :func:`open_beneath`.
     """
-    with _folder_of(root, relative, create=True) as (folder, name):
-        try:
-            os.close(os.open(name, _NEW_FILE, 0o600, dir_fd=folder))
-        except FileExistsError:
-            _identity(name, folder, relative)
-
-
-def check_opened(root: Path, relative: str) -> None:
-    """Raise :class:`PermissionError` if the file ``relative`` below ``root`` is not open in this process.
-
-    Call this function after a library such as SQLite has opened the path, to detect that another process
-    replaced the path with a link to a different file. Raises :class:`FileNotFoundError` if the file does not
-    exist.
-    """
-    with _folder_of(root, relative) as (folder, name):
-        wanted = _identity(name, folder, relative)
-    for descriptor in os.listdir("/dev/fd"):
-        with contextlib.suppress(OSError):  # the descriptor of the listing itself is already closed
-            found = os.fstat(int(descriptor))
-            if (found.st_dev, found.st_ino) == wanted:
-                return
-    raise PermissionError(
-        errno.EACCES,
-        "the path was replaced while it was being opened, so a different file was opened",
-        relative,
-    )
-
-
-def rename_beneath(root: Path, relative: str, name: str) -> None:
-    """Rename the file ``relative`` below ``root`` to ``name`` in the same folder.
-
-    Raises the same errors as :func:`open_beneath`.
-    """
-    with _folder_of(root, relative) as (folder, old):
-        os.rename(old, name, src_dir_fd=folder, dst_dir_fd=folder)
+    path = safe_path(root, relative)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if not path.is_file():
+            raise PermissionError(errno.EACCES, "not a regular file", relative) from None
 
 
 def remove_beneath(root: Path, relative: str) -> None:
@@ -317,22 +303,24 @@ def remove_beneath(root: Path, relative: str) -> None:
     operating system does not allow the removal. If the path is a symbolic link, the link is removed and the
     link's target is kept.
     """
-    with contextlib.suppress(FileNotFoundError), _folder_of(root, relative) as (folder, name):
-        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-        if stat.S_ISDIR(mode):
-            shutil.rmtree(name, dir_fd=folder)
+    path = safe_path(root, relative, follow_last=True)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
         else:
-            os.unlink(name, dir_fd=folder)
+            path.unlink()
 
 
-def remove_temporary(root: Path, relative: str) -> None:
-    """Remove the temporary files of killed processes from the folder ``relative`` below ``root``.
+def remove_temporary(folder: Path) -> None:
+    """Remove the temporary files of killed processes from a folder.
 
     Call this function only while no process is writing to the folder. Files that can't be removed are
     ignored.
     """
-    with contextlib.suppress(OSError), _folder_of(root, f"{relative}/-") as (folder, _):
-        _remove_temporary(folder)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if _TEMPORARY.fullmatch(name):
+                os.unlink(folder / name)
 
 
 @contextlib.contextmanager
@@ -343,17 +331,16 @@ def only_writer_beneath(root: Path, relative: str) -> Iterator[None]:
     processes. A missing folder is created. On a file system without locks, do not wait and do not remove any
     files. Raises the same errors as :func:`open_beneath`.
     """
-    with _folder_of(root, f"{relative}/-", create=True) as (folder, _):
+    folder = safe_path(root, relative)
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
         with contextlib.suppress(OSError):
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            _remove_temporary(folder)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            remove_temporary(folder)
         yield
-
-
-def _remove_temporary(folder: int) -> None:
-    for name in os.listdir(folder):
-        if _TEMPORARY.fullmatch(name):
-            os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(descriptor)
 
 
 def links_beneath(root: Path) -> Iterator[Path]:
@@ -375,97 +362,19 @@ def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int)
     if the system denies access.
     """
     left_bytes, left_files = most_bytes, most_files
-    if source.is_symlink():
-        raise PermissionError(errno.EACCES, "symbolic links are not followed", str(source))
-    for folder, folders, files, descriptor in os.fwalk(source, follow_symlinks=False):
-        relative = os.path.relpath(folder, source)
-        (target / relative).mkdir(mode=0o700)
-        for name in (*folders, *files):
-            path = os.path.normpath(os.path.join(relative, name))
-            if _is_link(name, descriptor):
-                raise PermissionError(errno.EACCES, "symbolic links are not followed", path)
-            left_files -= 1
-            if name in folders:
-                continue
-            with os.fdopen(_open_regular(name, descriptor, path), "rb") as stream:
-                left_bytes -= _copy(stream, target / path, left_bytes + 1)
+    for link in links_beneath(source):
+        raise PermissionError(errno.EACCES, "symbolic links are not followed", str(link))
+    for folder, folders, files in os.walk(source):
+        made = target / os.path.relpath(folder, source)
+        made.mkdir(mode=0o700)
+        left_files -= len(folders) + len(files)
+        for name in files:
+            path = Path(folder, name)
+            left_bytes -= path.stat().st_size
             if left_bytes < 0 or left_files < 0:
-                reason = f"more than {most_bytes >> 20} MiB or {most_files} files"
-                raise PermissionError(errno.EFBIG, reason, str(source))
-
-
-def _copy(stream: BufferedReader, target: Path, most: int) -> int:
-    """Copy up to ``most`` bytes of a stream to a new file, and return the number of copied bytes."""
-    done = 0
-    with target.open("xb") as written:
-        while done < most and (block := stream.read(min(1 << 20, most - done))):
-            done += written.write(block)
-    return done
-
-
-@contextlib.contextmanager
-def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield a file descriptor for the folder that contains ``relative``, and the last name in the path."""
-    names = relative.split("/")
-    if any(name in ("", ".", "..") or "\0" in name for name in names):
-        raise PermissionError(
-            errno.EACCES, "the path must be relative, without empty, . or .. parts", relative
-        )
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for name in names[:-1]:
-            if create:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=folder)
-            below = _open(name, _FOLDER, folder, relative)
-            os.close(folder)
-            folder = below
-        yield folder, names[-1]
-    finally:
-        os.close(folder)
-
-
-def _open_regular(name: str, folder: int, relative: str) -> int:
-    """Open the file ``name`` in a folder. Raises ``OSError`` if ``name`` is not a regular file."""
-    descriptor = _open(name, _FILE, folder, relative)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return descriptor
-    os.close(descriptor)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
-    raise PermissionError(errno.EACCES, "not a regular file", relative)
-
-
-def _open(name: str, flags: int, folder: int, relative: str) -> int:
-    """Open the file ``name`` in a folder. Raises :class:`PermissionError` if ``name`` is a symbolic link."""
-    try:
-        return os.open(name, flags, dir_fd=folder)
-    except UnicodeEncodeError:
-        raise FileNotFoundError(errno.ENOENT, "no such file", relative) from None
-    except OSError as error:
-        if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _is_link(name, folder)):
-            raise PermissionError(errno.EACCES, "symbolic links are not followed", relative) from None
-        if error.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
-            raise FileNotFoundError(errno.ENOENT, "no such file", relative) from None
-        if error.errno == errno.ENXIO:
-            raise PermissionError(errno.EACCES, "not a regular file", relative) from None
-        raise
-
-
-def _identity(name: str, folder: int, relative: str) -> tuple[int, int]:
-    """Return the device number and the inode number of a regular file in a folder, without opening the file.
-
-    Opening and closing the file would release the locks that SQLite holds on the file in this process.
-    """
-    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    if not stat.S_ISREG(found.st_mode):
-        raise PermissionError(errno.EACCES, "not a regular file", relative)
-    return found.st_dev, found.st_ino
-
-
-def _is_link(name: str, folder: int) -> bool:
-    try:
-        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-    except OSError:
-        return False
+                break
+            with open_file(path) as stream, (made / name).open("xb") as copy:
+                shutil.copyfileobj(stream, copy, 1 << 20)
+        if left_bytes < 0 or left_files < 0:
+            reason = f"more than {most_bytes >> 20} MiB or {most_files} files"
+            raise PermissionError(errno.EFBIG, reason, str(source))

@@ -6,25 +6,20 @@
    used.
 3. Each call is committed to disk in a separate transaction, so no finished call is lost if the process is
    killed.
-4. A file with an unexpected database schema, such as a file with a view or a trigger, is rejected before its
-   rows are read.
-5. If several processes open a new file at the same time, only one of these processes creates the database
-   schema. If another process has locked a file, opening the file is retried for up to 30 seconds.
+4. The file is a :class:`branchrank.io.key_values.Database`, so several processes can use it at the same time.
 
-A workspace's decision cache is a file in the format of a cassette, or is stored in Redis
-(:mod:`branchrank.llm.decisions_redis`). The decision cache returns only successful calls. The keys in the
-decision cache include the endpoint, because two servers can use the same name for different models. The keys
-in a cassette do not include the endpoint, so a cassette can be replayed with any endpoint.
+A workspace's decision cache is a file in the format of a cassette, or is stored in Redis, which several
+machines can share. If Redis is unavailable, the run continues without the cache. The decision cache returns
+only successful calls. The keys in the decision cache include the endpoint, because two servers can use the
+same name for different models. The keys in a cassette do not include the endpoint, so a cassette can be
+replayed with any endpoint.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import sqlite3
-import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -33,31 +28,26 @@ from typing import Any, Protocol
 import msgspec
 
 from branchrank.errors import ArtifactError, StorageError
-from branchrank.io.files import NOT_JSON, check_opened, create_beneath, digest_of
+from branchrank.io.files import NOT_JSON, digest_of
+from branchrank.io.key_values import Database, Layout, RedisValues
+from branchrank.io.progress import Notify
 from branchrank.llm.request import LLMReply, LLMRequest
 from branchrank.records import Record
 
-_APPLICATION = 0x42526C6D  # "BRlm"
-_VERSION = 1
-_TABLE = (
-    "CREATE TABLE calls (key TEXT PRIMARY KEY, stage TEXT NOT NULL, question TEXT NOT NULL, "
-    "request TEXT NOT NULL, recorded TEXT NOT NULL, checksum TEXT NOT NULL) WITHOUT ROWID"
+_LAYOUT = Layout(
+    what="recorded LLM calls",
+    schema="CREATE TABLE calls (key TEXT PRIMARY KEY, stage TEXT NOT NULL, question TEXT NOT NULL, "
+    "request TEXT NOT NULL, recorded TEXT NOT NULL, checksum TEXT NOT NULL) WITHOUT ROWID",
+    insert="INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?, ?)",
+    application_id=0x42526C6D,  # "BRlm"
+    durable=True,
 )
-_Found = tuple[int, int, tuple[str, ...]]
-#: The combinations of application id, version and schema that are possible in a new file, or in a file whose
-#: creation was interrupted.
-_UNFINISHED: tuple[_Found, ...] = ((0, 0, ()), (0, 0, (_TABLE,)), (_APPLICATION, 0, (_TABLE,)))
-_GET = "SELECT key, stage, question, request, recorded, checksum FROM calls WHERE key = ?"
 _ALL = "SELECT key, stage, question, request, recorded, checksum FROM calls"
-_PUT = "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?, ?)"
 _NEAREST = (
     "SELECT key, stage, question, request FROM calls "
     "ORDER BY key != ?, question != ?, stage != ?, key LIMIT ?"
 )
 _NEIGHBORS = 200
-_PATIENCE = 30.0  # seconds to wait for a file that other processes have locked
-_RETRY = 0.01
-_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _SHOWN = 100
 
 
@@ -109,34 +99,13 @@ class Cassette:
         If ``root`` is given, symbolic links below ``root`` are not followed.
         """
         self.path = path
-        self.readonly = readonly
         self._redact = redact
-        self._lock = threading.RLock()
         if readonly and not path.is_file():
             raise ArtifactError(
                 f"the cassette {path} does not exist", remedy=f"record one with --llm-record {path}"
             )
         with self._guarded():
-            if root is not None:
-                root.mkdir(parents=True, exist_ok=True)
-                create_beneath(root, path.relative_to(root).as_posix())
-            elif not readonly:
-                _create_private(path)
-            mode = "ro" if readonly else "rw"
-            self._db = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode={mode}",
-                uri=True,
-                check_same_thread=False,
-                isolation_level=None,
-                timeout=_PATIENCE,
-            )
-            try:
-                if root is not None:
-                    check_opened(root, path.relative_to(root).as_posix())
-                self._prepare_patiently()
-            except BaseException:
-                self._db.close()
-                raise
+            self._database = Database(path, _LAYOUT, root=root, readonly=readonly)
 
     def __enter__(self) -> Cassette:
         return self
@@ -145,69 +114,54 @@ class Cassette:
         self.close()
 
     def __len__(self) -> int:
-        with self._lock, self._guarded():
-            return int(self._db.execute("SELECT count(*) FROM calls").fetchone()[0])
+        return int(self._rows("SELECT count(*) FROM calls")[0][0])
 
     def get(self, request: LLMRequest, model: str, endpoint: str = "") -> Recorded | None:
         """Return the recorded outcome of a call, or ``None`` if the call's row is missing or damaged."""
-        key = call_key(request, model, endpoint)
-        with self._lock, self._guarded():
-            row = self._db.execute(_GET, (key,)).fetchone()
-        return None if row is None else intact(row)
+        rows = self._rows(f"{_ALL} WHERE key = ?", call_key(request, model, endpoint))
+        return _intact(rows[0]) if rows else None
 
     def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str = "") -> None:
         """Store one call on disk."""
-        row = row_of(request, model, recorded, self._redact, endpoint)
-        with self._lock, self._guarded():
-            self._db.execute(_PUT, row)
+        content = _json(_addressed(request, model, endpoint))
+        labels = (request.stage, request.context.question_id, content, _json(recorded))
+        self._put([(call_key(request, model, endpoint), *map(self._redact, labels))])
 
     def failures(self, labels: Collection[tuple[str, str]]) -> set[str]:
         """Return the keys of the failed calls whose ``(question id, stage)`` is in ``labels``."""
         wanted = {(self._redact(question), self._redact(stage)) for question, stage in labels}
-        with self._lock, self._guarded():
-            rows = self._db.execute(_ALL).fetchall()
         return {
             row[0]
-            for row in rows
-            if (row[2], row[1]) in wanted and (found := intact(row)) is not None and found.outcome != "ok"
+            for row in self._rows(_ALL)
+            if (row[2], row[1]) in wanted and (found := _intact(row)) is not None and found.outcome != "ok"
         }
 
     def calls(self) -> list[KeptCall]:
         """Return every undamaged call, sorted by key."""
-        with self._lock, self._guarded():
-            rows = self._db.execute(f"{_ALL} ORDER BY key").fetchall()
         return [
             KeptCall(key=row[0], stage=row[1], question=row[2], model=content["model"], recorded=found)
-            for row in rows
-            if (found := intact(row)) is not None and (content := _content(row[3])) is not None
+            for row in self._rows(f"{_ALL} ORDER BY key")
+            if (found := _intact(row)) is not None and (content := _content(row[3])) is not None
         ]
 
     def restore(self, calls: Iterable[KeptCall]) -> None:
         """Store calls without their prompts. A replay finds calls by key, so it does not need the prompts."""
-        rows = []
-        for call in calls:
-            request = _json({"model": call.model})
-            fields = (call.key, call.stage, call.question, request, _json(call.recorded))
-            rows.append((*fields, _checksum(fields)))
-        with self._lock, self._guarded():
-            self._db.execute("BEGIN")
-            self._db.executemany(_PUT, rows)
-            self._db.execute("COMMIT")
+        self._put(
+            [
+                (call.key, call.stage, call.question, _json({"model": call.model}), _json(call.recorded))
+                for call in calls
+            ]
+        )
 
     def models(self) -> list[str]:
         """Return the names of all models in the recorded calls, sorted."""
-        with self._lock, self._guarded():
-            rows = self._db.execute("SELECT DISTINCT json_extract(request, '$.model') FROM calls ORDER BY 1")
-            return [str(model) for (model,) in rows]
+        rows = self._rows("SELECT DISTINCT json_extract(request, '$.model') FROM calls ORDER BY 1")
+        return [str(model) for (model,) in rows]
 
     def difference(self, request: LLMRequest, model: str) -> str:
         """Describe the differences between a missing call and the most similar recorded call."""
         key = call_key(request, model)
-        with self._lock, self._guarded():
-            rows = self._db.execute(
-                _NEAREST,
-                (key, request.context.question_id, request.stage, _NEIGHBORS),
-            ).fetchall()
+        rows = self._rows(_NEAREST, key, request.context.question_id, request.stage, _NEIGHBORS)
         if not rows:
             return "the cassette is empty"
         if rows[0][0] == key:
@@ -222,70 +176,15 @@ class Cassette:
 
     def close(self) -> None:
         """Merge SQLite's write-ahead log into the file, and close the file."""
-        with self._lock:
-            if not self.readonly:
-                # If another process has the file open, that process merges the log when it closes the file.
-                with contextlib.suppress(sqlite3.Error):
-                    self._db.execute("PRAGMA journal_mode = DELETE")
-            self._db.close()
+        self._database.close()
 
-    def _prepare_patiently(self) -> None:
-        """Prepare the file, and retry while another process has it locked."""
-        # If the file is locked, changing SQLite's journal mode fails at once, without SQLite's usual wait.
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return self._prepare()
-            except sqlite3.OperationalError as error:
-                code = getattr(error, "sqlite_errorcode", 0)  # errors raised by Python have no code
-                if code & 0xFF not in _LOCKED or time.monotonic() > deadline:
-                    raise
-                self._db.rollback()
-                time.sleep(_RETRY)
+    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._guarded():
+            return self._database.rows(statement, values)
 
-    def _prepare(self) -> None:
-        """Create the table in a new file. Raise an error if the file is not a cassette."""
-        self._db.execute("PRAGMA trusted_schema = OFF")
-        self._db.execute("PRAGMA cell_size_check = ON")
-        self._db.execute("BEGIN")
-        found = self._found()
-        self._db.execute("COMMIT")
-        if not self.readonly and found in _UNFINISHED:
-            found = self._create()
-        application, version, shape = found
-        if application != _APPLICATION or shape != (_TABLE,):
-            raise self._foreign("is not a cassette")
-        if version != _VERSION:
-            raise self._foreign(f"has the cassette version {version}, not {_VERSION}")
-        if self._db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-            raise self._foreign("is damaged")
-        if not self.readonly:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-
-    def _create(self) -> _Found:
-        """Create the schema if it is missing. Return the file's application id, version and schema."""
-        self._db.execute("PRAGMA journal_mode = WAL")  # must be outside the transaction
-        self._db.execute("BEGIN IMMEDIATE")
-        found = self._found()
-        if found in _UNFINISHED:
-            if not found[2]:
-                self._db.execute(_TABLE)
-            self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
-            self._db.execute(f"PRAGMA user_version = {_VERSION}")
-            found = self._found()
-        self._db.execute("COMMIT")
-        return found
-
-    def _found(self) -> _Found:
-        """Return the file's application id, version and schema. The caller must have begun a transaction."""
-        application = self._db.execute("PRAGMA application_id").fetchone()[0]
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        rows = self._db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
-        return application, version, tuple(row[0] for row in rows)
-
-    def _foreign(self, fault: str) -> ArtifactError:
-        return ArtifactError(f"{self.path} {fault}", remedy=f"remove {self.path}, or choose another file")
+    def _put(self, rows: list[tuple[str, ...]]) -> None:
+        with self._guarded():
+            self._database.put([(*row, _checksum(row)) for row in rows])
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -296,9 +195,42 @@ class Cassette:
             raise StorageError(
                 f"cannot use {self.path}: {error}", remedy="check the disk and the file's permissions"
             ) from None
-        except (sqlite3.DatabaseError, UnicodeDecodeError):
-            # ``UnicodeDecodeError`` means that SQLite's message is not UTF-8.
-            raise self._foreign("is not a cassette or is damaged") from None
+        except sqlite3.DatabaseError as error:
+            raise ArtifactError(
+                f"{self.path} is not a cassette or is damaged: {error}",
+                remedy=f"remove {self.path}, or choose another file",
+            ) from None
+
+
+class RedisDecisions:
+    """A decision cache that stores each LLM call in Redis under ``branchrank:decision:<key>``.
+
+    ``url`` is the URL of the Redis server. A damaged or expired value counts as a cache miss. ``notify`` is
+    called after the first failed request. Raises the same errors as :class:`RedisValues`.
+    """
+
+    def __init__(
+        self, url: str, *, redact: Callable[[str], str] = lambda text: text, notify: Notify | None = None
+    ) -> None:
+        self._values = RedisValues(url, "branchrank:decision:", what="decision cache", notify=notify)
+        self._redact = redact
+
+    def __enter__(self) -> RedisDecisions:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._values.close()
+
+    def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
+        """Return a call's cached outcome, or ``None`` if the value in Redis is missing or damaged."""
+        key = call_key(request, model, endpoint)
+        content = self._values.get_many([key]).get(key)
+        return None if content is None else _recorded(content)
+
+    def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str) -> None:
+        """Cache one call until it expires."""
+        content = self._redact(_json(recorded)).encode()
+        self._values.put_many({call_key(request, model, endpoint): content})
 
 
 def call_key(request: LLMRequest, model: str, endpoint: str = "") -> str:
@@ -312,13 +244,6 @@ def _addressed(request: LLMRequest, model: str, endpoint: str) -> dict[str, Any]
     return content | {"endpoint": endpoint} if endpoint else content
 
 
-def _create_private(path: Path) -> None:
-    """Create an empty file that only its owner can read, unless the file exists."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600))
-
-
 def _json(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
@@ -327,22 +252,16 @@ def _checksum(fields: tuple[str, ...]) -> str:
     return hashlib.sha256("\0".join(fields).encode()).hexdigest()
 
 
-def row_of(
-    request: LLMRequest, model: str, recorded: Recorded, redact: Callable[[str], str], endpoint: str = ""
-) -> tuple[str, ...]:
-    """Return a call's table row: the key, stage, question, request, outcome and a checksum."""
-    content = _json(_addressed(request, model, endpoint))
-    labels = (request.stage, request.context.question_id, content, _json(recorded))
-    fields = (call_key(request, model, endpoint), *(redact(label) for label in labels))
-    return (*fields, _checksum(fields))
-
-
-def intact(row: tuple[Any, ...]) -> Recorded | None:
+def _intact(row: tuple[Any, ...]) -> Recorded | None:
     """Return the outcome stored in a row, or ``None`` if the row is damaged."""
     if not all(isinstance(field, str) for field in row) or _checksum(row[:-1]) != row[-1]:
         return None
+    return _recorded(row[4])
+
+
+def _recorded(content: str | bytes) -> Recorded | None:
     try:
-        return msgspec.json.decode(row[4], type=Recorded)
+        return msgspec.json.decode(content, type=Recorded)
     except NOT_JSON:
         return None
 

@@ -21,7 +21,7 @@ from branchrank.records import LLMCall
 from branchrank.settings import CacheSettings, LLMSettings, Resolved
 
 if TYPE_CHECKING:
-    from branchrank.llm.decisions_redis import RedisDecisions
+    from branchrank.llm.cassette import RedisDecisions
 
 #: The model name to use if no model was given and the endpoint did not answer.
 UNKNOWN_MODEL = "unknown"
@@ -136,7 +136,7 @@ class LLMSession:
         return self._open.enter_context(cassette)
 
     def _shared(self, redis_url: str) -> RedisDecisions:
-        from branchrank.llm.decisions_redis import RedisDecisions
+        from branchrank.llm.cassette import RedisDecisions
 
         decisions = RedisDecisions(redis_url, redact=lambda text: self.redact(text), notify=self.notify)
         return self._open.enter_context(decisions)

@@ -204,8 +204,8 @@ def clear_temporary(directory: Path) -> None:
 
     Call this function only while no process is writing to the run.
     """
-    for folder in (directory.name, f"{directory.name}/{PLOTS}"):
-        remove_temporary(directory.parent, folder)
+    for folder in (directory, directory / PLOTS):
+        remove_temporary(folder)
 
 
 def new_directory(reports: Path, experiment: str, seed: int) -> Path:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shutil
 import sqlite3
 import tempfile
 import threading
@@ -26,7 +27,7 @@ from pathlib import Path
 import msgspec
 
 from branchrank.errors import ArtifactError
-from branchrank.io.files import NOT_JSON, check_opened, storage_errors, write_stream_beneath
+from branchrank.io.files import NOT_JSON, safe_path, storage_errors, writer_beneath
 from branchrank.records import Chunk, Record
 
 APPLICATION_ID = 0x42524B31
@@ -80,11 +81,11 @@ class SqliteFile:
         self.path = path
         self._lock = threading.Lock()
         with self._damage():
+            safe_path(root, path.relative_to(root).as_posix())
             uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
             self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
         try:
             with self._damage():
-                check_opened(root, path.relative_to(root).as_posix())
                 self.header = self._checked_header()
         except BaseException:
             self._connection.close()
@@ -171,8 +172,9 @@ def build_sqlite(
         with tempfile.TemporaryDirectory(prefix="branchrank-") as folder:
             made = Path(folder) / path.name
             _write(made, ordered, corpus_digest)
-            with made.open("rb") as stream:
-                write_stream_beneath(root, path.relative_to(root).as_posix(), stream)
+            relative = path.relative_to(root).as_posix()
+            with made.open("rb") as stream, writer_beneath(root, relative) as target:
+                shutil.copyfileobj(stream, target, 1 << 20)
 
 
 def _write(path: Path, chunks: Sequence[Chunk], corpus_digest: str) -> None:

@@ -30,8 +30,7 @@ from threading import Lock, RLock
 
 import msgspec
 
-from branchrank.embedders.cache import EmbeddingCache
-from branchrank.embedders.token_cache import TokenCache
+from branchrank.embedders.cache import EmbeddingCache, TokenCache
 from branchrank.errors import UsageError
 from branchrank.index.reader import Index
 from branchrank.ranking.expansion import evidence, expand

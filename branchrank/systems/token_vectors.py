@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from functools import cached_property
 
 from branchrank.embedders import TokenEmbedder, token_embedder
+from branchrank.embedders.cache import TokenCache
 from branchrank.embedders.protocol import Vectors
-from branchrank.embedders.token_cache import TokenCache
 from branchrank.index import Index
 from branchrank.ranking.maxsim import TokenVectors, maxsim, quantize, unit_tokens
 from branchrank.stores.indexed_text import embedded_text

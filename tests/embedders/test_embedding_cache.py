@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from branchrank.embedders import EmbedderIdentity, FakeEmbedder, Vectors
 from branchrank.embedders.cache import (
     BATCH,
-    SqliteEmbeddingCache,
+    EmbeddingCache,
     cache_keys,
     cached_documents,
     cached_query,
+    open_cache,
 )
 from branchrank.io.progress import Notify, Progress, no_progress
 
@@ -44,11 +45,11 @@ class Counting:
         return self._inner.embed_query(text)
 
 
-OPENED: list[SqliteEmbeddingCache] = []
+OPENED: list[EmbeddingCache] = []
 
 
-def opened(path: Path, notify: Notify | None = None) -> SqliteEmbeddingCache:
-    OPENED.append(SqliteEmbeddingCache(path, notify=notify))
+def opened(path: Path, notify: Notify | None = None) -> EmbeddingCache:
+    OPENED.append(open_cache(path, notify=notify))
     return OPENED[-1]
 
 
@@ -262,10 +263,10 @@ READ_ONLY = """
 import os, sys
 from pathlib import Path
 from branchrank.embedders import FakeEmbedder
-from branchrank.embedders.cache import SqliteEmbeddingCache, cached_documents
+from branchrank.embedders.cache import cached_documents, open_cache
 if os.geteuid() == 0:
     os.setgid(65534); os.setuid(65534)
-cache = SqliteEmbeddingCache(Path(sys.argv[1]), notify=print)
+cache = open_cache(Path(sys.argv[1]), notify=print)
 for _ in range(3):
     assert cached_documents(FakeEmbedder(), cache, ["a", "b"]).shape == (2, 64)
 """
@@ -307,7 +308,7 @@ from branchrank.embedders import FakeEmbedder
 from branchrank.embedders import cache as embedding_cache
 embedding_cache.BATCH = 4
 texts = [f"text {number}" for number in range(100_000)]
-cache = embedding_cache.SqliteEmbeddingCache(Path(sys.argv[1]))
+cache = embedding_cache.open_cache(Path(sys.argv[1]))
 def told(stage, done, total):
     sys.stdout.write(f"{done}\\n"); sys.stdout.flush()
 embedding_cache.cached_documents(FakeEmbedder(), cache, texts, told)

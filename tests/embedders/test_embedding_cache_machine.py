@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from branchrank.embedders.cache import SqliteEmbeddingCache
+from branchrank.embedders.cache import EmbeddingCache, open_cache
 
 KEYS = [hashlib.sha256(bytes([number])).hexdigest() for number in range(6)]
 VECTORS = st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=3)
@@ -27,8 +27,8 @@ class DictionaryMachine(RuleBasedStateMachine):
         self.held: dict[str, list[float]] = {}
         self.cache = self.opened()
 
-    def opened(self) -> SqliteEmbeddingCache:
-        return SqliteEmbeddingCache(Path(self.folder.name) / "cache.sqlite", notify=self.notices.append)
+    def opened(self) -> EmbeddingCache:
+        return open_cache(Path(self.folder.name) / "cache.sqlite", notify=self.notices.append)
 
     @rule(vectors=st.dictionaries(st.sampled_from(KEYS), VECTORS, max_size=4))
     def put(self, vectors: dict[str, list[float]]) -> None:

@@ -13,11 +13,10 @@ import pytest
 from support.redis_server import RedisServer
 
 from branchrank.embedders import FakeEmbedder
-from branchrank.embedders.cache import cache_keys, cached_documents, cached_query, open_cache
-from branchrank.embedders.cache_redis import RedisEmbeddingCache
+from branchrank.embedders.cache import EmbeddingCache, cache_keys, cached_documents, cached_query, open_cache
 from branchrank.errors import MissingDependencyError, UsageError
 from branchrank.io import key_values
-from branchrank.io.progress import no_progress
+from branchrank.io.progress import Notify, no_progress
 
 pytestmark = pytest.mark.skipif(
     shutil.which("redis-server") is None and not os.environ.get("CI"), reason="redis-server is not installed"
@@ -50,10 +49,14 @@ def notices() -> list[str]:
 
 
 @pytest.fixture
-def cache(shared: RedisServer, client: object, notices: list[str]) -> Iterator[RedisEmbeddingCache]:
-    opened = RedisEmbeddingCache(shared.url, notify=notices.append)
+def cache(shared: RedisServer, client: object, notices: list[str]) -> Iterator[EmbeddingCache]:
+    opened = redis_cache(shared.url, notify=notices.append)
     yield opened
     opened.close()
+
+
+def redis_cache(url: str, notify: Notify | None = None) -> EmbeddingCache:
+    return open_cache(Path("unused"), redis_url=url, notify=notify)
 
 
 class Counting(FakeEmbedder):
@@ -66,14 +69,14 @@ class Counting(FakeEmbedder):
         return super().embed_documents(texts, progress)
 
 
-def asked(cache: RedisEmbeddingCache) -> int:
+def asked(cache: EmbeddingCache) -> int:
     """How many of the texts had to be embedded; the rows must be right either way."""
     embedder = Counting()
     assert np.array_equal(cached_documents(embedder, cache, TEXTS), EXPECTED)
     return embedder.asked
 
 
-def test_a_miss_is_kept_and_then_a_hit(cache: RedisEmbeddingCache, notices: list[str]) -> None:
+def test_a_miss_is_kept_and_then_a_hit(cache: EmbeddingCache, notices: list[str]) -> None:
     assert asked(cache) == 10
     assert asked(cache) == 0
     assert notices == []
@@ -82,16 +85,16 @@ def test_a_miss_is_kept_and_then_a_hit(cache: RedisEmbeddingCache, notices: list
 def test_a_url_selects_redis_and_no_url_a_file(shared: RedisServer, tmp_path: Path) -> None:
     for url in ("", shared.url):
         opened = open_cache(tmp_path / "embeddings.sqlite", redis_url=url)
-        assert isinstance(opened, RedisEmbeddingCache) == bool(url)
+        assert isinstance(opened._values, key_values.RedisValues) == bool(url)
         opened.close()
 
 
-def test_a_query_is_kept(cache: RedisEmbeddingCache) -> None:
+def test_a_query_is_kept(cache: EmbeddingCache) -> None:
     first = cached_query(FakeEmbedder(), cache, "routing")
     assert np.array_equal(first, cached_query(FakeEmbedder(), cache, "routing"))
 
 
-def test_an_entry_expires(cache: RedisEmbeddingCache, client) -> None:
+def test_an_entry_expires(cache: EmbeddingCache, client) -> None:
     asked(cache)
     assert all(0 < client.ttl(key) <= key_values.EXPIRY for key in KEYS)
     client.pexpire(KEYS[0], 1)
@@ -100,7 +103,7 @@ def test_an_entry_expires(cache: RedisEmbeddingCache, client) -> None:
     assert asked(cache) == 1
 
 
-def test_an_evicted_entry_is_a_miss(cache: RedisEmbeddingCache, client) -> None:
+def test_an_evicted_entry_is_a_miss(cache: EmbeddingCache, client) -> None:
     asked(cache)
     client.delete(*KEYS[:4])
     assert asked(cache) == 4
@@ -125,7 +128,7 @@ class Canary:
     ids=["empty", "wrong checksum", "wrong dimension", "text", "pickle", "list", "hash"],
 )
 def test_a_value_of_something_else_is_a_miss_and_is_replaced(
-    cache: RedisEmbeddingCache, client, notices: list[str], value: object
+    cache: EmbeddingCache, client, notices: list[str], value: object
 ) -> None:
     asked(cache)
     client.delete(KEYS[3])
@@ -140,21 +143,21 @@ def test_a_value_of_something_else_is_a_miss_and_is_replaced(
     assert notices == []
 
 
-def test_swapped_values_are_misses(cache: RedisEmbeddingCache, client) -> None:
+def test_swapped_values_are_misses(cache: EmbeddingCache, client) -> None:
     asked(cache)
     one, two = client.mget(KEYS[:2])
     client.mset({KEYS[0]: two, KEYS[1]: one})
     assert asked(cache) == 2
 
 
-def test_more_keys_than_one_call_holds(cache: RedisEmbeddingCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("branchrank.embedders.cache_redis._KEYS_PER_CALL", 3)
+def test_more_keys_than_one_call_holds(cache: EmbeddingCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("branchrank.io.key_values.KEYS_PER_CALL", 3)
     assert asked(cache) == 10
     assert asked(cache) == 0
 
 
 def test_a_full_server_gives_one_notice_and_embedding_continues(
-    cache: RedisEmbeddingCache, client, notices: list[str]
+    cache: EmbeddingCache, client, notices: list[str]
 ) -> None:
     client.config_set("maxmemory", 1)
     assert [asked(cache), asked(cache)] == [10, 10]
@@ -167,7 +170,7 @@ def test_a_server_that_is_down_gives_one_notice_without_its_password(notices: li
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    cache = RedisEmbeddingCache(f"redis://me:secret@127.0.0.1:{port}/0", notify=notices.append)
+    cache = redis_cache(f"redis://me:secret@127.0.0.1:{port}/0", notify=notices.append)
     assert [asked(cache), asked(cache)] == [10, 10]
     assert len(notices) == 1
     assert f"127.0.0.1:{port}" in notices[0]
@@ -177,11 +180,11 @@ def test_a_server_that_is_down_gives_one_notice_without_its_password(notices: li
 def test_a_missing_password_gives_one_notice(tmp_path: Path, notices: list[str]) -> None:
     server = RedisServer(tmp_path, "--requirepass", "secret")
     try:
-        cache = RedisEmbeddingCache(server.url, notify=notices.append)
+        cache = redis_cache(server.url, notify=notices.append)
         assert [asked(cache), asked(cache)] == [10, 10]
         assert len(notices) == 1
         cache.close()
-        cache = RedisEmbeddingCache(server.url.replace("//", "//:secret@"), notify=notices.append)
+        cache = redis_cache(server.url.replace("//", "//:secret@"), notify=notices.append)
         assert [asked(cache), asked(cache)] == [10, 0]
         assert len(notices) == 1
         cache.close()
@@ -195,12 +198,12 @@ def test_a_slow_server_is_skipped_after_one_timeout_and_used_again_later(
     monkeypatch.setattr(key_values, "TIMEOUT", 0.1)
     server = RedisServer(tmp_path)
     try:
-        cache = RedisEmbeddingCache(server.url, notify=notices.append)
+        cache = redis_cache(server.url, notify=notices.append)
         assert [asked(cache), asked(cache)] == [10, 0]
         server.process.send_signal(signal.SIGSTOP)
         calls = []
-        mget = cache._redis.client.mget
-        monkeypatch.setattr(cache._redis.client, "mget", lambda names: calls.append(1) or mget(names))
+        mget = cache._values.client.mget
+        monkeypatch.setattr(cache._values.client, "mget", lambda names: calls.append(1) or mget(names))
         assert [asked(cache) for _ in range(5)] == [10] * 5
         assert len(calls) == 1
         assert len(notices) == 1
@@ -216,7 +219,7 @@ def test_a_slow_server_is_skipped_after_one_timeout_and_used_again_later(
 
 def test_a_server_that_restarts_empty_is_filled_again(tmp_path: Path, notices: list[str]) -> None:
     server = RedisServer(tmp_path)
-    cache = RedisEmbeddingCache(server.url, notify=notices.append)
+    cache = redis_cache(server.url, notify=notices.append)
     asked(cache)
     server.stop()
     assert asked(cache) == 10
@@ -224,14 +227,14 @@ def test_a_server_that_restarts_empty_is_filled_again(tmp_path: Path, notices: l
     cache.close()
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:6379", "http://127.0.0.1:6379"])
+@pytest.mark.parametrize("url", ["127.0.0.1:6379", "http://127.0.0.1:6379"])
 def test_a_url_that_is_not_a_redis_url_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="Redis"):
-        RedisEmbeddingCache(url)
+        redis_cache(url)
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(MissingDependencyError) as caught:
-        RedisEmbeddingCache("redis://127.0.0.1")
+        redis_cache("redis://127.0.0.1")
     assert caught.value.remedy == 'pip install "redis>=5"'

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from branchrank.embedders import DocumentVectors, FakeEmbedder, token_embedder
-from branchrank.embedders.token_cache import TokenCache
+from branchrank.embedders.cache import TokenCache
 from branchrank.errors import UsageError
 from branchrank.io.progress import Progress, no_progress
 from branchrank.ranking.maxsim import quantize

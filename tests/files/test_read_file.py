@@ -2,14 +2,13 @@
 
 import itertools
 import os
-import threading
 import urllib.parse
 from pathlib import Path
 
 import pytest
 
 from branchrank.files.read_file import SIZE_LIMIT, FileReader, FileRefused
-from branchrank.io.files import open_beneath, read_beneath
+from branchrank.io.files import open_beneath
 
 SECRET = "TOP-SECRET-CANARY"
 
@@ -180,65 +179,6 @@ def test_no_traversal_payload_reads_anything_outside(root: Path) -> None:
         answer = read_file(payload, [root])
         assert code(answer) in {"ACCESS_DENIED", "NOT_FOUND"}, payload
         assert SECRET not in answer
-
-
-@pytest.mark.parametrize("swapped", ["file", "folder"])
-def test_a_link_swapped_in_during_the_read_is_not_followed(root: Path, swapped: str) -> None:
-    """One thread swaps a name between the real thing and a link outside while another reads it."""
-    outside = root.parent / "outside"
-    (outside / "page").mkdir(parents=True)
-    (outside / "page" / "text").write_text(SECRET)
-    (outside / "text").write_text(SECRET)
-    name = root / "page"
-    stop = threading.Event()
-
-    def swap() -> None:
-        real, link = root / "real", root / "link"
-        if swapped == "file":
-            real.write_text("inside")
-            link.symlink_to(outside / "text")
-        else:
-            real.mkdir()
-            (real / "text").write_text("inside")
-            link.symlink_to(outside / "page")
-        while not stop.is_set():
-            real.rename(name)
-            name.rename(real)
-            link.rename(name)
-            name.rename(link)
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        reader = FileReader(root, ["page", "page/text"])
-        answers = set()
-        for _ in range(3000):
-            try:
-                answers.add(reader.text("page" if swapped == "file" else "page/text"))
-            except FileRefused as refusal:
-                answers.add(refusal.code)
-    finally:
-        stop.set()
-        thread.join()
-    assert answers <= {"inside", "ACCESS_DENIED", "NOT_FOUND"}
-    assert len(answers) > 1, "the swap never met a read"
-
-
-def test_a_folder_swapped_after_the_check_is_the_one_that_was_opened(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The swap falls exactly between the opening of the folder and of the file below it."""
-    real_open = os.open
-
-    def swapping_open(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        if path == "page.md":
-            (root / "sub").rename(root / "moved")
-            (root / "sub").symlink_to(root.parent)
-            (root.parent / "page.md").write_text(SECRET)
-        return real_open(path, flags, mode, dir_fd=dir_fd)
-
-    monkeypatch.setattr(os, "open", swapping_open)
-    assert read_beneath(root, "sub/page.md") == b"page\n"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from branchrank.errors import ArtifactError, StorageError
-from branchrank.llm import cassette as module
+from branchrank.io import key_values
 from branchrank.llm.cassette import Cassette, Recorded, call_key
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, Message, Usage
 
@@ -279,8 +279,6 @@ def test_an_interrupted_creation_leaves_a_usable_file(
     [
         [],
         ["PRAGMA journal_mode = WAL"],
-        [module._TABLE],
-        [module._TABLE, f"PRAGMA application_id = {module._APPLICATION}"],
     ],
 )
 def test_an_interrupted_creation_is_completed(tmp_path: Path, statements: list[str]) -> None:
@@ -297,7 +295,7 @@ def test_an_interrupted_creation_is_completed(tmp_path: Path, statements: list[s
 
 
 def test_a_file_that_stays_locked_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(key_values, "PATIENCE", 0.05)
     path = tmp_path / "c.sqlite"
     owner = sqlite3.connect(path, isolation_level=None)
     owner.execute("BEGIN EXCLUSIVE")

@@ -16,8 +16,7 @@ from test_cassette import RECORDED, request
 
 from branchrank.errors import UsageError
 from branchrank.io.key_values import EXPIRY
-from branchrank.llm.cassette import Cassette, DecisionCache, Recorded, call_key
-from branchrank.llm.decisions_redis import RedisDecisions
+from branchrank.llm.cassette import Cassette, DecisionCache, Recorded, RedisDecisions, call_key
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
 

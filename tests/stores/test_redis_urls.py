@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from branchrank.errors import UsageError
-from branchrank.io.key_values import TIMEOUT, RedisConnection
+from branchrank.io.key_values import TIMEOUT, RedisValues
 
 
-def opened(url: str, notices: list[str] | None = None) -> RedisConnection:
+def opened(url: str, notices: list[str] | None = None) -> RedisValues:
     notify = None if notices is None else notices.append
-    return RedisConnection(url, purpose="test", notify=notify)
+    return RedisValues(url, "prefix:", what="test", notify=notify)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,7 @@ def test_an_unusable_server_only_disables_the_cache(url: str) -> None:
     connection = opened(url, notices)
     settings = connection.client.connection_pool.connection_kwargs
     assert (settings["db"], settings["socket_timeout"]) == (3, TIMEOUT)
-    assert connection.attempt(lambda: connection.client.get("a")) is None
-    assert connection.attempt(lambda: connection.client.get("a")) is None
+    assert connection.get_many(["a"]) == connection.get_many(["b"]) == {}
     connection.close()
     assert len(notices) == 1
     assert "s3cret" not in notices[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from branchrank.embedders import FakeEmbedder
-from branchrank.embedders.cache import SqliteEmbeddingCache, cache_keys
+from branchrank.embedders.cache import cache_keys, open_cache
 from branchrank.errors import ArtifactError
 from branchrank.index.sqlite_index import open_fts5
 from branchrank.llm.cassette import Cassette, Recorded
@@ -88,7 +88,7 @@ TEXTS = ("green tea", "black tea", "kettle")
 def _cache() -> tuple[bytes, ...]:
     path = scratch() / "seed-cache" / "cache.sqlite"
     path.parent.mkdir(exist_ok=True)
-    made = SqliteEmbeddingCache(path)
+    made = open_cache(path)
     made.put_many(_vectors())
     made.close()
     return _closed(path)
@@ -106,7 +106,7 @@ def embedding_cache(content: bytes) -> None:
     folder = scratch() / "cache"
     shutil.rmtree(folder, ignore_errors=True)
     path = put("cache/cache.sqlite", content)
-    opened = SqliteEmbeddingCache(path)
+    opened = open_cache(path)
     try:
         found = opened.get_many(list(_vectors()), 16)
         for key, vector in found.items():

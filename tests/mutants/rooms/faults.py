@@ -13,15 +13,15 @@ MUTANTS = (
     Mutant(
         "files-written-in-place",
         "branchrank/io/files.py",
-        "        descriptor, name = create_beside(path)\n",
-        "        descriptor, name = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), path\n",
+        "    descriptor, name = create_beside(path)\n",
+        "    descriptor, name = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), path\n",
         (f"{PLACES}[init]",),
     ),
     Mutant(
         "a-full-disk-is-not-said",
         "branchrank/io/files.py",
-        "                os.unlink(name)\n            raise\n",
-        "                os.unlink(name)\n            return\n",
+        "            os.unlink(name)\n        raise\n",
+        "            os.unlink(name)\n        return\n",
         (f"{PLACES}[init]",),
     ),
     Mutant(
@@ -50,8 +50,8 @@ MUTANTS = (
     Mutant(
         "what-a-killed-search-left-stays",
         "branchrank/io/files.py",
-        "            fcntl.flock(folder, fcntl.LOCK_EX)\n            _remove_temporary(folder)\n",
-        "            fcntl.flock(folder, fcntl.LOCK_EX)\n",
+        "            fcntl.flock(descriptor, fcntl.LOCK_EX)\n            remove_temporary(folder)\n",
+        "            fcntl.flock(descriptor, fcntl.LOCK_EX)\n",
         (f"{PLACES}[benchmark]",),
     ),
     Mutant(
