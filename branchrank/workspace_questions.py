@@ -298,8 +298,7 @@ class WorkspaceQuestions:
         """
         from branchrank.execution import check_engine, open_executor
         from branchrank.llm.ledger import totals
-        from branchrank.llm.session import open_gateway
-        from branchrank.llm.shards import Source
+        from branchrank.llm.session import Source, open_gateway
         from branchrank.questions.generation import generate_questions
 
         folder = self._folder

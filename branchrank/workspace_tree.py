@@ -79,8 +79,7 @@ class WorkspaceTree:
         from branchrank.corpus.loading import load_corpus
         from branchrank.execution import check_engine, open_executor
         from branchrank.llm.ledger import totals
-        from branchrank.llm.session import open_gateway
-        from branchrank.llm.shards import Source
+        from branchrank.llm.session import Source, open_gateway
         from branchrank.systems.node_summaries import summarize_nodes
         from branchrank.tree.build import build_nodes
         from branchrank.tree.navigate import Tree

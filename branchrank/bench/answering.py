@@ -31,7 +31,7 @@ from branchrank.io.files import digest_of
 from branchrank.io.printable import hide_credentials
 from branchrank.io.progress import Progress
 from branchrank.llm.request import BudgetError
-from branchrank.llm.shards import files_of, with_relative_files
+from branchrank.llm.session import files_of, with_relative_files
 from branchrank.records import Question, Record, StageTrace
 from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
 from branchrank.runs.judging import judged_hits

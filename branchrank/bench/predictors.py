@@ -285,7 +285,7 @@ class ApiPredictor(Untraced):
         try:
             self._answer("documentation", 1)
         except (HttpError, *_UNREADABLE) as error:
-            if isinstance(error, StatusError) and error.status >= 500:
+            if isinstance(error, StatusError) and error.response.status_code >= 500:
                 return
             raise UsageError(
                 f"--api-endpoint {bare_url(self.endpoint)}: {error}",
@@ -315,12 +315,12 @@ class ApiPredictor(Untraced):
 
     def _answer(self, query: str, top_k: int) -> _ApiAnswer:
         """Post one query and return the answer; raises ``HttpError`` or an error in ``_UNREADABLE``."""
-        from branchrank.io.http import post_json
+        from branchrank.io.http import send
 
         body = {"query": encodable(query), "top_k": top_k} | (
             {"predictor": self.target} if self.target else {}
         )
-        content = post_json(
+        content = send(
             self.endpoint,
             msgspec.json.encode(body),
             headers=self.headers,

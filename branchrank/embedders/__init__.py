@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import cast
 
 from branchrank.embedders import minilm
-from branchrank.embedders.fake import FakeEmbedder
+from branchrank.embedders.fake import NONE, FakeEmbedder, NoEmbedder, no_vectors
 from branchrank.embedders.installed import installed_routes, open_installed
-from branchrank.embedders.nothing import NONE, NoEmbedder, no_vectors
 from branchrank.embedders.protocol import (
     DocumentVectors,
     Embedder,
@@ -79,11 +78,11 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     if route == "fake":
         return FakeEmbedder(int(model)) if model else FakeEmbedder()
     if route == "openai":
-        from branchrank.embedders.openai import OpenAIEmbedder
+        from branchrank.embedders.server import OpenAIEmbedder
 
         return OpenAIEmbedder(model, settings.embedding_url)
     if route == "ollama":
-        from branchrank.embedders.ollama import OllamaEmbedder
+        from branchrank.embedders.server import OllamaEmbedder
 
         return OllamaEmbedder(model, settings.embedding_url)
     installed = open_installed(route, model, notify)

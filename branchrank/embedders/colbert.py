@@ -104,7 +104,9 @@ class ColbertEmbedder:
 
     def embed_query(self, text: str) -> Vectors:
         """Return the mean of a query's token vectors, scaled to unit length."""
-        row: Vectors = self._unit(self.embed_query_tokens(text).sum(axis=0, keepdims=True))[0]
+        row: Vectors = unit_rows(
+            self.embed_query_tokens(text).sum(axis=0, keepdims=True), origin=self.identity.model
+        )[0]
         return row
 
     def embed_documents_and_tokens(
@@ -124,14 +126,14 @@ class ColbertEmbedder:
                     convert_to_numpy=True,
                     show_progress_bar=False,
                 )
-            tokens.append(self._unit(rows))
+            tokens.append(unit_rows(rows, origin=self.identity.model))
             vectors[number] = tokens[-1].sum(axis=0)  # The sum has the same direction as the mean.
             progress("embed", number + 1, len(texts))
-        return DocumentVectors(self._unit(vectors), tokens)
+        return DocumentVectors(unit_rows(vectors, origin=self.identity.model), tokens)
 
     def embed_query_tokens(self, text: str) -> Vectors:
         """Return the unit vectors of a query's tokens, including ``[MASK]`` tokens that extend the query."""
-        return self._unit(self._query_rows(text, self.identity.query_prefix))
+        return unit_rows(self._query_rows(text, self.identity.query_prefix), origin=self.identity.model)
 
     def _query_rows(self, text: str, prefix: str) -> Vectors:
         with self._lock:
@@ -140,9 +142,6 @@ class ColbertEmbedder:
                 [encodable(text)], prompt=prefix, convert_to_numpy=True, show_progress_bar=False
             )
         return rows
-
-    def _unit(self, rows: Vectors) -> Vectors:
-        return unit_rows(rows, origin=self.identity.model)
 
 
 def _is_stanford(folder: Path) -> bool:

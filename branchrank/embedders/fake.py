@@ -1,6 +1,7 @@
-"""A deterministic substitute for an embedding model, which needs no download.
+"""Embedders that need no model: ``fake`` and ``none``.
 
-Texts that share words get similar vectors.
+The fake embedder is a deterministic substitute for an embedding model. Texts that share words get similar
+vectors.
 
 1. Text is split into lowercase words, and each word is reduced to its stem.
 2. The weight of a stem is 1 plus the natural logarithm of the number of its occurrences in the text. Each
@@ -9,6 +10,10 @@ Texts that share words get similar vectors.
    Weinberger et al., ICML 2009). The hash of the stem or trigram determines the coordinate and the sign of
    the weight.
 4. The text's vector is scaled to unit length.
+
+``none`` is for an index that supports only keyword search. Every chunk gets the same one-dimensional vector,
+so that all indexes have the same layout. Systems that search vectors are rejected before the first query
+(:func:`branchrank.systems.checks.check_embedder`).
 """
 
 from __future__ import annotations
@@ -111,3 +116,28 @@ def _add(row: np.ndarray[tuple[int, ...], np.dtype[np.float64]], feature: str, w
     """Add the signed weight of a stem or trigram to its coordinate."""
     hashed = _hashed(feature)
     row[(hashed >> 1) % len(row)] += weight if hashed & 1 else -weight
+
+
+NONE = "none"
+
+
+class NoEmbedder:
+    """An embedder that returns the same one-dimensional vector for every text."""
+
+    identity = EmbedderIdentity(name=NONE, model=NONE, dimension=1, max_tokens=MAX_TOKENS)
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+        """Return one row ``[1]`` for each text."""
+        return np.ones((len(texts), 1), dtype=np.float32)
+
+    def embed_query(self, text: str) -> Vectors:
+        """Raise :class:`UsageError`, because there is no model to embed a query."""
+        raise no_vectors("the index")
+
+
+def no_vectors(what: str) -> UsageError:
+    """Return the error for a vector search in an index without vectors."""
+    return UsageError(
+        f"{what} has no vectors, because its embedder is {NONE}",
+        remedy="use --embedder all-MiniLM-L6-v2 (or another model), or keyword search: --predictor bm25",
+    )

@@ -1,8 +1,10 @@
-"""The interface of all embedders, and the identity of an embedder.
+"""The interface of all embedders, the identity of an embedder, and the prefixes of texts.
 
 Vectors from two embedders can be compared only if the embedders have the same identity.
 
-1. A document is embedded as ``document_prefix + text``, and a query as ``query_prefix + text``.
+1. A document is embedded as ``document_prefix + text``, and a query as ``query_prefix + text``. If a model's
+   configuration contains prompts, the prompts are used as prefixes. Other models, and models on a server,
+   which does not report prompts, get the prefixes that their authors published.
 2. A text of more than ``max_tokens`` tokens is truncated.
 3. Every vector is float32 and has unit length, so the dot product of two vectors is their cosine similarity.
 4. A model that runs in this process can also compute a vector for each token of a text. Computing token
@@ -15,6 +17,7 @@ Vectors from two embedders can be compared only if the embedders have the same i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -107,3 +110,33 @@ def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
         )
     unit: Vectors = (vectors / lengths).astype(np.float32)
     return unit
+
+
+class Prefixes(NamedTuple):
+    """The texts to put before each query and before each document, including separators."""
+
+    query: str = ""
+    document: str = ""
+
+
+_CONVENTIONS = (
+    (r"coderankembed", Prefixes("Represent this query for searching relevant code: ")),
+    (r"nomic-embed-text.*", Prefixes("search_query: ", "search_document: ")),
+    (r"(multilingual-)?e5-(small|base|large)(-v2)?", Prefixes("query: ", "passage: ")),
+    (
+        r"(bge-(small|base|large)-en.*|mxbai-embed-large.*)",
+        Prefixes("Represent this sentence for searching relevant passages: "),
+    ),
+)
+
+
+def conventional_prefixes(model: str) -> Prefixes:
+    """Return the published prefixes for a model, or empty prefixes for an unknown model.
+
+    If ``model`` has the form ``owner/name:tag``, the owner and the tag are ignored.
+    """
+    name = model.rstrip("/").rpartition("/")[2].partition(":")[0].lower()
+    for pattern, prefixes in _CONVENTIONS:
+        if re.fullmatch(pattern, name):
+            return prefixes
+    return Prefixes()

@@ -30,8 +30,14 @@ import numpy as np
 
 from branchrank.embedders.hub import model_folder
 from branchrank.embedders.nomic_bert import native_config
-from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
-from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
+from branchrank.embedders.protocol import (
+    DocumentVectors,
+    EmbedderIdentity,
+    Prefixes,
+    Vectors,
+    conventional_prefixes,
+    unit_rows,
+)
 from branchrank.errors import MissingDependencyError, ModelError
 from branchrank.execution.threads import limit_torch
 from branchrank.io.environment import preserved_random_state, preserved_start_method

@@ -11,7 +11,7 @@ import numpy as np
 
 from branchrank.embedders import Embedder
 from branchrank.embedders.cache import cached_documents, cached_query
-from branchrank.embedders.nothing import NONE, NoEmbedder
+from branchrank.embedders.fake import NONE, NoEmbedder
 from branchrank.embedders.protocol import Vectors
 from branchrank.embedders.shards import EmbeddingTask
 from branchrank.execution import Executor

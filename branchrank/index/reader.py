@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 
 from branchrank.embedders import Embedder, open_embedder
-from branchrank.embedders.nothing import NONE
+from branchrank.embedders.fake import NONE
 from branchrank.errors import ArtifactError, CorpusError, LostCollectionError, StorageError
 from branchrank.index.corpus_changes import corpus_change
 from branchrank.index.documents import read_documents

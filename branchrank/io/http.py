@@ -1,284 +1,171 @@
-"""Make HTTP requests with limits on time and size, for the embedders and the ``api`` predictor.
+"""Send HTTP requests with httpx, with limits on time and size.
 
 1. A request goes only to the given URL, because redirects are not followed.
-2. A single deadline covers connecting, TLS, sending the request and receiving the whole response. The
-   deadline does not cover name resolution by the operating system.
-3. Reading stops with an error if a response is longer than ``limit_bytes``.
-4. A proxy that is set in environment variables is used, except for loopback addresses, which a proxy can't
+2. A request has one deadline, which covers connecting, TLS, sending the request and receiving the
+   whole response. The deadline does not cover name resolution by the operating system.
+3. Reading stops with an error if a response is longer than the limit. The body of an error response is
+   truncated to :data:`ERROR_BODY_BYTES` bytes.
+4. Bodies are never decompressed, so a small compressed response can't exhaust the memory.
+5. A proxy that is set in environment variables is used, except for loopback addresses, which a proxy can't
    reach.
-5. :func:`post_json` and :func:`get` open a connection for each request and close it afterwards.
-   :class:`Transport` reuses connections, and is for libraries that use an httpx client.
-6. Bodies are never decompressed, so a small compressed response can't exhaust the memory.
 
-The error messages contain neither URLs nor headers, because URLs and headers can contain credentials. Callers
-add the name of the endpoint to the message::
+Errors are those of httpx. The error messages contain neither URLs nor headers, because URLs and headers can
+contain credentials. Callers add the name of the endpoint to the message.
 
-    HttpError
-    +-- StatusError            the server responded with a status other than 2xx
-    +-- UnreachableError       no connection (refused, unknown host, failed TLS, bad proxy or URL)
-    +-- LostConnectionError    the connection broke, or the response is not HTTP; worth a retry
-    +-- DeadlineError          no complete response within the deadline
-    +-- OversizedError         the response is longer than the limit
-
-This module imports httpcore, which takes about 50 ms. To keep startup fast, import this module only inside
+This module imports httpx, which takes about 100 ms. To keep startup fast, import this module only inside
 functions that make requests.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 import socket
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Self
-from urllib.parse import unquote, urlsplit
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
 
-import httpcore
-
+from branchrank.io.environment import preserved_random_state
 from branchrank.io.keys import is_loopback
+
+with preserved_random_state():
+    import httpcore
+    import httpx
 
 #: At most this many bytes of an error response's body are read.
 ERROR_BODY_BYTES = 64 * 1024
+HttpError = httpx.HTTPError
+StatusError = httpx.HTTPStatusError
+#: The errors of a connection that broke after it was opened. A retry can succeed.
+LOST = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 _WRITTEN_AT_ONCE = 16 * 1024
-_KEPT = 10
-#: Response headers that do not apply to a body that has been read and decoded.
-_BODY_HEADERS = (b"content-encoding", b"content-length", b"transfer-encoding")
+#: Response headers that do not apply to a body that has been read and not decoded.
+_BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
 _UNSENDABLE = "the URL or a header contains characters that HTTP does not allow"
 
 
-class HttpError(Exception):
-    """Error for a request that received no usable response.
-
-    The message gives the reason, without the URL or any credentials.
-    """
-
-
-class StatusError(HttpError):
-    """Error for a response with a status other than 2xx."""
-
-    def __init__(self, status: int, reason: str, body: bytes, retry_after: str | None) -> None:
-        super().__init__(f"HTTP {status} {reason}".rstrip())
-        self.status = status
-        self.reason = reason
-        #: The first bytes of the response's body, at most :data:`ERROR_BODY_BYTES`.
-        self.body = body
-        #: The value of the header ``Retry-After``, or ``None``.
-        self.retry_after = retry_after
-
-
-class UnreachableError(HttpError):
-    """Error for a connection that could not be opened."""
-
-
-class LostConnectionError(HttpError):
-    """Error for a connection that broke during the response, or for a response that is not HTTP."""
-
-
-class DeadlineError(HttpError):
-    """Error for a response that was not complete before the deadline."""
-
-
-class OversizedError(HttpError):
+class OversizedError(httpx.TransportError):
     """Error for a response that is longer than the limit."""
 
 
-def post_json(
-    url: str, body: bytes, *, headers: Mapping[str, str], deadline_s: float, limit_bytes: int
-) -> bytes:
-    """POST a JSON body. Return the body of a 2xx response, and raise :class:`HttpError` otherwise."""
-    sent = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
-    return _exchange("POST", url, body, sent, deadline_s, limit_bytes)
-
-
-def get(url: str, *, headers: Mapping[str, str], deadline_s: float, limit_bytes: int) -> bytes:
-    """GET a URL. Return the body of a 2xx response, and raise :class:`HttpError` otherwise."""
-    return _exchange("GET", url, None, headers, deadline_s, limit_bytes)
-
-
-class Answer(NamedTuple):
-    """The status, headers and body of an HTTP response.
-
-    The body of an error response is truncated to :data:`ERROR_BODY_BYTES` bytes.
-    """
-
-    status: int
-    reason: str
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-
-
-class Connections:
-    """Connections to the server that a URL refers to. Several threads can share one instance."""
-
-    def __init__(self, url: str, *, keep: bool) -> None:
-        self._network = _Network()
-        self._pool = _pool(url, self._network, keep)
-
-    def close(self) -> None:
-        """Close every connection."""
-        self._pool.close()
-
-    def exchange(
-        self,
-        method: str,
-        url: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        *,
-        deadline_s: float,
-        limit_bytes: int,
-    ) -> Answer:
-        """Send one request and return the response, even if its status is an error.
-
-        Raises :class:`HttpError` if no complete response arrives.
-        """
-        if not (url.isascii() and all(value.isascii() for value in headers.values())):
-            raise UnreachableError(_UNSENDABLE)
-        sent = {
-            "Host": urlsplit(url).netloc.rpartition("@")[2],
-            "User-Agent": "branchrank",
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-            **headers,
-        }
-        self._network.begin(deadline_s)
-        try:
-            with self._pool.stream(method, url, headers=list(sent.items()), content=body) as response:
-                return _answer(response, limit_bytes)
-        except httpcore.TimeoutException:
-            raise DeadlineError(f"timed out: no complete answer within {deadline_s:g} s") from None
-        except (httpcore.ConnectError, httpcore.ProxyError) as error:
-            raise UnreachableError(str(error) or "no connection") from None
-        except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
-            raise LostConnectionError(str(error) or "the connection was lost") from None
-        except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol, ValueError):
-            # The original error is dropped, because its text could contain the value of a header.
-            raise UnreachableError(_UNSENDABLE) from None
-
-
-class Transport:
-    """A transport for ``httpx.Client(transport=...)`` that limits the time and the size of each response."""
-
-    #: Request headers that are dropped, because :class:`Connections` sets its own.
-    _OWN = frozenset(["host", "user-agent", "accept-encoding", "connection", "transfer-encoding"])
-
-    def __init__(self, url: str, *, deadline_s: float, limit_bytes: int) -> None:
-        self._connections = Connections(url, keep=True)
-        self._deadline_s = deadline_s
-        self._limit_bytes = limit_bytes
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close every connection."""
-        self._connections.close()
-
-    def handle_request(self, request: Any) -> Any:
-        """Send an ``httpx.Request`` and return an ``httpx.Response`` whose body has been read."""
-        import httpx
-
-        try:
-            answer = self._connections.exchange(
-                request.method,
-                str(request.url),
-                request.read(),
-                {name: value for name, value in request.headers.items() if name not in self._OWN},
-                deadline_s=self._deadline_s,
-                limit_bytes=self._limit_bytes,
-            )
-        except HttpError as error:
-            raise httpx.TransportError(str(error), request=request) from None
-        kept = [(name, value) for name, value in answer.headers if name.lower() not in _BODY_HEADERS]
-        return httpx.Response(answer.status, headers=kept, content=answer.body, request=request)
-
-
-def _exchange(
-    method: str,
+def send(
     url: str,
-    body: bytes | None,
+    body: bytes | None = None,
+    *,
     headers: Mapping[str, str],
     deadline_s: float,
     limit_bytes: int,
 ) -> bytes:
-    connections = Connections(url, keep=False)
+    """POST a JSON body, or GET the URL if ``body`` is ``None``. Return the body of a 2xx response.
+
+    Raises ``httpx.HTTPError`` if there is no usable response, and ``httpx.HTTPStatusError`` for a response
+    with a status other than 2xx.
+    """
+    sent = {"Accept": "application/json", **({"Content-Type": "application/json"} if body else {}), **headers}
+    transport = BoundedTransport(url, limit_bytes=limit_bytes, deadline_s=deadline_s)
+    with httpx.Client(transport=transport, trust_env=False) as client:
+        try:
+            response = client.request("GET" if body is None else "POST", url, content=body, headers=sent)
+        except (httpx.InvalidURL, ValueError):
+            # The original error is dropped, because its text could contain the value of a header.
+            raise httpx.ConnectError(_UNSENDABLE) from None
+    if not response.is_success:
+        reason = "".join(letter if letter.isprintable() else " " for letter in response.reason_phrase)
+        message = f"HTTP {response.status_code} {reason}".rstrip()
+        raise httpx.HTTPStatusError(message, request=response.request, response=response)
+    return response.content
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the wait in seconds from the Retry-After header (RFC 9110), or ``None`` if there is none."""
+    value = headers.get("retry-after", "").strip()
     try:
-        sent = {"Connection": "close", **headers}
-        answer = connections.exchange(method, url, body, sent, deadline_s=deadline_s, limit_bytes=limit_bytes)
-    finally:
-        connections.close()
-    if 200 <= answer.status < 300:
-        return answer.body
-    found = {name.lower(): value.decode("latin-1") for name, value in answer.headers}
-    raise StatusError(answer.status, answer.reason, answer.body, found.get(b"retry-after"))
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def _answer(response: httpcore.Response, limit_bytes: int) -> Answer:
-    """Read a response, but at most :data:`ERROR_BODY_BYTES` bytes of the body of an error response."""
-    phrase = response.extensions.get("reason_phrase", b"").decode("latin-1")
-    reason = "".join(letter if letter.isprintable() else " " for letter in phrase)
-    if 200 <= response.status < 300:
-        body = _read(response.iter_stream(), limit_bytes)
-        return Answer(response.status, reason, response.headers, body)
-    read = bytearray()
-    try:
-        for piece in response.iter_stream():
-            read += piece[: ERROR_BODY_BYTES - len(read)]
-            if len(read) == ERROR_BODY_BYTES:
-                break
-    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError):
-        pass
-    return Answer(response.status, reason, response.headers, bytes(read))
+class BoundedTransport(httpx.HTTPTransport):
+    """A transport for ``httpx.Client(transport=...)`` that limits the time and the size of each response.
+
+    The deadline of a request is ``deadline_s`` or, if ``deadline_s`` is ``None``, the request's own timeout.
+    """
+
+    def __init__(self, url: str, *, limit_bytes: int, deadline_s: float | None = None) -> None:
+        super().__init__(verify=_trusted(), trust_env=False, proxy=_proxy_for(url))
+        self._limit_bytes = limit_bytes
+        self._deadline_s = deadline_s
+        # The public arguments of httpx have no way to set a deadline for a whole response.
+        self._network = self._pool._network_backend = _Network()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and return the response, whose body has been read."""
+        deadline_s = self._deadline_s or request.extensions["timeout"]["read"]
+        request.headers["Accept-Encoding"] = "identity"
+        self._network.begin(deadline_s)
+        try:
+            response = super().handle_request(request)
+            with contextlib.closing(response):
+                body = self._read(response)
+        except httpx.TimeoutException:
+            raise httpx.ReadTimeout(f"timed out: no complete answer within {deadline_s:g} s") from None
+        except (httpx.LocalProtocolError, httpx.UnsupportedProtocol, ValueError):
+            # The original error is dropped, because its text could contain the value of a header.
+            raise httpx.ConnectError(_UNSENDABLE) from None
+        except httpx.TransportError as error:
+            raise type(error)(str(error) or "no connection") from None
+        kept = [pair for pair in response.headers.multi_items() if pair[0].lower() not in _BODY_HEADERS]
+        extensions = {"reason_phrase": response.extensions.get("reason_phrase", b"")}
+        return httpx.Response(response.status_code, headers=kept, content=body, extensions=extensions)
+
+    def interrupt(self) -> None:
+        """Cut all open connections, so that requests in other threads fail at once."""
+        self._network.interrupt()
+
+    def _read(self, response: httpx.Response) -> bytes:
+        limit = self._limit_bytes if response.is_success else ERROR_BODY_BYTES
+        body = bytearray()
+        # The start of an error's body is enough.
+        suppressed = () if response.is_success else (httpx.TransportError,)
+        with contextlib.suppress(*suppressed):
+            for piece in response.iter_raw():
+                body += piece
+                if len(body) > limit and response.is_success:
+                    raise OversizedError(f"the answer is larger than {limit} bytes")
+                if len(body) > limit:
+                    break
+        return bytes(body[:limit])
 
 
-def _read(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
-    body = bytearray()
-    for piece in pieces:
-        body += piece
-        if len(body) > limit_bytes:
-            raise OversizedError(f"the answer is larger than {limit_bytes} bytes")
-    return bytes(body)
-
-
-def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
-    """Return a connection pool for one server. The pool uses the environment's proxy, if one is set."""
-    proxy = _proxy_for(url)
-    if not proxy:
-        return httpcore.ConnectionPool(
-            ssl_context=_trusted(), max_keepalive_connections=_KEPT if keep else 0, network_backend=network
-        )
-    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UnreachableError(
-            "the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is not an http:// or https:// URL"
-        )
-    auth = (unquote(parts.username or ""), unquote(parts.password or "")) if parts.username else None
-    return httpcore.HTTPProxy(
-        f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}",
-        proxy_auth=auth,
-        ssl_context=_trusted(),
-        max_keepalive_connections=_KEPT if keep else 0,
-        network_backend=network,
-    )
-
-
-def _proxy_for(url: str) -> str:
-    """Return the proxy for a URL from the environment variables, or an empty string if there is none."""
+def _proxy_for(url: str) -> str | None:
+    """Return the proxy for a URL from the environment variables, or ``None`` if there is none."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    if is_loopback(host):
-        return ""
+    if is_loopback(parts.hostname or ""):
+        return None
     from urllib.request import getproxies, proxy_bypass
 
-    if proxy_bypass(host):
-        return ""
+    if proxy_bypass(parts.hostname or ""):
+        return None
     proxies = getproxies()
-    return proxies.get(parts.scheme) or proxies.get("all", "")
+    proxy = proxies.get(parts.scheme) or proxies.get("all", "")
+    if not proxy:
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if urlsplit(proxy).scheme not in ("http", "https") or not urlsplit(proxy).hostname:
+        raise httpx.ConnectError(
+            "the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is not an http:// or https:// URL"
+        )
+    return proxy
 
 
 @functools.cache
@@ -290,16 +177,23 @@ def _trusted() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-class _Network(httpcore.NetworkBackend):
+class _Network(httpcore.SyncBackend):
     """A network backend whose sockets time out at the current thread's deadline."""
 
     def __init__(self) -> None:
         self._request = threading.local()
-        self._sockets = httpcore.SyncBackend()
+        self._streams: weakref.WeakSet[_Stream] = weakref.WeakSet()
 
     def begin(self, deadline_s: float) -> None:
         """Set the deadline for this thread's request."""
         self._request.deadline = time.monotonic() + deadline_s
+
+    def left(self) -> float:
+        """Return the seconds until the deadline. Raises ``httpcore.ReadTimeout`` after the deadline."""
+        left = float(self._request.deadline) - time.monotonic()
+        if left <= 0:
+            raise httpcore.ReadTimeout("timed out")
+        return left
 
     def connect_tcp(
         self,
@@ -309,33 +203,26 @@ class _Network(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        """Connect to the first address of ``host`` that accepts a connection."""
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise httpcore.ConnectError(str(error)) from None
-        for last, address in ((address is found[-1], str(address[4][0])) for address in found):
-            try:
-                stream = self._sockets.connect_tcp(address, port, self.left(), local_address, socket_options)
-            except httpcore.ConnectError:
-                if last:
-                    raise
-            else:
-                return _Stream(stream, self)
-        raise httpcore.ConnectError("the host has no address")
+        return self.watched(super().connect_tcp(host, port, self.left(), local_address, socket_options))
 
-    def left(self) -> float:
-        """Return the seconds until the deadline. Raises ``httpcore.ReadTimeout`` after the deadline."""
-        left = float(self._request.deadline) - time.monotonic()
-        if left <= 0:
-            raise httpcore.ReadTimeout("timed out")
-        return left
+    def watched(self, stream: httpcore.NetworkStream) -> _Stream:
+        """Return a stream that times out at the deadline and that :meth:`interrupt` closes."""
+        watched = _Stream(stream, self)
+        self._streams.add(watched)
+        return watched
+
+    def interrupt(self) -> None:
+        for stream in list(self._streams):
+            with contextlib.suppress(OSError):
+                stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
 
 class _Stream(httpcore.NetworkStream):
     def __init__(self, inner: httpcore.NetworkStream, network: _Network) -> None:
         self._inner = inner
         self._network = network
+        self.close = inner.close  # type: ignore[method-assign]
+        self.get_extra_info = inner.get_extra_info  # type: ignore[method-assign]
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._inner.read(max_bytes, self._network.left())
@@ -345,17 +232,9 @@ class _Stream(httpcore.NetworkStream):
         for start in range(0, len(buffer), _WRITTEN_AT_ONCE):
             self._inner.write(buffer[start : start + _WRITTEN_AT_ONCE], self._network.left())
 
-    def close(self) -> None:
-        self._inner.close()
-
     def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: Any = None
     ) -> httpcore.NetworkStream:
-        stream = self._inner.start_tls(ssl_context, server_hostname, self._network.left())
-        return _Stream(stream, self._network)
-
-    def get_extra_info(self, info: str) -> object:
-        return self._inner.get_extra_info(info)
+        return self._network.watched(
+            self._inner.start_tls(ssl_context, server_hostname, self._network.left())
+        )

@@ -99,6 +99,8 @@ class Cassette:
         If ``root`` is given, symbolic links below ``root`` are not followed.
         """
         self.path = path
+        #: The keys of failed calls that must not be retried, so that a replay contains the same failures.
+        self.failed: set[str] = set()
         self._redact = redact
         if readonly and not path.is_file():
             raise ArtifactError(

@@ -1,45 +1,46 @@
 """The LLM client, which uses the openai package to call any OpenAI-compatible endpoint.
 
-1. Calls run on an event loop in a separate thread. A call's deadline covers the connection, all retries, the
-   waits between retries and the download of the body. The connection is closed after the deadline.
+1. A call's deadline covers the connections, all retries, the waits between retries and the downloads.
 2. For a request with a schema, the client tries three reply formats in order: JSON that conforms to the
    schema, JSON without a schema, and plain text. The first format that the server accepts is used for all
    later calls.
 3. A call is retried after a lost connection and after the HTTP statuses 408, 409, 425, 429, 500, 502, 503,
    504 and 529. Before a retry, the client waits for the time in the ``Retry-After`` header. Without this
    header, the wait starts at 0.5 seconds and doubles with each retry. Retries are limited per call, per run
-   and by the deadline.
+   and by the deadline. The openai package makes no retries of its own, so that every attempt is counted.
 4. The client sends only the headers in ``_HEADERS_SENT`` and the ``Authorization`` header. Redirects are not
    followed. API keys are removed from all text that the server returns.
-5. A call fails if the body of a completion or a model list is larger than 8 MiB. The body of an error
-   response is cut off after 64 KiB. The two size limits apply to the decompressed body and are checked during
-   the download.
+5. A call fails if the body of a completion or a model list is larger than 8 MiB, or is compressed
+   (:mod:`branchrank.io.http`).
 """
 
 from __future__ import annotations
 
-import asyncio
+import math
 import threading
 import time
-import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import CancelledError, Future
-from importlib import import_module
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from branchrank.errors import LLMError
 from branchrank.io.environment import preserved_random_state
 from branchrank.io.files import NOT_JSON
-from branchrank.io.keys import Endpoint, is_loopback
-from branchrank.io.printable import Redactor, guard_logs, split_url
-from branchrank.llm.budget import Budget
-from branchrank.llm.reading import read_completion, retry_after
-from branchrank.llm.request import INTERRUPTED, BudgetError, CallFailedError, LLMReply, LLMRequest, Usage
+from branchrank.io.keys import Endpoint
+from branchrank.io.printable import Redactor, guard_logs
+from branchrank.llm.ledger import Budget
+from branchrank.llm.request import (
+    INTERRUPTED,
+    BudgetError,
+    CallFailedError,
+    LLMReply,
+    LLMRequest,
+    Usage,
+    estimate_tokens,
+)
 from branchrank.settings import LLMSettings
 
-T = TypeVar("T")
 Format = Literal["schema", "object", "plain"]
 
 _FORMATS: tuple[Format, ...] = ("schema", "object", "plain")
@@ -48,8 +49,9 @@ _HEADERS_SENT = {"host", "content-type", "content-length", "accept", "user-agent
 # The openai package adds this header to a request whose caller reads the raw response.
 _HEADERS_SENT.add("x-stainless-raw-response")
 _LARGEST_BODY = 8 << 20
-_ERROR_BODY = 64 << 10
 _PROBE_S = 5.0
+_OVERFLOW_SIGNS = ("context_length", "context length", "context size", "exceed_context", "maximum context")
+_DETAIL_CHARS = 200
 
 
 class UnreachableError(LLMError):
@@ -70,11 +72,11 @@ class LLM(Protocol):
         ...
 
 
-class _Response(NamedTuple):
+class Response(NamedTuple):
     """One HTTP response. If there was no response, ``status`` is 0 and ``fault`` gives the reason."""
 
     status: int
-    body: bytes
+    body: bytes = b""
     retry_after: float | None = None
     fault: str = ""
 
@@ -93,35 +95,30 @@ class ChatClient:
         first_wait_s: float = 0.5,
     ) -> None:
         with preserved_random_state():
+            import httpx
             import openai
+
+            from branchrank.io.http import BoundedTransport
 
         self.endpoint = endpoint
         self.model = model
         self.settings = settings
-        self.budget = budget or Budget(
-            max_calls=settings.max_calls, max_tokens=settings.max_tokens, retries=settings.retry_budget
-        )
+        self.budget = budget or Budget(settings)
         self._redact = redact or Redactor(endpoint.secrets)
         self._first_wait_s = first_wait_s
         self._format: Format = "schema"
         self._format_known = False
         self._slots = threading.BoundedSemaphore(settings.concurrency)
-        self._running: set[Future[Any]] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="llm-client", daemon=True)
-        self._thread.start()
-        loopback = is_loopback(split_url(endpoint.url).hostname or "")
-        self._http = openai.DefaultAsyncHttpxClient(
-            follow_redirects=False,
-            trust_env=not loopback,
-            timeout=settings.deadline_s,
-            event_hooks={"request": [self._set_headers], "response": [_bound]},
+        self._running: set[threading.Event] = set()
+        self._transport = BoundedTransport(endpoint.url, limit_bytes=_LARGEST_BODY)
+        self._http = httpx.Client(
+            transport=self._transport, trust_env=False, event_hooks={"request": [self._set_headers]}
         )
-        self._openai = openai.AsyncOpenAI(
+        self._openai = openai.OpenAI(
             api_key="unused",  # never sent, because ``_set_headers`` sets the real key
             base_url=endpoint.url,
             default_query=endpoint.query,
-            http_client=self._http,
+            http_client=self._http,  # type: ignore[arg-type]  # typed for httpx2, but accepts httpx
             max_retries=0,
         )
         self._end_guard = guard_logs(self._redact)
@@ -141,9 +138,14 @@ class ChatClient:
         Raises :class:`CallFailedError` if there is no usable reply, and :class:`BudgetError` if the budget is
         spent before the first attempt.
         """
+        interrupted = threading.Event()
         with self._slots:
             started = time.monotonic()
-            outcome = self._run(self._within_deadline(request))
+            self._running.add(interrupted)
+            try:
+                outcome = self._attempts(request, started + self.settings.deadline_s, interrupted)
+            finally:
+                self._running.discard(interrupted)
             latency_ms = round((time.monotonic() - started) * 1000, 3)
         if isinstance(outcome, LLMReply):
             return msgspec.structs.replace(outcome, latency_ms=latency_ms)
@@ -157,14 +159,15 @@ class ChatClient:
         Raises :class:`UnreachableError` if the endpoint doesn't answer within five seconds. Raises
         :class:`LLMError` if the endpoint rejects the key.
         """
-        response = self._run(self._probed())
+        response = self._sent(self._openai.models.with_raw_response.list, timeout=_PROBE_S)
         if response.status in (401, 403):
             raise LLMError(
                 f"the LLM endpoint {self.endpoint.url} rejects the key with HTTP {response.status}",
                 remedy="set BRANCHRANK_LLM_KEY and BRANCHRANK_LLM_KEY_HOST",
             )
         if response.status == 0 or response.status == 503:
-            why = response.fault or "HTTP 503"
+            faults = {"timeout": f"no answer within {_PROBE_S:g} s", "connection": "no connection"}
+            why = faults.get(response.fault, response.fault) or "HTTP 503"
             raise UnreachableError(
                 f"no LLM answers at {self.endpoint.url}: {why}",
                 remedy="start the server, give another endpoint (--hybrid-base-url, --pageindex-base-url), "
@@ -179,35 +182,17 @@ class ChatClient:
 
     def cancel(self) -> None:
         """Cancel all running calls. A canceled call fails with the reason ``"interrupted"``."""
-        for future in list(self._running):
-            future.cancel()
+        for interrupted in list(self._running):
+            interrupted.set()
+        self._transport.interrupt()
 
     def close(self) -> None:
-        """Cancel all running calls and stop the event loop's thread."""
-        if self._loop.is_closed():
-            return
+        """Cancel all running calls and close the connections."""
         self.cancel()
-        self._run(self._http.aclose())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._http.close()
         self._end_guard()
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the event loop and wait for its result. Ctrl-C cancels the coroutine."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        self._running.add(future)
-        try:
-            return future.result()
-        except CancelledError:
-            raise CallFailedError(INTERRUPTED) from None
-        except BaseException:
-            future.cancel()
-            raise
-        finally:
-            self._running.discard(future)
-
-    async def _set_headers(self, request: Any) -> None:
+    def _set_headers(self, request: Any) -> None:
         """Remove all headers that are not in ``_HEADERS_SENT``, and set the ``Authorization`` header."""
         # The openai package adds its own headers, and headers from environment variables.
         for name in [name for name in request.headers if name.lower() not in _HEADERS_SENT]:
@@ -215,26 +200,15 @@ class ChatClient:
         if self.endpoint.authorization:
             request.headers["Authorization"] = self.endpoint.authorization
 
-    async def _within_deadline(self, request: LLMRequest) -> LLMReply | CallFailedError | BudgetError:
+    def _attempts(
+        self, request: LLMRequest, deadline: float, interrupted: threading.Event
+    ) -> LLMReply | CallFailedError | BudgetError:
         """Return the reply, or the error if the call fails or exceeds the deadline."""
         # Errors are returned, not raised, because a raised error would be chained to the original exception,
         # which could contain an API key.
-        progress = {"attempt": 0}
-        try:
-            async with asyncio.timeout(self.settings.deadline_s):
-                return await self._attempts(request, progress)
-        except TimeoutError:
-            # The server may have read the prompt, so the prompt's estimated tokens count as spent.
-            usage = Usage(prompt_tokens=request.prompt_tokens)
-            return CallFailedError("timeout", usage=usage, attempt=max(1, progress["attempt"]))
-
-    async def _attempts(
-        self, request: LLMRequest, progress: dict[str, int]
-    ) -> LLMReply | CallFailedError | BudgetError:
         asked = self._format if request.schema is not None else "plain"
-        deadline = self._loop.time() + self.settings.deadline_s
         failure: CallFailedError | None = None
-        retries = 0
+        attempt = retries = 0
         while True:
             try:
                 self.budget.reserve(request.prompt_tokens)
@@ -242,12 +216,19 @@ class ChatClient:
                 # If the budget does not allow a retry, return the previous failure, so that the run
                 # continues.
                 return failure or spent
-            progress["attempt"] += 1
-            response = await self._post(self._body(request, asked))
-            outcome = read_completion(
-                response.status, response.body, request, response.fault, progress["attempt"], self._redact
-            )
-            self._settle(request, outcome)
+            attempt += 1
+            left = max(0.001, deadline - time.monotonic())
+            create = self._openai.chat.completions.with_raw_response.create
+            response = self._sent(create, **self._body(request, asked), timeout=left)
+            if interrupted.is_set():
+                return CallFailedError(INTERRUPTED)
+            if response.fault == "timeout":
+                # The server may have read the prompt, so the prompt's estimated tokens count as spent.
+                usage = Usage(prompt_tokens=request.prompt_tokens)
+                return CallFailedError("timeout", usage=usage, attempt=attempt)
+            outcome = read_completion(response, request, attempt, self._redact)
+            spent_tokens = outcome.usage.prompt_tokens + outcome.usage.completion_tokens
+            self.budget.settle(request.prompt_tokens, spent_tokens)
             if isinstance(outcome, LLMReply):
                 if request.schema is not None:
                     self._format, self._format_known = asked, True
@@ -258,19 +239,16 @@ class ChatClient:
                 continue
             wait = self._first_wait_s * 2**retries if response.retry_after is None else response.retry_after
             lost = response.status in _RETRIED or failure.reason == "connection"
-            in_time = self._loop.time() + wait < deadline
+            in_time = time.monotonic() + wait < deadline
             if not (lost and in_time and retries < self.settings.retries and self.budget.take_retry()):
                 return failure
             retries += 1
-            await asyncio.sleep(wait)
+            if interrupted.wait(wait):
+                return CallFailedError(INTERRUPTED)
 
     def _may_degrade(self, status: int, reason: str) -> bool:
         """Return whether an error can mean that the server does not support the requested reply format."""
         return status in (400, 404, 415, 422, 501) and reason != "context overflow" and not self._format_known
-
-    def _settle(self, request: LLMRequest, outcome: LLMReply | CallFailedError) -> None:
-        spent = outcome.usage.prompt_tokens + outcome.usage.completion_tokens
-        self.budget.settle(request.prompt_tokens, spent)
 
     def _body(self, request: LLMRequest, asked: Format) -> dict[str, Any]:
         """Return the parameters of a request for a chat completion."""
@@ -290,84 +268,115 @@ class ChatClient:
             body |= {"logprobs": True, "top_logprobs": request.logprobs}
         return body
 
-    async def _post(self, body: dict[str, Any]) -> _Response:
-        """Send one request and read the response, whatever its status."""
+    def _sent(self, call: Callable[..., Any], **parameters: Any) -> Response:
+        """Send one request and return the response, whatever its status."""
         import openai
 
+        from branchrank.io.http import OversizedError, retry_after
+
         try:
-            async with self._openai.chat.completions.with_streaming_response.create(**body) as response:
-                return _Response(response.status_code, await _read(response.iter_bytes()))
+            answer = call(**parameters)
+            return Response(answer.status_code, answer.content)
         except openai.APIStatusError as error:
             headers = error.response.headers
-            return _Response(error.status_code, error.response.content, retry_after(headers))
-        except _OversizedError:
-            return _Response(0, b"", fault="oversized reply")
-        except openai.OpenAIError:
-            return _Response(0, b"", fault="connection")
-        except Exception as error:
-            # The openai package does not wrap errors that the HTTP library raises while a body is read.
-            if not _of_http_library(error):
-                raise
-            return _Response(0, b"", fault="connection")
-
-    async def _probed(self) -> _Response:
-        import openai
-
-        try:
-            async with asyncio.timeout(_PROBE_S):
-                async with self._openai.models.with_streaming_response.list() as response:
-                    return _Response(response.status_code, await _read(response.iter_bytes()))
-        except TimeoutError:
-            return _Response(0, b"", fault="no answer within 5 s")
-        except openai.APIStatusError as error:
-            return _Response(error.status_code, b"")
-        except _OversizedError:
-            return _Response(0, b"", fault="oversized reply")
-        except openai.OpenAIError:
-            return _Response(0, b"", fault="no connection")
-        except Exception as error:
-            if not _of_http_library(error):
-                raise
-            return _Response(0, b"", fault="no connection")
+            return Response(error.status_code, error.response.content, retry_after(headers))
+        except openai.APITimeoutError:
+            return Response(0, fault="timeout")
+        except openai.OpenAIError as error:
+            oversized = isinstance(error.__cause__, OversizedError)
+            return Response(0, fault="oversized reply" if oversized else "connection")
 
 
-class _OversizedError(Exception):
-    """Error for a response whose body is larger than the limit."""
+def read_completion(
+    response: Response, request: LLMRequest, attempt: int, redact: Callable[[str], str]
+) -> LLMReply | CallFailedError:
+    """Convert an HTTP response, which may deviate from the API's format, to a reply or a failure."""
+    status, body, _, fault = response
+    if status != 200:
+        text = redact(body.decode("utf-8", "replace"))
+        overflow = status in (400, 413, 422, 500) and any(sign in text.lower() for sign in _OVERFLOW_SIGNS)
+        reason = "context overflow" if overflow else fault or f"http {status}"
+        return CallFailedError(reason, _one_line(text), attempt=attempt)
+    try:
+        answer = msgspec.json.decode(body)
+    except NOT_JSON:
+        return CallFailedError("malformed response", attempt=attempt)
+    choices = _at(answer, "choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    text = _at(choice, "message", "content")
+    text = redact(text) if isinstance(text, str) else ""
+    usage = read_usage(_at(answer, "usage"), request, text)
+    logprobs = _logprobs(_at(choice, "logprobs", "content"), redact)
+    reason = _unusable(choice, "logprobs" if logprobs else text)
+    if reason:
+        return CallFailedError(reason, usage=usage, attempt=attempt)
+    model = _at(answer, "model")
+    return LLMReply(
+        text=text,
+        usage=usage,
+        model=redact(model) if isinstance(model, str) else "",
+        logprobs=logprobs,
+        attempt=attempt,
+    )
 
 
-def _of_http_library(error: Exception) -> bool:
-    return type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2")
+def read_usage(usage: object, request: LLMRequest, text: str) -> Usage:
+    """Return the token counts that the server reported. Return estimates if a count is missing or invalid."""
+    prompt, completion = _count(_at(usage, "prompt_tokens")), _count(_at(usage, "completion_tokens"))
+    if prompt is None or completion is None:
+        return Usage(prompt_tokens=request.prompt_tokens, completion_tokens=estimate_tokens(text))
+    cached = _count(_at(usage, "prompt_tokens_details", "cached_tokens")) or 0
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        cached_tokens=min(cached, prompt),
+        reported=True,
+    )
 
 
-async def _bound(response: Any) -> None:
-    """Replace a response's stream with one that decompresses the body and limits its size."""
-    # The limit is needed because the openai package reads the whole body of an error response.
-    encoding = response.headers.pop("content-encoding", "identity").lower()
-    limit, cut = (_LARGEST_BODY, False) if response.is_success else (_ERROR_BODY, True)
-    source = response.stream
-    library = import_module(type(response).__module__.partition(".")[0])
-
-    class Bounded(library.AsyncByteStream):  # type: ignore[name-defined, misc]
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = limit
-            unpacker = zlib.decompressobj(wbits=47) if encoding in ("gzip", "x-gzip", "deflate") else None
-            async for chunk in source:
-                try:
-                    piece = unpacker.decompress(chunk, left + 1) if unpacker else chunk
-                except zlib.error:
-                    return  # incomplete data, which can't be parsed as a reply
-                yield piece[:left]
-                left -= len(piece)
-                if left < 0 and cut:
-                    return
-                if left < 0:
-                    raise _OversizedError
-
-        async def aclose(self) -> None:
-            await source.aclose()
-
-    response.stream = Bounded()
+def _unusable(choice: object, text: str) -> str:
+    """Return why a completion's choice is not a usable reply, or an empty string if it is usable."""
+    if _at(choice, "message", "refusal"):
+        return "refusal"
+    if _at(choice, "finish_reason") == "content_filter":
+        return "content filter"
+    return "" if text.strip() else "empty reply"
 
 
-async def _read(chunks: Any) -> bytes:
-    return b"".join([chunk async for chunk in chunks])
+def _logprobs(content: object, redact: Callable[[str], str]) -> tuple[dict[str, float], ...]:
+    """Return the most likely tokens and their natural log-probabilities for each generated token."""
+    if not isinstance(content, list):
+        return ()
+    tokens = []
+    for position in content:
+        top = _at(position, "top_logprobs")
+        pairs = (
+            [(_at(entry, "token"), _at(entry, "logprob")) for entry in top] if isinstance(top, list) else []
+        )
+        tokens.append(
+            {
+                redact(token): float(logprob)
+                for token, logprob in pairs
+                if isinstance(token, str) and isinstance(logprob, int | float) and math.isfinite(logprob)
+            }
+        )
+    return tuple(tokens)
+
+
+def _at(value: Any, *path: str) -> Any:
+    """Return the value at a path of keys in nested objects, or ``None`` if the path doesn't exist."""
+    for key in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _count(value: object) -> int | None:
+    """Return a token count from a server's response, or ``None`` if the count is not valid."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _one_line(text: str) -> str:
+    """Return the start of a server's message on one line, without control characters."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:_DETAIL_CHARS]).strip()

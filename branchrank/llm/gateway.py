@@ -30,6 +30,7 @@ from branchrank.llm.client import LLM
 from branchrank.llm.ledger import Ledger
 from branchrank.llm.request import INTERRUPTED, CallFailedError, LLMReply, LLMRequest, ReplyError
 from branchrank.records import LLMCall
+from branchrank.settings import LLMSettings
 
 T = TypeVar("T")
 
@@ -56,8 +57,7 @@ class Gateway:
 
     ``llm`` is the client, or ``None`` in a replay. ``cassette`` is the cassette in which calls are recorded,
     or from which calls are replayed. ``cache`` is the decision cache. ``endpoint`` is the URL that is part of
-    each key in the decision cache. ``failed`` contains the keys of failed calls in the cassette that must not
-    be retried. ``max_tokens`` is the maximum number of completion tokens that a stage may request.
+    each key in the decision cache. A stage may request at most ``max_tokens`` completion tokens.
     """
 
     def __init__(
@@ -69,19 +69,16 @@ class Gateway:
         cassette: Cassette | None = None,
         cache: DecisionCache | None = None,
         endpoint: str = "",
-        failed: set[str] | None = None,
-        concurrency: int = 4,
-        max_tokens: int = 512,
+        settings: LLMSettings = LLMSettings(),  # noqa: B008  (a frozen record)
     ) -> None:
         self.model = model
         self.ledger = ledger or Ledger()
-        self.concurrency = concurrency
-        self.max_tokens = max_tokens
+        self.concurrency = settings.concurrency
+        self.max_tokens = settings.completion_tokens
         self._llm = llm
         self._cassette = cassette
         self._cache = cache
         self._endpoint = endpoint
-        self._failed = set() if failed is None else failed
         self._turns: dict[str, threading.Lock] = {}
         self._callers: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -142,7 +139,9 @@ class Gateway:
         if self._llm is None:
             return found or self._missing(request, self._cassette)
         # A call that failed in this run is not retried, so that a replay contains the same failures.
-        if found is not None and (found.outcome == "ok" or call_key(request, self.model) in self._failed):
+        if found is not None and (
+            found.outcome == "ok" or call_key(request, self.model) in self._cassette.failed
+        ):
             return found
         return None
 
@@ -173,7 +172,7 @@ class Gateway:
         if self._cassette is not None:
             self._cassette.put(request, self.model, recorded)
             if recorded.outcome != "ok":
-                self._failed.add(call_key(request, self.model))
+                self._cassette.failed.add(call_key(request, self.model))
         if self._cache is not None and recorded.outcome == "ok":
             self._cache.put(request, self.model, recorded, self._endpoint)
 

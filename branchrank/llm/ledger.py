@@ -1,4 +1,4 @@
-"""The ledger of LLM calls, their totals, and their costs according to a dated price table.
+"""The ledger of LLM calls, their totals and costs, and the budget of a run.
 
 The ledger has one row per logical call. A logical call is one request to the model, including its retries.
 Calls that the decision cache or a cassette answers also have rows in the ledger. The budget counts only
@@ -18,7 +18,9 @@ import msgspec
 from msgspec import Meta
 
 from branchrank.errors import UsageError
+from branchrank.llm.request import BudgetError
 from branchrank.records import LLMCall, Record
+from branchrank.settings import LLMSettings
 
 Price = Annotated[float, Meta(ge=0)]
 
@@ -149,3 +151,52 @@ class Ledger:
             self._rows.append(call)
         if self.on_call is not None:
             self.on_call(call)
+
+
+class Budget:
+    """Counts the calls and tokens sent to LLM servers, and refuses a call that would exceed a limit.
+
+    Thread-safe. The limits are ``max_calls``, ``max_tokens`` (0: no limit) and ``retry_budget`` in
+    ``settings``.
+    """
+
+    def __init__(self, settings: LLMSettings) -> None:
+        self._settings = settings
+        self.calls = 0
+        self.tokens = 0
+        self.retries_left = settings.retry_budget
+        self._lock = threading.Lock()
+
+    def reserve(self, tokens: int) -> None:
+        """Count one attempt and its estimated tokens before the attempt is sent.
+
+        Raises :class:`BudgetError` if the attempt would exceed ``max_calls`` or ``max_tokens``.
+        """
+        with self._lock:
+            most_calls, most_tokens = self._settings.max_calls, self._settings.max_tokens
+            if most_calls and self.calls >= most_calls:
+                raise BudgetError(
+                    f"all {most_calls} LLM calls have been used",
+                    remedy="raise --max-calls and run the command again; finished calls are kept",
+                )
+            if most_tokens and self.tokens + tokens > most_tokens:
+                raise BudgetError(
+                    f"{self.tokens} of {most_tokens} LLM tokens have been used, and the next call needs "
+                    f"about {tokens} tokens",
+                    remedy="raise --max-tokens and run the command again; finished calls are kept",
+                )
+            self.calls += 1
+            self.tokens += tokens
+
+    def settle(self, reserved: int, spent: int) -> None:
+        """Replace the reserved estimate for an attempt with the number of tokens that the attempt used."""
+        with self._lock:
+            self.tokens += spent - reserved
+
+    def take_retry(self) -> bool:
+        """Use one of the run's retries. Return ``False`` if no retries were left."""
+        with self._lock:
+            if self.retries_left <= 0:
+                return False
+            self.retries_left -= 1
+            return True

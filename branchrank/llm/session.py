@@ -1,27 +1,35 @@
-"""The budget, ledger, cassettes and LLM clients of one command, opened and closed together."""
+"""The budget, ledger, cassettes and LLM clients of one command, opened and closed together.
+
+Many calls can be divided into shards. A shard is a list of independent calls that any worker can make. The
+process that opened a gateway uses this gateway for its own calls. Each worker opens another gateway to the
+same model, with the workspace's decision cache, and makes the calls of its shard concurrently. The calls that
+workers make are added to the command's ledger, in the order of the requests.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
+
+import msgspec
 
 from branchrank.errors import ArtifactError, LLMError, UsageError
+from branchrank.execution import Executor
 from branchrank.io.keys import open_endpoint
 from branchrank.io.printable import Redactor, environment_secrets
 from branchrank.io.progress import Notify, no_notice
-from branchrank.llm.budget import Budget
-from branchrank.llm.cassette import Cassette, DecisionCache
+from branchrank.llm.cassette import Cassette, DecisionCache, RedisDecisions
 from branchrank.llm.client import ChatClient, UnreachableError
-from branchrank.llm.gateway import Gateway
-from branchrank.llm.ledger import Ledger, PriceTable, read_prices
-from branchrank.records import LLMCall
+from branchrank.llm.gateway import Answer, Gateway
+from branchrank.llm.ledger import Budget, Ledger, PriceTable, read_prices
+from branchrank.llm.request import LLMReply, LLMRequest
+from branchrank.records import LLMCall, Record
 from branchrank.settings import CacheSettings, LLMSettings, Resolved
 
-if TYPE_CHECKING:
-    from branchrank.llm.cassette import RedisDecisions
+T = TypeVar("T")
 
 #: The model name to use if no model was given and the endpoint did not answer.
 UNKNOWN_MODEL = "unknown"
@@ -37,7 +45,7 @@ class LLMSession:
     all other cases, an endpoint that does not answer is an error.
 
     Raises :class:`UsageError` if the settings have both ``record`` and ``replay``. Also raises the same
-    errors as :class:`Cassette` and :class:`~branchrank.io.key_values.RedisConnection`.
+    errors as :class:`Cassette` and :class:`~branchrank.io.key_values.RedisValues`.
     """
 
     def __init__(
@@ -61,9 +69,7 @@ class LLMSession:
         self.environment = os.environ if environment is None else environment
         self.redact = Redactor(environment_secrets(self.environment))
         self.ledger = ledger or Ledger()
-        self.budget = Budget(
-            max_calls=settings.max_calls, max_tokens=settings.max_tokens, retries=settings.retry_budget
-        )
+        self.budget = Budget(settings)
         self.prices: PriceTable | None = (
             read_prices(Path(settings.price_table)) if settings.price_table else None
         )
@@ -71,7 +77,6 @@ class LLMSession:
         self._cassette: Cassette | None = None
         self._cache: DecisionCache | None = None
         self._gateways: dict[tuple[str, str], Gateway] = {}
-        self._failed: set[str] = set()
         self._recorded: dict[str, str] = {}
         try:
             if settings.record or settings.replay:
@@ -119,7 +124,7 @@ class LLMSession:
         """
         labels = {(call.question_id, call.stage) for call in calls if call.outcome != "ok"}
         if labels and self._cassette is not None:
-            self._failed |= self._cassette.failures(labels)
+            self._cassette.failed |= self._cassette.failures(labels)
 
     def cancel(self) -> None:
         """Cancel all running calls."""
@@ -136,8 +141,6 @@ class LLMSession:
         return self._open.enter_context(cassette)
 
     def _shared(self, redis_url: str) -> RedisDecisions:
-        from branchrank.llm.cassette import RedisDecisions
-
         decisions = RedisDecisions(redis_url, redact=lambda text: self.redact(text), notify=self.notify)
         return self._open.enter_context(decisions)
 
@@ -153,8 +156,7 @@ class LLMSession:
             None,
             ledger=self.ledger,
             cassette=self._cassette,
-            concurrency=self.settings.concurrency,
-            max_tokens=self.settings.completion_tokens,
+            settings=self.settings,
         )
 
     def _served(self, base_url: str, model: str, explicit: bool) -> Gateway:
@@ -179,9 +181,7 @@ class LLMSession:
             cassette=self._cassette,
             cache=self._cache,
             endpoint=endpoint.url,
-            failed=self._failed,
-            concurrency=self.settings.concurrency,
-            max_tokens=self.settings.completion_tokens,
+            settings=self.settings,
         )
 
     def _reached(self, client: ChatClient, model: str) -> str:
@@ -228,3 +228,101 @@ def _only(models: list[str], where: str) -> str:
         f"no LLM model was given, and {where} has {len(models)} models: {shown}",
         remedy="give one with --hybrid-model or --pageindex-model",
     )
+
+
+class Source(Record, frozen=True, kw_only=True):
+    """The arguments with which a worker calls :func:`~branchrank.llm.session.open_gateway`."""
+
+    settings: Resolved
+    cache_path: Path
+    base_url: str
+
+
+class AskingTask(Generic[T]):
+    """A task that makes the calls in a shard and parses the replies into one ``Answer`` per request.
+
+    ``llm`` is the open gateway of this process. ``source`` contains the arguments with which a worker opens a
+    gateway. If ``source`` is ``None``, the task can run only in this process. ``read`` parses a reply.
+    ``read`` must be defined at the top level of a module, so that it can be pickled.
+    """
+
+    def __init__(self, llm: Gateway, read: Callable[[LLMReply], T], source: Source | None) -> None:
+        self._llm: Gateway | None = llm
+        self._model = llm.model
+        self._read = read
+        self._source = source
+
+    @property
+    def needs(self) -> tuple[Path, ...]:
+        """The paths of the cassette to replay and of the price table, if any."""
+        return () if self._source is None else files_of(self._source.settings)
+
+    def __getstate__(self) -> dict[str, object]:
+        if self._source is None:
+            raise TypeError("a task without a source can't be sent to another process")
+        source = msgspec.structs.replace(
+            self._source,
+            settings=with_relative_files(self._source.settings),
+            cache_path=Path(os.path.relpath(self._source.cache_path)),
+        )
+        return {**self.__dict__, "_llm": None, "_source": source}
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[Sequence[LLMRequest]], list[Answer[T]]]]:
+        """Yield a function that takes a list of requests and returns their answers."""
+        if self._llm is not None:
+            yield self._work(self._llm)
+            return
+        assert self._source is not None
+        source = self._source
+        opened = open_gateway(source.settings, source.cache_path, source.base_url, self._model, no_notice)
+        with opened as (llm, _):
+            yield self._work(llm)
+
+    def _work(self, llm: Gateway) -> Callable[[Sequence[LLMRequest]], list[Answer[T]]]:
+        return lambda requests: llm.ask_all([(request, self._read) for request in requests])
+
+
+class Asker(Generic[T]):
+    """Uses an executor to make many independent calls to one model.
+
+    ``at_once`` is the maximum number of concurrent calls.
+    """
+
+    def __init__(
+        self, executor: Executor, llm: Gateway, read: Callable[[LLMReply], T], source: Source | None
+    ) -> None:
+        self._executor = executor
+        self._llm = llm
+        self._task = AskingTask(llm, read, source)
+        self.at_once = llm.concurrency * executor.workers
+
+    def ask_all(self, requests: Sequence[LLMRequest]) -> list[Answer[T]]:
+        """Make the calls. Return the answers in the order of the requests."""
+        size = len(requests) if self._executor.in_process else self._llm.concurrency
+        shards = [requests[start : start + size] for start in range(0, len(requests), size or 1)]
+        answers = []
+        for answer in self._executor.map(self._task, shards):
+            if not self._executor.in_process:
+                self._llm.ledger.add(answer.call)
+            answers.append(answer)
+        return answers
+
+
+def files_of(settings: Resolved) -> tuple[Path, ...]:
+    """Return the paths of the replay cassette and the price table that the LLM settings select."""
+    llm = settings.part(LLMSettings)
+    return tuple(Path(file) for file in (llm.replay, llm.price_table) if file)
+
+
+def with_relative_files(settings: Resolved) -> Resolved:
+    """Return a copy of the settings in which the paths of the cassette and the price table are relative.
+
+    The paths are relative to the working directory, because every worker runs in this directory or in a copy
+    of this directory.
+    """
+    llm = settings.part(LLMSettings)
+    files = {"replay": llm.replay, "price_table": llm.price_table}
+    relative = {name: os.path.relpath(path) for name, path in files.items() if path}
+    parts = {**settings.parts, LLMSettings.section: msgspec.structs.replace(llm, **relative)}
+    return msgspec.structs.replace(settings, parts=parts)

@@ -30,7 +30,7 @@ from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import question_messages, questions_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
-from branchrank.llm.shards import Asker, Source
+from branchrank.llm.session import Asker, Source
 from branchrank.questions.leakage import content_stems, leaked_share
 from branchrank.records import GoldItem, LLMCall, Node, Question, Record, Span
 from branchrank.systems.llm_choice import Estimate

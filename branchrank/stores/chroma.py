@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.io.environment import preserved_random_state, temporary_environment
-from branchrank.io.http import Transport, get
 from branchrank.io.printable import split_url, url_to_show
 from branchrank.records import Scored
 from branchrank.stores.ordering import IntArray
@@ -346,6 +345,8 @@ def connect(location: Location) -> Any:
     if isinstance(location, Path):
         # Chroma caches open databases by path, so the path must not depend on the working directory.
         return chromadb.PersistentClient(path=str(location.absolute()), settings=settings)
+    from branchrank.io.http import BoundedTransport, send
+
     parts = split_url(location)
     try:
         port = parts.port or (443 if parts.scheme == "https" else 8000)
@@ -360,14 +361,15 @@ def connect(location: Location) -> Any:
         )
     base = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     # Chroma's own client has no time limit, so a server that does not answer is found here.
-    get(f"{base}/api/v2/heartbeat", headers={}, deadline_s=_HEARTBEAT_SECONDS, limit_bytes=_HEARTBEAT_BYTES)
+    heartbeat = f"{base}/api/v2/heartbeat"
+    send(heartbeat, headers={}, deadline_s=_HEARTBEAT_SECONDS, limit_bytes=_HEARTBEAT_BYTES)
     with temporary_environment(NO_PROXY="*", no_proxy="*"):
         client = chromadb.HttpClient(host=host, port=port, ssl=parts.scheme == "https", settings=settings)
     import httpx
 
     for server in _servers(client):
         unbounded = server._session
-        transport: Any = Transport(base, deadline_s=_ANSWER_SECONDS, limit_bytes=_ANSWER_BYTES)
+        transport = BoundedTransport(base, deadline_s=_ANSWER_SECONDS, limit_bytes=_ANSWER_BYTES)
         server._session = httpx.Client(transport=transport, trust_env=False, headers=unbounded.headers)
         unbounded.close()
     return client

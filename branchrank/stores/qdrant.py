@@ -517,7 +517,7 @@ def connect(url: str) -> Any:
             remedy="use --qdrant-url http://HOST:PORT",
         )
     key = key_for("QDRANT", url, os.environ)
-    from branchrank.io.http import Transport
+    from branchrank.io.http import BoundedTransport
 
     try:
         import qdrant_client
@@ -534,5 +534,5 @@ def connect(url: str) -> Any:
             timeout=TIMEOUT_S,
             check_compatibility=False,
             trust_env=False,
-            transport=Transport(url, deadline_s=TIMEOUT_S, limit_bytes=_LARGEST_ANSWER),
+            transport=BoundedTransport(url, deadline_s=TIMEOUT_S, limit_bytes=_LARGEST_ANSWER),
         )

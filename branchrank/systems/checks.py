@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from branchrank.embedders import check_gives_tokens
-from branchrank.embedders.nothing import NONE, no_vectors
+from branchrank.embedders.fake import NONE, no_vectors
 from branchrank.errors import UsageError
 from branchrank.records import Placement
 from branchrank.spec import Branch, System

@@ -21,7 +21,7 @@ from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_text
 from branchrank.llm.prompts import excerpt, summary_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest
-from branchrank.llm.shards import Asker, Source
+from branchrank.llm.session import Asker, Source
 from branchrank.records import Node, Record
 from branchrank.tree.navigate import Tree
 

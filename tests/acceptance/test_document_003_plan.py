@@ -20,7 +20,7 @@ from support.commands import NO_LLM, QUESTIONS, benchmark, json_lines, table, wr
 from support.front_doors import Command, Http, Library, ids, make_indexed, ranks
 from support.worlds import PAGES, numbered_pages
 
-from branchrank.embedders.prefixes import conventional_prefixes
+from branchrank.embedders.protocol import conventional_prefixes
 from branchrank.ranking.fusion import rrf
 from branchrank.records import Chunk, Scored, StageTrace
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from support.embedding_servers import DIGEST, EmbeddingServer, Reply, serving
 
-from branchrank.embedders import Embedder, FakeEmbedder, http, open_embedder
+from branchrank.embedders import Embedder, FakeEmbedder, open_embedder
+from branchrank.embedders import server as servers
 from branchrank.errors import ModelError, UsageError
 from branchrank.settings import IndexSettings
 
@@ -21,7 +22,7 @@ CANARY = "sk-canary-0123456789"
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingServer]:
     for name in ("BRANCHRANK_EMBEDDING_KEY", "BRANCHRANK_EMBEDDING_KEY_HOST", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(http, "RETRY_WAITS", (0.0, 0.0))
+    monkeypatch.setattr(servers, "RETRY_WAITS", (0.0, 0.0))
     with serving() as running:
         yield running
 
@@ -176,17 +177,17 @@ def test_a_dead_server_is_a_model_error(route: str) -> None:
     assert "--embedding-url" in caught.value.remedy
 
 
-def test_a_silent_server_times_out() -> None:
+def test_a_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        silent = http.Endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=0.2)
+        monkeypatch.setattr(servers, "TIMEOUT_S", 0.2)
         with pytest.raises(ModelError, match="timed out"):
-            silent.ask("/", {}, dict, remedies={})
+            client("openai", f"http://127.0.0.1:{listener.getsockname()[1]}").embed_query("x")
 
 
 def test_an_answer_past_the_limit_is_refused(
     server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "_LARGEST_ANSWER", 100)
+    monkeypatch.setattr(servers, "_LARGEST_ANSWER", 100)
     with pytest.raises(ModelError, match="larger than 100 bytes"):
         client("openai", server.url).embed_query("x")
     assert len(server.requests) == 1

@@ -16,7 +16,7 @@ from support.tokenizer import save_tokenizer
 from support.worlds import write_pages
 
 from branchrank.embedders import open_embedder
-from branchrank.embedders.prefixes import conventional_prefixes
+from branchrank.embedders.protocol import conventional_prefixes
 from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
 from branchrank.errors import ModelError, UsageError
 from branchrank.settings import IndexSettings

@@ -7,7 +7,6 @@ import gzip
 import threading
 import time
 import tracemalloc
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -177,12 +176,6 @@ def test_an_unusable_reply_is_reported_without_a_retry(serve: Call, action: Acti
     assert len(server.requests) == 1
 
 
-def bomb(mebibytes: int) -> bytes:
-    """A gzip file of about a thousandth of the size of what it holds."""
-    packer = zlib.compressobj(9, wbits=31)
-    return b"".join(packer.compress(b" " * 2**20) for _ in range(mebibytes)) + packer.flush()
-
-
 @contextlib.contextmanager
 def little_memory(mebibytes: int) -> Iterator[None]:
     """Fail when Python's own allocations grow past so much."""
@@ -194,23 +187,11 @@ def little_memory(mebibytes: int) -> Iterator[None]:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(
-    ("status", "reason"), [(200, "oversized reply"), (400, "http 400"), (302, "http 302"), (500, "http 500")]
-)
-def test_a_compressed_body_is_never_unpacked_past_the_limit(serve: Call, status: int, reason: str) -> None:
-    content = bomb(300)
-    _, client = serve(
-        always(Action(status, content=content, headers={"Content-Encoding": "gzip"})), retries=0
-    )
+def test_a_compressed_body_is_never_unpacked(serve: Call) -> None:
+    packed = gzip.compress(b" " * (100 << 20), 1)
+    _, client = serve(always(Action(content=packed, headers={"Content-Encoding": "gzip"})))
     with little_memory(64):
-        assert failure(client).reason == reason
-
-
-def test_a_compressed_reply_of_ordinary_size_is_read(serve: Call) -> None:
-    plain = scripted.say("fine")
-    packed = Action(content=gzip.compress(plain.content), headers={"Content-Encoding": "gzip"})
-    _, client = serve(always(packed))
-    assert client.complete(request()).text == "fine"
+        assert failure(client).reason == "malformed response"
 
 
 @pytest.mark.parametrize("status", [400, 500])
@@ -225,11 +206,6 @@ def test_the_list_of_models_is_read_up_to_a_limit(serve: Call) -> None:
     server.models = ("m" * (100 << 20),)
     with pytest.raises(LLMError, match="oversized"):
         client.probe()
-
-
-def test_a_body_that_cannot_be_decompressed_is_a_malformed_response(serve: Call) -> None:
-    _, client = serve(always(Action(content=b"not gzip", headers={"Content-Encoding": "gzip"})))
-    assert failure(client).reason == "malformed response"
 
 
 def test_the_client_remembers_the_supported_response_format(serve: Call) -> None:

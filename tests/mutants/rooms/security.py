@@ -15,9 +15,11 @@ MUTANTS = (
     ),
     Mutant(
         "embedding-errors-echo-the-header",
-        "branchrank/embedders/http.py",
-        "        text = Redactor((self._key, self._password))(text)\n",
-        "",
+        "branchrank/embedders/server.py",
+        '        text = Redactor(self.endpoint.secrets)(content.decode("utf-8", "replace"))\n'
+        "        for secret in self.endpoint.secrets:  # The redactor ignores very short keys.\n"
+        '            text = text.replace(secret, "[key]")\n',
+        '        text = content.decode("utf-8", "replace")\n',
         (LEAVES,),
     ),
     Mutant(

@@ -1,0 +1,274 @@
+"""Embedders that request vectors from a server, with one request per batch of texts.
+
+1. Requests go only to the configured host (:mod:`branchrank.io.http`), with the key that
+   :func:`branchrank.io.keys.key_for` selects. Redirects are errors. No message contains an API key.
+2. A request is retried at most twice after a lost connection or a response with the status 429, 502, 503 or
+   504.
+3. A response must contain one vector per text. All vectors must have the same dimension, and must be finite
+   and not zero. For an invalid response, the error message contains the server's URL.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from branchrank.embedders.protocol import EmbedderIdentity, Vectors, conventional_prefixes, unit_rows
+from branchrank.errors import ModelError, UsageError
+from branchrank.io.files import NOT_JSON
+from branchrank.io.keys import open_endpoint
+from branchrank.io.printable import Redactor, encodable, url_to_show
+from branchrank.io.progress import Progress, no_progress
+from branchrank.records import Record
+
+T = TypeVar("T")
+
+BATCH = 32
+TIMEOUT_S = 120.0
+#: The seconds to wait before each retry, unless the server sends a ``Retry-After`` header.
+RETRY_WAITS = (0.5, 2.0)
+_LONGEST_WAIT = 10.0
+_RETRIED = (429, 502, 503, 504)
+_LARGEST_ANSWER = 64 * 1024 * 1024
+#: The number of tokens that is assumed to fit any model, and the maximum for OpenAI's models.
+_LEAST_TOKENS, _OPENAI_TOKENS = 512, 8191
+_REMEDIES = {
+    401: "set BRANCHRANK_EMBEDDING_KEY to the key and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
+    403: "set BRANCHRANK_EMBEDDING_KEY to the key and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
+    404: "check the model's name and --embedding-url",
+    413: "use a smaller --chunk-tokens",
+    429: "wait, then run the command again; finished embeddings are kept",
+} | dict.fromkeys((301, 302, 303, 307, 308), "pass the final URL with --embedding-url")
+
+
+class _Embedding(Record, frozen=True, kw_only=True):
+    index: int
+    embedding: list[float]
+
+
+class _OpenAIAnswer(Record, frozen=True, kw_only=True):
+    data: list[_Embedding]
+
+
+class _OllamaAnswer(Record, frozen=True, kw_only=True):
+    embeddings: list[list[float]]
+
+
+class _OllamaModel(Record, frozen=True, kw_only=True):
+    #: The key for the context length starts with the architecture's name: ``nomic-bert.context_length``.
+    model_info: dict[str, Any]
+
+
+class _OllamaTag(Record, frozen=True, kw_only=True):
+    name: str
+    digest: str = ""
+
+
+class _OllamaTags(Record, frozen=True, kw_only=True):
+    models: list[_OllamaTag]
+
+
+class ServerEmbedder(ABC):
+    """The base class of embedders that query a server. The first read of ``identity`` contacts the server.
+
+    ``model`` is the name of the model, and ``url`` the base URL of the server. If ``url`` is empty, the
+    route's default server is used.
+    """
+
+    route = ""
+    default_url = ""
+
+    def __init__(self, model: str, url: str = "") -> None:
+        if not model:
+            raise UsageError(
+                f"the embedder {self.route!r} needs the name of a model",
+                remedy=f"use --embedder {self.route}:MODEL",
+            )
+        self.model = model
+        self.prefixes = conventional_prefixes(model)
+        self.endpoint = open_endpoint("EMBEDDING", url or self.default_url, os.environ)
+        if self.endpoint.query:
+            raise UsageError(
+                f"{url_to_show(url)!r} is not the base URL of an embedding endpoint",
+                remedy="use an http or https URL without `?`: --embedding-url http://127.0.0.1:8080/v1",
+            )
+        self._remedies = _REMEDIES
+
+    @cached_property
+    def identity(self) -> EmbedderIdentity:
+        """The properties of the server's model that determine its vectors, such as the revision.
+
+        Raises :class:`ModelError` if the server does not respond.
+        """
+        revision, max_tokens = self.describe()
+        return EmbedderIdentity(
+            name=self.route,
+            model=self.model,
+            revision=revision,
+            dimension=self._request(["dimension"]).shape[1],
+            max_tokens=max_tokens,
+            query_prefix=self.prefixes.query,
+            document_prefix=self.prefixes.document,
+        )
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+        """Return the unit vectors of texts, one row per text. Each request contains at most 32 texts."""
+        rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
+        for start in range(0, len(texts), BATCH):
+            batch = [f"{self.prefixes.document}{text}" for text in texts[start : start + BATCH]]
+            rows[start : start + len(batch)] = self._checked(batch)
+            progress("embed", start + len(batch), len(texts))
+        return rows
+
+    def embed_query(self, text: str) -> Vectors:
+        """Return the vector of a query, scaled to unit length."""
+        row: Vectors = self._checked([f"{self.prefixes.query}{text}"])[0]
+        return row
+
+    @abstractmethod
+    def describe(self) -> tuple[str, int]:
+        """Return the model's revision (empty if unknown), and the maximum number of tokens in a text."""
+
+    @abstractmethod
+    def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Request the vectors of ``texts`` from the server, and return them in the order of ``texts``."""
+
+    def ask(self, path: str, body: object, answer: type[T]) -> T:
+        """Send a request to ``path``, and return the JSON response as an instance of ``answer``.
+
+        The request is a POST request with ``body`` as JSON, or a GET request if ``body`` is ``None``. Raises
+        :class:`ModelError` if the request fails or the response can't be decoded.
+        """
+        url = f"{self.endpoint.url}{path}"
+        content = self._answered(url, None if body is None else msgspec.json.encode(body))
+        try:
+            return msgspec.json.decode(content, type=answer)
+        except NOT_JSON as error:
+            raise ModelError(
+                f"the response of {url} does not contain embeddings: {error}",
+                remedy="check that --embedding-url is the URL of an embedding server",
+            ) from None
+
+    def _answered(self, url: str, body: bytes | None) -> bytes:
+        """Return the body of the first successful response, after up to two retries."""
+        from branchrank.io.http import LOST, HttpError, StatusError, retry_after, send
+
+        headers = {"Authorization": self.endpoint.authorization} if self.endpoint.authorization else {}
+        for wait in (*RETRY_WAITS, None):
+            try:
+                return send(url, body, headers=headers, deadline_s=TIMEOUT_S, limit_bytes=_LARGEST_ANSWER)
+            except StatusError as error:
+                status = error.response.status_code
+                if status in _RETRIED and wait is not None:
+                    asked = retry_after(error.response.headers)
+                    time.sleep(wait if asked is None else min(asked, _LONGEST_WAIT))
+                    continue
+                shown = self._readable(error.response.content) or error.response.reason_phrase
+                remedy = self._remedies.get(status, "check the log of the embedding server")
+                raise ModelError(f"{url} answered {status}: {shown}", remedy=remedy) from None
+            except HttpError as error:
+                if isinstance(error, LOST) and wait is not None:
+                    time.sleep(wait)
+                    continue
+                raise ModelError(
+                    f"no answer from {url}: {error}",
+                    remedy="start the embedding server, or correct --embedding-url",
+                ) from None
+        raise AssertionError("unreachable, because the last attempt returns a response or raises an error")
+
+    def _readable(self, content: bytes) -> str:
+        """Return at most 300 characters of the server's message, without secrets or control characters."""
+        text = Redactor(self.endpoint.secrets)(content.decode("utf-8", "replace"))
+        for secret in self.endpoint.secrets:  # The redactor ignores very short keys.
+            text = text.replace(secret, "[key]")
+        return "".join(letter if letter.isprintable() else " " for letter in text).strip()[:300]
+
+    def _checked(self, texts: Sequence[str]) -> Vectors:
+        dimension = self.identity.dimension
+        rows = self._request(texts)
+        if rows.shape[1] != dimension:
+            raise ModelError(
+                f"{self.model} at {self.endpoint.url} returned vectors with {rows.shape[1]} dimensions, "
+                f"but earlier vectors had {dimension} dimensions",
+                remedy="check which model runs on the embedding server, and run the command again",
+            )
+        return rows
+
+    def _request(self, texts: Sequence[str]) -> Vectors:
+        # An empty text is sent as one space, because servers reject empty texts.
+        vectors = self.vectors([encodable(text) or " " for text in texts])
+        lengths = {len(vector) for vector in vectors}
+        if len(vectors) != len(texts) or len(lengths) != 1 or not all(lengths):
+            raise ModelError(
+                f"{self.model} at {self.endpoint.url} returned {len(vectors)} vectors of dimensions "
+                f"{sorted(lengths)} for {len(texts)} texts",
+                remedy="check the log of the embedding server, and run the command again",
+            )
+        with np.errstate(over="ignore"):
+            rows = np.array(vectors, dtype=np.float32)
+        return unit_rows(rows, origin=f"{self.model} at {self.endpoint.url}")
+
+
+class OpenAIEmbedder(ServerEmbedder):
+    """A model on any server with an OpenAI-compatible endpoint ``/v1/embeddings``."""
+
+    route = "openai"
+    default_url = "https://api.openai.com/v1"
+
+    def __init__(self, model: str, url: str = "") -> None:
+        super().__init__(model, url)
+        if not url and not self.endpoint.authorization:
+            raise ModelError(
+                f"the embedder 'openai:{model}' needs a server URL or an OpenAI API key",
+                remedy="use --embedding-url, or set OPENAI_API_KEY",
+            )
+        has_path = self.endpoint.url.partition("://")[2].count("/") > 0
+        self._path = "/embeddings" if has_path else "/v1/embeddings"
+
+    def describe(self) -> tuple[str, int]:
+        """Return an empty revision and the model's token limit, which depends on the model's name."""
+        return "", _OPENAI_TOKENS if self.model.startswith("text-embedding-") else _LEAST_TOKENS
+
+    def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Request the vectors of ``texts`` from the server, and return them in the order of ``texts``."""
+        body = {"model": self.model, "input": texts, "encoding_format": "float"}
+        data = sorted(self.ask(self._path, body, _OpenAIAnswer).data, key=lambda item: item.index)
+        if [item.index for item in data] != list(range(len(texts))):
+            raise ModelError(
+                f"{self.model} at {self.endpoint.url} returned vectors for texts numbered "
+                f"{[item.index for item in data][:40]} instead of 0 to {len(texts) - 1}",
+                remedy="check the log of the embedding server, and run the command again",
+            )
+        return [item.embedding for item in data]
+
+
+class OllamaEmbedder(ServerEmbedder):
+    """A model on an Ollama server, which truncates texts that are longer than the model's context."""
+
+    route = "ollama"
+    default_url = "http://127.0.0.1:11434"
+
+    def __init__(self, model: str, url: str = "") -> None:
+        super().__init__(model, url)
+        self._remedies = {**_REMEDIES, 404: f"ollama pull {model}"}
+
+    def describe(self) -> tuple[str, int]:
+        """Return the digest of the model's files and the model's context length in tokens."""
+        shown = self.ask("/api/show", {"model": self.model}, _OllamaModel)
+        context = shown.model_info.get(f"{shown.model_info.get('general.architecture')}.context_length")
+        tagged = self.model if ":" in self.model else f"{self.model}:latest"
+        tags = self.ask("/api/tags", None, _OllamaTags)
+        digests = [tag.digest for tag in tags.models if tag.name == tagged]
+        return "".join(digests[:1]), context if isinstance(context, int) and context > 0 else _LEAST_TOKENS
+
+    def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Request the vectors of ``texts`` from the server, and return them in the order of ``texts``."""
+        body = {"model": self.model, "input": texts, "truncate": True}
+        return self.ask("/api/embed", body, _OllamaAnswer).embeddings
