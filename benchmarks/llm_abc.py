@@ -52,7 +52,7 @@ from branchrank.llm.parsing import read_labels
 from branchrank.llm.prompts import excerpt
 from branchrank.llm.request import LLMReply, Usage, estimate_tokens
 from branchrank.questions.question_files import load_questions
-from branchrank.report.plots.drawing import draw, standalone
+from branchrank.report.drawing import draw, standalone
 from branchrank.report.result import rates_plot
 from branchrank.report.terminal import verdicts
 from branchrank.spec import Endpoint

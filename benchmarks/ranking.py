@@ -216,8 +216,8 @@ def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str
 
 def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
     """Return an SVG plot of strict hit@1 with intervals, with a panel per set of at least 100 questions."""
+    from branchrank.report.drawing import draw, standalone
     from branchrank.report.plots import rates
-    from branchrank.report.plots.drawing import draw, standalone
 
     measure = named_measure(STRICT[0])
     shown = [

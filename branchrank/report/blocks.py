@@ -28,22 +28,16 @@ class Code(Record, frozen=True, kw_only=True):
 
 
 class Plot(Record, frozen=True, kw_only=True):
-    """A plot in two widths, with its file name, description and caption.
+    """A plot with its file name, description and caption.
 
     ``description`` lists all values of the plot as text, and ``caption`` explains how to read the plot.
-    ``spec`` and ``narrow`` are the Vega-Lite specifications for wide and narrow screens.
+    ``spec`` is the plot's Vega-Lite specification.
     """
 
     name: str
     description: str
     caption: str
     spec: dict[str, object]
-    narrow: dict[str, object]
-
-    @property
-    def narrow_name(self) -> str:
-        """The file name of the plot for narrow screens."""
-        return f"{self.name}-narrow"
 
 
 class Callout(Record, frozen=True, kw_only=True):

@@ -75,7 +75,7 @@ class DatasetReport(Record, frozen=True, kw_only=True):
 def _print(found: DatasetComparison, console: Console) -> None:
     content = scores_table(found)
     say(console, content.caption, style="bold")
-    print_table(console, content)
+    print_table(console, content, gap=2)
     console.print()
     for line in sentences(found):
         say(console, line)

@@ -103,10 +103,7 @@ def _hash(text: str) -> str:
 
 
 def block_html(block: Block, drawings: Mapping[str, str]) -> str:
-    """Return one block as HTML.
-
-    For a plot, ``drawings`` must contain an SVG for wide screens, and can contain an SVG for narrow screens.
-    """
+    """Return one block as HTML. ``drawings`` maps the name of each plot to its SVG."""
     if isinstance(block, Paragraph):
         return f"<p>{html_text(block.text)}</p>"
     if isinstance(block, Points):
@@ -115,22 +112,13 @@ def block_html(block: Block, drawings: Mapping[str, str]) -> str:
     if isinstance(block, Code):
         return f'<pre class="code" tabindex="0"><code>{html_text(block.text)}</code></pre>'
     if isinstance(block, Plot):
-        return _plot(block, drawings)
+        caption = f"<figcaption>{html_text(block.caption)}</figcaption>"
+        return f'<figure class="plot">{caption}\n{drawings[block.name]}</figure>'
     if isinstance(block, Callout):
         return _callout(block)
     if isinstance(block, QuestionBrowser):
         return _asset("browser.html")
     return html_table(block)
-
-
-def _plot(plot: Plot, drawings: Mapping[str, str]) -> str:
-    narrow = drawings.get(plot.narrow_name)
-    return (
-        f'<figure class="plot"><figcaption>{html_text(plot.caption)}</figcaption>\n'
-        f'<div class="wide">{drawings[plot.name]}</div>'
-        + (f'\n<div class="narrow">{narrow}</div>' if narrow else "")
-        + "</figure>"
-    )
 
 
 def _callout(block: Callout) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from branchrank.io.table import Cell, Table
 from branchrank.measures.names import named_measure
 from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
-from branchrank.report import plots
+from branchrank.report import line_plots
 from branchrank.report.blocks import Block, Paragraph, Points, Section
 from branchrank.report.rates import over
 from branchrank.runs.attribution import DEPTH, LOSSES, lost_in, waterfall
@@ -58,7 +58,7 @@ def lost(run: RunData) -> Section:
                     for name, rows in traced.items()
                 ),
             ),
-            plots.losses([(name, fate, counts[name][fate]) for name in traced for fate in fates]),
+            line_plots.losses([(name, fate, counts[name][fate]) for name in traced for fate in fates]),
             Table(
                 caption="How often a stage's list contains the gold, as a share of the predictor's answers",
                 headings=("predictor", "stage", "answers", "gold in its list", f"gold in its first {DEPTH}"),
@@ -170,7 +170,7 @@ def unanswerable(run: RunData) -> Section | None:
                 ),
                 rows=tuple(rows),
             ),
-            plots.risks(drawn),
+            line_plots.risks(drawn),
             Paragraph(
                 text="Coverage and risk assume that a predictor answers a question only if the score of the "
                 "first hit is above a threshold. Coverage is the share of questions that are answered, and "

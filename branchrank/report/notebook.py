@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from branchrank.io.table import html_text
 from branchrank.report.blocks import Block, Paragraph
+from branchrank.report.drawing import draw
 from branchrank.report.html import block_html
 from branchrank.report.plots import differences
-from branchrank.report.plots.drawing import draw
 from branchrank.report.recommendation import recommendation
 from branchrank.report.terminal import rate_tables, summary_table, title, verdicts
 from branchrank.runs.run import RunData

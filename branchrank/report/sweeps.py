@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from branchrank.report import plots
+from branchrank.report import line_plots
 from branchrank.report.blocks import Block, Paragraph, Section
-from branchrank.report.plots import Swept
+from branchrank.report.line_plots import Swept
 from branchrank.runs.run import RunData
 
 #: A predictor name in a sweep, such as ``name[rrf_k=10, vector_weight=0.5]``.
@@ -20,7 +20,7 @@ def sweeps(run: RunData) -> Section | None:
     for name, points in _by_system(run).items():
         for axis in _axes(points):
             drawn = len(blocks) + 1
-            blocks.append(plots.sweep(name, points, axis, run.primary.name, drawn))
+            blocks.append(line_plots.sweep(name, points, axis, run.primary.name, drawn))
     if not blocks:
         return None
     text = "The best point of a sweep is often best by chance. Confirm the best point with other questions."

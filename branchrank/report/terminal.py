@@ -178,11 +178,11 @@ def print_summary(run: RunData) -> None:
         say(console, cached, style="dim")
 
 
-def print_table(console: Console, table: Table) -> None:
+def print_table(console: Console, table: Table, *, gap: int = 1) -> None:
     """Print a table, split into tables that fit the console's width, each with the label columns."""
     texts = [list(map(_text, row)) for row in table.rows]
     sizes = [
-        max(len(heading), *(len(row[place]) for row in texts)) + 1
+        max(len(heading), *(len(row[place]) for row in texts)) + gap
         for place, heading in enumerate(table.headings)
     ]
     # Long names are wrapped, so the name column can be narrower than the longest name.
@@ -193,7 +193,7 @@ def print_table(console: Console, table: Table) -> None:
             parts.append([])
         parts[-1].append(place)
     for part in parts:
-        printed = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="underline")
+        printed = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="underline")
         for place in range(table.labels):
             printed.add_column(safe(table.headings[place]), overflow="fold")
         for place in part:

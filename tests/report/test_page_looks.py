@@ -160,7 +160,7 @@ def test_the_sections_of_the_result_are_in_order(browser: Chromium, pages: dict[
     order = [
         ".callout",
         "main table",
-        "figure:has(.wide)",
+        "figure:has(svg)",
         "#quality-latency-and-cost",
         "#browser",
         "#statistics",
@@ -233,7 +233,7 @@ def test_the_pointer_finds_the_nearest_mark(browser: Chromium, pages: dict[str, 
     browser.look(1400)
     browser.open(pages["symfony-dev"])
     move = """(async (dx) => {
-      const mark = document.querySelector('.wide [aria-roledescription=point]');
+      const mark = document.querySelector('.plot [aria-roledescription=point]');
       mark.scrollIntoView({ block: 'center', behavior: 'instant' });
       await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
       const box = mark.getBoundingClientRect();
@@ -246,11 +246,11 @@ def test_the_pointer_finds_the_nearest_mark(browser: Chromium, pages: dict[str, 
     assert browser.run(_TIP) == ""
 
 
-def test_print_uses_the_wide_plots_and_hides_the_controls(browser: Chromium, pages: dict[str, Path]) -> None:
+def test_print_shows_the_plots_and_hides_the_controls(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.look(700, medium="print")
     browser.open(pages["sample"])
     shown = "getComputedStyle(document.querySelector('%s')).display"
-    assert browser.run(shown % ".plot .wide") == "block"
-    for hidden in (".plot .narrow", "nav", ".filters", ".pager"):
+    assert browser.run(shown % ".plot svg") == "block"
+    for hidden in ("nav", ".filters", ".pager"):
         assert browser.run(shown % hidden) == "none"
     browser.look(1400)

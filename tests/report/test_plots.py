@@ -11,11 +11,11 @@ from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.measures.frontier import Standing
 from branchrank.measures.verdicts import Comparison, compare_predictors
-from branchrank.report.plots import Swept, differences, frontier, losses, rates, risks, sweep
-from branchrank.report.plots.drawing import draw, drawings, standalone
-from branchrank.report.plots.labels import place_labels
-from branchrank.report.plots.style import NARROW, WIDE, Frame
+from branchrank.report.drawing import FONT, HEIGHT, WIDTH, draw, drawings, standalone, text_pixels
+from branchrank.report.line_plots import Swept, losses, risks, sweep
+from branchrank.report.plots import differences, frontier, place_labels, rates
 from branchrank.report.sweeps import sweeps
+from branchrank.runs.attribution import LOSSES
 from branchrank.runs.estimates import Estimate
 
 
@@ -39,29 +39,28 @@ def values(spec: dict) -> list[dict]:
 
 
 @pytest.mark.parametrize("crowd", [1, 2, 9, 40])
-@pytest.mark.parametrize("frame", [WIDE, NARROW])
-def test_no_label_covers_a_label_or_a_point(crowd: int, frame: Frame) -> None:
-    points = [(frame.width * luck("x", n) ** 3, frame.height * luck("y", n) ** 3) for n in range(crowd)]
+def test_no_label_covers_a_label_or_a_point(crowd: int) -> None:
+    points = [(WIDTH * luck("x", n) ** 3, HEIGHT * luck("y", n) ** 3) for n in range(crowd)]
     names = [f"system {n}" for n in range(crowd)]
     boxes = []
-    labels = place_labels(points, names, [5.0] * crowd, frame)
-    for label, name in zip(labels, names, strict=True):
-        left = label.x if label.side == "right" else label.x - frame.text_pixels(name)
+    labels = place_labels(points, names, [5.0] * crowd)
+    for (x, y, side), name in zip(labels, names, strict=True):
+        left = x if side == "right" else x - text_pixels(name)
         assert left >= 0
-        assert left + frame.text_pixels(name) <= frame.width
-        boxes.append((left, left + frame.text_pixels(name), label.y))
+        assert left + text_pixels(name) <= WIDTH
+        boxes.append((left, left + text_pixels(name), y))
     for number, (left, right, height) in enumerate(boxes):
         others = [box for place, box in enumerate(boxes) if place != number]
         for start, end, other in others:
-            assert right <= start or end <= left or abs(height - other) >= frame.font
+            assert right <= start or end <= left or abs(height - other) >= FONT
         for x, y in points:
-            assert right <= x - 5 or x + 5 <= left or abs(height - y) >= frame.font / 2
+            assert right <= x - 5 or x + 5 <= left or abs(height - y) >= FONT / 2
 
 
 def test_a_label_with_enough_room_is_beside_its_point() -> None:
-    labels = place_labels([(10.0, 20.0), (10.0, 200.0), (630.0, 100.0)], ["a", "b", "c"], [5.0] * 3, WIDE)
-    assert [label.y for label in labels] == [20.0, 200.0, 100.0]
-    assert [label.side for label in labels] == ["right", "right", "left"]
+    labels = place_labels([(10.0, 20.0), (10.0, 200.0), (330.0, 100.0)], ["a", "b", "c"], [5.0] * 3)
+    assert [y for _, y, _ in labels] == [20.0, 200.0, 100.0]
+    assert [side for _, _, side in labels] == ["right", "right", "left"]
 
 
 def test_the_largest_difference_is_first_and_every_row_shows_its_numbers() -> None:
@@ -175,7 +174,7 @@ def test_a_sweep_has_a_curve_for_each_setting_with_its_intervals(tmp_path: Path)
     for row, arm in zip(rows, run.summary_rows[1:], strict=True):
         assert row["mean"] == arm.rates["strict_hit@1"]
         assert row["low"] <= row["mean"] <= row["high"]
-    assert len(drawings([by_k, by_weight])) == 4
+    assert len(drawings([by_k, by_weight])) == 2
 
 
 @pytest.mark.parametrize("names", [("a[k=1]",), ("a", "b"), ("a[k=1]", "a[j=2]"), ("a[1]", "a[2]")])
@@ -190,3 +189,10 @@ def test_the_values_of_a_text_setting_keep_their_order() -> None:
     plot = sweep("s", swept, "embedder", "strict_MRR@5", 1)
     assert msgspec.to_builtins(plot.spec)["layer"][0]["encoding"]["x"]["sort"] == ["z", "a"]
     assert "0.500" in plot.description
+
+
+def test_every_stage_that_loses_gold_has_its_own_color() -> None:
+    fates = [f"lost at {stage}" for stage in LOSSES]
+    color = losses([("local", fate, 1) for fate in (*fates, "failed", "found")]).spec["encoding"]["color"]
+    assert color["scale"]["domain"] == [*fates, "failed", "found"]
+    assert len(set(color["scale"]["range"])) == len(fates) + 2

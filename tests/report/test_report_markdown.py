@@ -48,7 +48,7 @@ def test_the_same_files_give_the_same_bytes(paired: RunData, text: str) -> None:
     assert written["report.md"].decode() == text
     assert {path.name: path.read_bytes() for path in write_report(paired)} == written
     plots = ("differences", "frontier", "losses")
-    drawn = {f"{name}{width}.svg" for name in plots for width in ("", "-narrow")}
+    drawn = {f"{name}.svg" for name in plots}
     assert set(written) == {"report.md", "report.html", *drawn}
 
 

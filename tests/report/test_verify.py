@@ -18,7 +18,7 @@ from support.real_runs import drawn_once
 from branchrank.errors import RunError
 from branchrank.io.files import write_jsonl
 from branchrank.questions.question_files import load_questions, questions_digest
-from branchrank.report.plots.drawing import drawn_by, same_to_the_eye
+from branchrank.report.drawing import drawn_by, same_to_the_eye
 from branchrank.report.verify import Verification, verify_run
 from branchrank.report.writing import write_report
 from branchrank.runs.directory import read_run, sealed, write_run

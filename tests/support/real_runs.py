@@ -16,7 +16,7 @@ from support.worlds import make_index
 from branchrank import Workspace
 from branchrank.io.files import write_jsonl
 from branchrank.records import Hit
-from branchrank.report.plots import drawing
+from branchrank.report import drawing
 from branchrank.run import Run
 
 PARTS = ("kettle", "spout", "handle", "filter", "lid")

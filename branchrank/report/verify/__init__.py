@@ -21,9 +21,9 @@ from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.records import Record
 from branchrank.report.content import report_content
 from branchrank.report.documents import Passages
+from branchrank.report.drawing import drawings, drawn_elsewhere, same_to_the_eye, standalone
 from branchrank.report.html import html, kept_passages
 from branchrank.report.markdown import markdown
-from branchrank.report.plots.drawing import drawings, drawn_elsewhere, same_to_the_eye, standalone
 from branchrank.report.verify.corpus import searched_corpus
 from branchrank.report.verify.findings import Finding, compare_lines, read_text
 from branchrank.report.verify.record import check_gold_facts, check_record, check_seal_copy, check_timings

@@ -1,16 +1,34 @@
-"""The line plots of risk against coverage, and of quality against the values of a swept setting."""
+"""The plots of risk against coverage, of quality against a swept setting, and of lost gold."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from branchrank.records import Record
 from branchrank.report.blocks import Plot
-from branchrank.report.plots.style import LINE_COLORS, LINE_DASHES, NARROW, WIDE, Frame, finished
+from branchrank.report.drawing import FULL_WIDTH, HEIGHT, WIDTH, finished, legend
 from branchrank.runs.estimates import Estimate
 from branchrank.runs.words import interval, is_share, percent
 
+_LINE_COLORS = ["#2f7fb8", "#d9772f", "#23917f", "#d0503f", "#8d6cab", "#9d755d", "#a88717", "#7c8490"]
+_LINE_DASHES = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [10, 3], [1, 3], [6, 2, 1, 2, 1, 2]]
+#: The color for each stage that loses gold, and for failed queries.
+_FATE_COLORS = {
+    "retrieval": "#b5473c",
+    "mapping": "#8d6cab",
+    "fusion": "#e0803a",
+    "cap": "#c9a227",
+    "group": "#7a8b99",
+    "rerank": "#4c78a8",
+    "passage": "#9d755d",
+    "passage order": "#c77fa3",
+    "failed": "#5d636c",
+}
+_FOUND_COLOR = "#2a9d8f"
+
+Counts = Sequence[tuple[str, str, int]]
 Curves = Sequence[tuple[str, Sequence[tuple[float, float]]]]
 
 
@@ -23,12 +41,11 @@ def risks(curves: Curves) -> Plot:
         name="risk",
         description=f"Risk against coverage. {described}",
         caption="Share of wrong first hits if only the most confident answers are given.",
-        spec=_risk_chart(curves, WIDE),
-        narrow=_risk_chart(curves, NARROW),
+        spec=_risk_chart(curves),
     )
 
 
-def _risk_chart(curves: Curves, frame: Frame) -> dict[str, Any]:
+def _risk_chart(curves: Curves) -> dict[str, Any]:
     import altair
 
     rows: list[dict[str, Any]] = [
@@ -56,13 +73,13 @@ def _risk_chart(curves: Curves, frame: Frame) -> dict[str, Any]:
             scale=altair.Scale(domain=[0, min(1.0, 1.08 * highest) or 1.0], nice=False),
             axis=altair.Axis(format=".0%", tickCount=5),
         ),
-        color=_color("predictor", names, frame),
+        color=_color("predictor", names),
     )
     # Lines also differ in their dashes, since not all readers can distinguish the colors.
     line = base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=_dash("predictor", names))
     told = base.transform_filter(_told(rows)).mark_point(filled=True, size=36, opacity=1)
     chart = altair.layer(line, told.encode(description="words:N"))
-    return finished(chart.properties(width=frame.width, height=frame.height), frame)
+    return finished(chart.properties(width=WIDTH, height=HEIGHT))
 
 
 def _told(rows: Sequence[dict[str, Any]]) -> str:
@@ -90,12 +107,11 @@ def sweep(title: str, points: Sequence[Swept], axis: str, measure: str, number: 
         caption=f"{measure.replace('_', ' ')} of {title} for each value of {axis}; each point is the mean of "
         f"{points[0].estimate.n} questions."
         + (" The bars are 95% intervals." if len(points[0].values) == 1 else ""),
-        spec=_sweep_chart(points, axis, measure, WIDE),
-        narrow=_sweep_chart(points, axis, measure, NARROW),
+        spec=_sweep_chart(points, axis, measure),
     )
 
 
-def _sweep_chart(points: Sequence[Swept], axis: str, measure: str, frame: Frame) -> dict[str, Any]:
+def _sweep_chart(points: Sequence[Swept], axis: str, measure: str) -> dict[str, Any]:
     import altair
 
     found = [_number(each.values[axis]) for each in points]
@@ -123,7 +139,7 @@ def _sweep_chart(points: Sequence[Swept], axis: str, measure: str, frame: Frame)
     lowest, highest = ("low", "high") if len(others) == 1 else ("mean", "mean")
     low, high = min(row[lowest] for row in rows), max(row[highest] for row in rows)
     air = 0.06 * (high - low) or 0.05
-    base = altair.Chart(altair.Data(values=rows)).encode(x=across, color=_color("others", others, frame))
+    base = altair.Chart(altair.Data(values=rows)).encode(x=across, color=_color("others", others))
     scale = altair.Scale(domain=[max(0.0, low - air), min(1.0, high + air)], nice=False)
     up = altair.Y(
         "mean:Q",
@@ -137,7 +153,7 @@ def _sweep_chart(points: Sequence[Swept], axis: str, measure: str, frame: Frame)
     )
     dots = base.mark_point(filled=True, size=60, opacity=1).encode(y=up, description="words:N")
     layers = [line, bars, dots] if len(others) == 1 else [line, dots]
-    return finished(altair.layer(*layers).properties(width=frame.width, height=frame.height), frame)
+    return finished(altair.layer(*layers).properties(width=WIDTH, height=HEIGHT))
 
 
 def _sweep_row(each: Swept, axis: str, measure: str, value: float | None) -> dict[str, Any]:
@@ -159,33 +175,80 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _color(field: str, names: Sequence[str], frame: Frame) -> Any:
+def _color(field: str, names: Sequence[str]) -> Any:
     import altair
 
-    legend = altair.Legend(
-        orient="bottom",
-        columns=2 if frame.narrow else 4,
-        columnPadding=12 if frame.narrow else 24,
-        symbolStrokeWidth=3,
-        symbolType="stroke",
-        labelLimit=frame.label_pixels,
-    )
+    strokes = legend(symbolStrokeWidth=3, symbolType="stroke")
     return altair.Color(
         f"{field}:N",
         title=None,
         sort=list(names),
-        scale=altair.Scale(domain=list(names), range=LINE_COLORS),
-        legend=legend if len(names) > 1 else None,
+        scale=altair.Scale(domain=list(names), range=_LINE_COLORS),
+        legend=strokes if len(names) > 1 else None,
     )
 
 
 def _dash(field: str, names: Sequence[str]) -> Any:
     import altair
 
-    return altair.StrokeDash(
-        f"{field}:N",
-        title=None,
-        sort=list(names),
-        scale=altair.Scale(domain=list(names), range=LINE_DASHES),
-        legend=None,
+    scale = altair.Scale(domain=list(names), range=_LINE_DASHES)
+    return altair.StrokeDash(f"{field}:N", title=None, sort=list(names), scale=scale, legend=None)
+
+
+def losses(counts: Counts) -> Plot:
+    """Plot, for each predictor, the share of answers whose gold was lost at each stage."""
+    described = "; ".join(f"{name} {outcome} {count}" for name, outcome, count in counts if count)
+    return Plot(
+        name="losses",
+        description=f"Stages at which the gold was lost. {described}",
+        caption="Share of the answers, by the stage at which the gold was lost.",
+        spec=_losses_chart(counts),
     )
+
+
+def _losses_chart(counts: Counts) -> dict[str, Any]:
+    import altair
+
+    outcomes = list(dict.fromkeys(outcome for _, outcome, _ in counts))
+    totals = Counter[str]()
+    for name, _, count in counts:
+        totals[name] += count
+    rows = [
+        {
+            "predictor": name,
+            "outcome": outcome,
+            "answers": count,
+            "place": outcomes.index(outcome),
+            "words": f"{name}: {outcome}, {count} of {totals[name]} ({percent(count / (totals[name] or 1))})",
+        }
+        for name, outcome, count in counts
+        if count
+    ]
+    # Each name is above its bar, so that long names fit.
+    names = altair.Axis(
+        ticks=False, domain=False, labelAlign="left", labelPadding=0, labelOffset=-10, labelLimit=FULL_WIDTH
+    )
+    colors = [_FATE_COLORS.get(outcome.removeprefix("lost at "), _FOUND_COLOR) for outcome in outcomes]
+    bars = (
+        altair.Chart(altair.Data(values=rows))
+        .mark_bar(height=14, yOffset=8)
+        .encode(
+            y=altair.Y("predictor:N", sort=list(totals), title=None, axis=names),
+            x=altair.X(
+                "answers:Q",
+                stack="normalize",
+                title=None,
+                axis=altair.Axis(format="%", tickCount=5, grid=False),
+            ),
+            color=altair.Color(
+                "outcome:N",
+                title=None,
+                sort=outcomes,
+                scale=altair.Scale(domain=outcomes, range=colors),
+                legend=legend(),
+            ),
+            order="place:Q",
+            description="words:N",
+        )
+    )
+    return finished(bars.properties(width=FULL_WIDTH - 10, height=altair.Step(40)))
