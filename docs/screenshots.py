@@ -18,9 +18,9 @@ from pathlib import Path
 
 from branchrank import Workspace
 from branchrank.cli.tui import PREDICTORS
+from branchrank.serve.searches import Searches
 from branchrank.serve.service import Service
-from branchrank.serve.tui.app import SearchApp
-from branchrank.serve.tui.searching import Searches
+from branchrank.serve.tui import SearchApp
 
 IMAGES = Path(__file__).parent / "images"
 QUERY = "how do I compare two runs"

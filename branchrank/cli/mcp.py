@@ -57,8 +57,7 @@ def command(
     """
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.mcp import PATH, mcp_application, mcp_server
-    from branchrank.serve.service import Service
-    from branchrank.serve.workers import Workers
+    from branchrank.serve.service import Service, Workers
 
     if transport == "http":
         access = access_for(

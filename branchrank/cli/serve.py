@@ -132,8 +132,7 @@ def command(
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.http import application
     from branchrank.serve.server import http_server, listen, url_of
-    from branchrank.serve.service import Service
-    from branchrank.serve.workers import Workers
+    from branchrank.serve.service import Service, Workers
 
     access = access_for(
         host, token=read_token(token_file), allowed_hosts=allowed_hosts, allowed_origins=allowed_origins

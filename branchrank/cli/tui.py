@@ -22,7 +22,7 @@ from branchrank.settings import (
 )
 
 if TYPE_CHECKING:
-    from branchrank.serve.tui.app import Choice
+    from branchrank.serve.tui import Choice
     from branchrank.workspace import Workspace
 
 PREDICTORS = ("local", "hybrid", "late-interaction")
@@ -37,9 +37,9 @@ def search_on_terminal(
     workspace: Workspace, *, mode: str = "", query: str = "", choosing: bool = False
 ) -> Choice | None:
     """Run the terminal UI until the user quits. With ``choosing``, return the result that the user picked."""
+    from branchrank.serve.searches import Searches
     from branchrank.serve.service import Service
-    from branchrank.serve.tui.app import SearchApp
-    from branchrank.serve.tui.searching import Searches
+    from branchrank.serve.tui import SearchApp
 
     searches = Searches(Service(workspace, PREDICTORS))
     return SearchApp(searches, mode=mode, query=query, choosing=choosing).run()
@@ -62,7 +62,7 @@ def command(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
     The search modes are grep, vector and hybrid. The mode hybrid fuses the results of grep and vector, and
     takes separate keywords for grep. The predictors local, hybrid and late-interaction are also search modes.
     """
-    import branchrank.serve.tui.app  # noqa: F401 - report a missing extra before any other problem
+    import branchrank.serve.tui  # noqa: F401 - report a missing extra before any other problem
 
     if not on_terminal():
         raise UsageError(

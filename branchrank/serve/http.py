@@ -21,9 +21,8 @@ from branchrank.io.printable import safe
 from branchrank.library import FILTER_KEYS
 from branchrank.records import Hit, Record
 from branchrank.serve.access import Access
-from branchrank.serve.guard import ErrorAnswer, Guard, Refusal, busy
-from branchrank.serve.service import FilterRefused, PredictorRefused, Service
-from branchrank.serve.workers import QueueFullError, Workers
+from branchrank.serve.server import ErrorAnswer, Guard, Refusal, busy
+from branchrank.serve.service import QueueFullError, RequestRefused, Service, Workers
 
 try:
     from fastapi import FastAPI, Request, Response
@@ -98,16 +97,15 @@ def application(service: Service, workers: Workers, access: Access) -> Guard:
 
     @app.exception_handler(Refusal)
     async def refused(_request: Request, refusal: Refusal) -> Response:
-        return Response(refusal.body, refusal.status, refusal.headers, media_type="application/json")
+        return refusal.response
 
     @app.exception_handler(HTTPException)
-    async def wrong_route(request: Request, error: HTTPException) -> Response:
-        refusal = Refusal(error.status_code, "wrong_route", str(error.detail), **(error.headers or {}))
-        return await refused(request, refusal)
+    async def wrong_route(_request: Request, error: HTTPException) -> Response:
+        return Refusal(error.status_code, "wrong_route", str(error.detail), **(error.headers or {})).response
 
     @app.exception_handler(Exception)
-    async def fault(request: Request, _error: Exception) -> Response:
-        return await refused(request, _failed())
+    async def fault(_request: Request, _error: Exception) -> Response:
+        return _failed().response
 
     schema = _openapi(app, service, bool(access.token))
     app.openapi = lambda: schema  # type: ignore[method-assign]
@@ -129,10 +127,8 @@ async def _retrieved(service: Service, workers: Workers, request: Request) -> Re
         name, found = await workers.run(
             lambda: service.retrieve(asked.query, int(asked.top_k), asked.predictor, asked.filters)
         )
-    except PredictorRefused as refusal:
-        raise Refusal(422, "predictor", str(refusal)) from None
-    except FilterRefused as refusal:
-        raise Refusal(422, "filter", safe(str(refusal))[:MESSAGE_CHARACTERS]) from None
+    except RequestRefused as refusal:
+        raise Refusal(422, refusal.code, safe(str(refusal))[:MESSAGE_CHARACTERS]) from None
     except QueueFullError:
         raise busy("too many requests are waiting") from None
     except BranchRankError as error:

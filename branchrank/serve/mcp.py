@@ -16,11 +16,10 @@ from typing import Annotated, TypeVar
 from branchrank import __version__
 from branchrank.errors import BranchRankError, MissingDependencyError
 from branchrank.io.printable import safe
-from branchrank.library import FileRefused, Found, Ranking, ToolAnswer
+from branchrank.library import FileRefused, Ranking, ToolAnswer
+from branchrank.records import Hit
 from branchrank.serve.access import Access
-from branchrank.serve.guard import BODY_LIMIT, Guard
-from branchrank.serve.service import FilterRefused, PredictorRefused, Service, check_filters
-from branchrank.serve.workers import QueueFullError, Workers
+from branchrank.serve.service import QueueFullError, RequestRefused, Service, Workers, check_filters
 
 try:
     from mcp.server import MCPServer
@@ -30,6 +29,7 @@ try:
     from pydantic import BaseModel, Field
 except ImportError:
     raise MissingDependencyError("mcp", extra="mcp", purpose="branchrank mcp") from None
+from branchrank.serve.server import BODY_LIMIT, Guard
 
 PATH = "/mcp"
 QUERY_CHARACTERS = 10_240
@@ -154,12 +154,13 @@ class _Tools:
         return CallToolResult(content=[TextContent(text=text)])
 
     async def _searched(self, search: Callable[[], ToolAnswer], filters: Sequence[str]) -> CallToolResult:
-        try:
+        def checked() -> ToolAnswer:
             check_filters(filters)
-        except FilterRefused as refusal:
-            raise ToolError(str(refusal)) from None
-        answer = await _run(self._workers, search)
-        data = Answer(results=[_result(found) for found in answer.results], status=answer.status.message)
+            return search()
+
+        answer = await _run(self._workers, checked)
+        hits = [found.hit for found in answer.results]
+        data = Answer(results=[_result(hit) for hit in hits], status=answer.status.message)
         return CallToolResult(
             content=[TextContent(text=answer.text)], structured_content=data.model_dump(mode="json")
         )
@@ -207,15 +208,14 @@ async def _run(workers: Workers, work: Callable[[], T]) -> T:
         raise ToolError("busy: too many searches are waiting; try again") from None
     except FileRefused:
         raise
-    except PredictorRefused as refusal:
+    except RequestRefused as refusal:
         raise ToolError(str(refusal)) from None
     except BranchRankError as error:
         _log.error("%s", safe(error.message))
         raise ToolError("the search failed; the reason is in the server's log") from None
 
 
-def _result(found: Found) -> Result:
-    hit = found.hit
+def _result(hit: Hit) -> Result:
     return Result(
         id=hit.id,
         path=hit.source,

@@ -1,98 +1,193 @@
-"""Serve an ASGI application over HTTP/1.1 in one process until a signal stops it.
+"""Check each HTTP request against the access rules, and serve an ASGI application until a signal stops it.
 
 1. The server listens before its URL is printed, so that clients can connect as soon as they see the URL.
-2. A client is disconnected if it does not send complete headers within 10 seconds, or does not read the
-   response within 20 seconds.
-3. While more than 256 clients are connected, every request gets status 503 and its connection is closed.
-4. After SIGINT or SIGTERM, the server accepts no new connections and gives running requests 30 seconds to
+2. The guard responds with status 421 to a forbidden ``Host``, with 403 to a forbidden ``Origin``, and with
+   401 to a missing or invalid token. CORS preflight requests need no token, because browsers never send a
+   token with these requests.
+3. The guard responds with 413 if the body exceeds the size limit, and with 408 if the body is incomplete at
+   the deadline. The application gets a request's body in one piece. After refusing a request, the guard
+   closes the connection.
+4. While more than 256 clients are connected, every request gets status 503 and its connection is closed.
+5. After SIGINT or SIGTERM, the server accepts no new connections and gives running requests 30 seconds to
    finish.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
+import msgspec
+
 from branchrank.errors import MissingDependencyError, UsageError
-from branchrank.serve.access import bracketed
-from branchrank.serve.guard import Application, Receive, Scope, Send, answer, busy
+from branchrank.records import Record
+from branchrank.serve.access import Access, bracketed
 
 try:
     import uvicorn
-    from uvicorn.protocols.http.h11_impl import H11Protocol
+    from starlette.datastructures import Headers, MutableHeaders
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError:
     raise MissingDependencyError("uvicorn", extra="serve", purpose="serving over HTTP") from None
 
+BODY_LIMIT = 1024 * 1024
+BODY_DEADLINE_S = 10.0
+#: The body of a refused request is read up to these limits, so that the client can read the error response.
+DISCARD_LIMIT = 16 * BODY_LIMIT
+DISCARD_DEADLINE_S = 1.0
+#: The number of seconds that a client should wait before it repeats a request to an overloaded server.
+RETRY_AFTER_S = 1
 IDLE_S = 30
 GRACE_S = 30
 CONNECTIONS = 256
 
 
-class ImpatientProtocol(H11Protocol):
-    """A subclass of uvicorn's HTTP/1.1 protocol that also disconnects slow clients.
+class ErrorDetail(Record, frozen=True, kw_only=True):
+    """An API error, with a ``code`` for programs and a ``message`` for people."""
 
-    Clients must send complete headers within ``head_deadline_s`` seconds, and read a response within
-    ``unread_deadline_s`` seconds.
-    """
+    code: str
+    message: str
 
-    head_deadline_s = 10.0
-    unread_deadline_s = 20.0
 
-    _head: asyncio.TimerHandle | None = None
-    _unread: asyncio.TimerHandle | None = None
+class ErrorAnswer(Record, frozen=True, kw_only=True):
+    """The body of every error response."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timer for receiving the headers when a client connects."""
-        super().connection_made(transport)
-        self._expect_head()
+    error: ErrorDetail
 
-    def data_received(self, data: bytes) -> None:
-        """Start the header timer when a request begins, and stop it when the headers are complete."""
-        super().data_received(data)
-        self._expect_head()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers for headers and for unread responses when the client disconnects."""
-        for timer in (self._head, self._unread):
-            if timer is not None:
-                timer.cancel()
-        super().connection_lost(exc)
+class Refusal(Exception):
+    """An error response to a request, with status, headers and JSON body."""
 
-    def pause_writing(self) -> None:
-        """Start the timer that disconnects a client that reads a response too slowly."""
-        super().pause_writing()
-        self._expect_reading()
+    def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
+        super().__init__(message)
+        body = msgspec.json.encode(ErrorAnswer(error=ErrorDetail(code=code, message=message)))
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.response = Response(body, status, named, media_type="application/json")
 
-    def resume_writing(self) -> None:
-        """Stop the timer for unread responses, because the client has started to read again."""
-        super().resume_writing()
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+    def closing(self) -> Response:
+        """Return the response, with the headers of a connection that the server closes."""
+        self.response.headers.update({"x-content-type-options": "nosniff", "connection": "close"})
+        return self.response
 
-    def on_response_complete(self) -> None:
-        """Start the timer for unread responses if the client has not read the whole response."""
-        super().on_response_complete()
-        if self.transport.get_write_buffer_size():
-            self._expect_reading()
 
-    def _expect_head(self) -> None:
-        """Run the header timer only while headers are incomplete."""
-        if self.cycle is not None and not self.cycle.response_complete:
-            if self._head is not None:
-                self._head.cancel()
-                self._head = None
-        elif self._head is None:
-            self._head = self.loop.call_later(self.head_deadline_s, self.transport.abort)
+def busy(message: str) -> Refusal:
+    """Return an error response with status 503 (server overloaded) and a ``Retry-After`` header."""
+    return Refusal(503, "busy", message, retry_after=str(RETRY_AFTER_S))
 
-    def _expect_reading(self) -> None:
-        if self._unread is None:
-            self._unread = self.loop.call_later(self.unread_deadline_s, self._drop_unread)
 
-    def _drop_unread(self) -> None:
-        self._unread = None
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()
+class Guard:
+    """An ASGI application that checks each request before it calls another application."""
+
+    def __init__(
+        self, application: ASGIApp, access: Access, *, body_deadline_s: float = BODY_DEADLINE_S
+    ) -> None:
+        self.application = application
+        self.access = access
+        self.body_deadline_s = body_deadline_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request, or pass it to the application."""
+        if scope["type"] != "http":
+            await self.application(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+
+        async def safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                added = MutableHeaders(raw=message.setdefault("headers", []))
+                added["x-content-type-options"] = "nosniff"
+                if origin is not None:
+                    added["access-control-allow-origin"] = origin
+                    added.add_vary_header("origin")
+            await send(message)
+
+        try:
+            self._check_place(headers)
+            if scope["method"] == "OPTIONS" and origin and headers.get("access-control-request-method"):
+                await _permission(headers)(scope, receive, safely)
+                return
+            self._check_token(headers)
+            body = await self._body(headers, receive)
+        except Refusal as refusal:
+            if "expect" not in headers:
+                await _discard(receive)
+            await refusal.closing()(scope, receive, send)
+            return
+        if body is None:
+            return
+        pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def whole() -> Message:
+            return pending.pop() if pending else await receive()
+
+        await self.application(scope, whole, safely)
+
+    def _check_place(self, headers: Headers) -> None:
+        if not self.access.answers_host(headers.getlist("host")):
+            raise Refusal(
+                421,
+                "wrong_host",
+                "the Host header is not an allowed name of this server; allow it with --allowed-host",
+            )
+        if not self.access.answers_origin(headers.getlist("origin")):
+            raise Refusal(
+                403,
+                "wrong_origin",
+                "pages from this Origin may not send requests; allow it with --allowed-origin",
+            )
+
+    def _check_token(self, headers: Headers) -> None:
+        if not self.access.answers_token(headers.getlist("authorization")):
+            raise Refusal(
+                401,
+                "no_token",
+                "the token is missing or wrong; send it in the header Authorization: Bearer TOKEN",
+                www_authenticate="Bearer",
+            )
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
+        """Read and return the body, or return ``None`` if the client has disconnected."""
+        too_large = Refusal(413, "body_too_large", f"the body is larger than {BODY_LIMIT} bytes")
+        if int(headers.get("content-length", "0")) > BODY_LIMIT:
+            raise too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.body_deadline_s):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > BODY_LIMIT:
+                        raise too_large
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            late = f"the body was not complete after {self.body_deadline_s:g} seconds"
+            raise Refusal(408, "slow_body", late) from None
+
+
+def _permission(headers: Headers) -> Response:
+    """Return the answer to a CORS preflight request, so that the browser sends the actual request."""
+    allowed = {
+        "access-control-allow-methods": "GET, POST, DELETE",
+        "access-control-allow-headers": headers.get("access-control-request-headers", ""),
+    }
+    return Response(status_code=204, headers=allowed)
+
+
+async def _discard(receive: Receive) -> None:
+    """Read and discard the rest of a body, up to the limits for discarded bodies."""
+    taken, more = 0, True
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_DEADLINE_S):
+            while more and taken <= DISCARD_LIMIT:
+                message = await receive()
+                taken += len(message.get("body", b""))
+                more = message.get("more_body", False)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -115,9 +210,7 @@ def url_of(host: str, listening: socket.socket) -> str:
     return f"http://{bracketed(host)}:{listening.getsockname()[1]}"
 
 
-def http_server(
-    application: Application, *, protocol: type[ImpatientProtocol] = ImpatientProtocol
-) -> uvicorn.Server:
+def http_server(application: ASGIApp) -> uvicorn.Server:
     """Return a server for ``application`` that also limits the number of open connections.
 
     The server's method ``run(sockets=[...])`` serves requests until the process receives SIGINT or SIGTERM.
@@ -127,13 +220,13 @@ def http_server(
     # Uvicorn's own connection limit is not used, since it answers in plain text and without Retry-After.
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
         if len(server.server_state.connections) > CONNECTIONS:
-            await answer(send, busy("too many clients are connected"))
+            await busy("too many clients are connected").closing()(scope, receive, send)
         else:
             await application(scope, receive, send)
 
     config = uvicorn.Config(
         limited,
-        http=protocol,
+        http="h11",
         loop="asyncio",
         ws="none",
         log_config=None,

@@ -1,33 +1,43 @@
-"""The predictors that a server offers for one open workspace.
+"""The predictors that a server offers for one open workspace, and the threads that run the queries.
 
 1. The index, the embedding model and the predictors' branches are loaded before the first request.
 2. A predictor that can't run is listed with the reason, and requests for it are refused.
+3. The queries run in a small thread pool. If the pool's queue is full, work is refused immediately.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from typing import TypeVar
 
 from branchrank.errors import LLMError, UsageError
 from branchrank.library import ToolAnswer, read_filters
 from branchrank.records import Retrieval
 from branchrank.workspace import Workspace
 
+T = TypeVar("T")
+
+
+class RequestRefused(Exception):
+    """Error for a predictor or a filter that can't be used, with a message that a client may read.
+
+    ``code`` is ``predictor`` or ``filter``.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
 
 def check_filters(filters: Sequence[str]) -> None:
-    """Raise :class:`FilterRefused` if a filter has an unknown key or no value."""
+    """Raise :class:`RequestRefused` if a filter has an unknown key or no value."""
     try:
         read_filters(filters)
     except UsageError as error:
-        raise FilterRefused(f"{error.message}; {error.remedy}") from None
-
-
-class PredictorRefused(Exception):
-    """Error for a predictor that is not served or can't run."""
-
-
-class FilterRefused(Exception):
-    """Error for a filter with an unknown key or without a value. The message lists the known keys."""
+        raise RequestRefused("filter", f"{error.message}; {error.remedy}") from None
 
 
 class Service:
@@ -64,8 +74,7 @@ class Service:
     ) -> tuple[str, Retrieval]:
         """Run a query, and return the name and the result of the predictor.
 
-        Raises :class:`PredictorRefused` if the predictor can't be used, and :class:`FilterRefused` for an
-        invalid filter.
+        Raises :class:`RequestRefused` for a predictor that can't be used or an invalid filter.
         """
         name = self._served(predictor)
         check_filters(filters)
@@ -79,9 +88,50 @@ class Service:
     def _served(self, predictor: str) -> str:
         name = predictor or self.predictors[0]
         if name in self.refused:
-            raise PredictorRefused(self.refused[name])
+            raise RequestRefused("predictor", self.refused[name])
         if name not in self.predictors:
-            raise PredictorRefused(
-                f"the predictor {name!r} is not served; choose from {', '.join(self.predictors)}"
-            )
+            served = ", ".join(self.predictors)
+            raise RequestRefused("predictor", f"the predictor {name!r} is not served; choose from {served}")
         return name
+
+
+class QueueFullError(Exception):
+    """Error for work that is refused because all threads are busy and the queue is full."""
+
+
+class Workers:
+    """Runs up to ``threads`` functions in parallel and queues up to ``waiting`` more.
+
+    Call :meth:`close` when the workers are no longer needed.
+    """
+
+    def __init__(self, threads: int, waiting: int) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="retrieval")
+        self._capacity = threads + waiting
+        self._taken = 0
+        self._lock = Lock()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run ``work`` in a thread and return its result.
+
+        Raises :class:`QueueFullError` if the queue is full.
+        """
+        with self._lock:
+            if self._taken >= self._capacity:
+                raise QueueFullError
+            self._taken += 1
+        try:
+            future = self._pool.submit(work)
+        except BaseException:
+            self._leave()
+            raise
+        future.add_done_callback(self._leave)
+        return await asyncio.wrap_future(future)
+
+    def _leave(self, _finished: Future[T] | None = None) -> None:
+        with self._lock:
+            self._taken -= 1
+
+    def close(self) -> None:
+        """Wait until the running functions have finished, and discard those in the queue."""
+        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -21,8 +21,7 @@ from branchrank import Workspace
 from branchrank.llm.client import UnreachableError
 from branchrank.serve.access import Access
 from branchrank.serve.http import application
-from branchrank.serve.service import Service
-from branchrank.serve.workers import Workers
+from branchrank.serve.service import Service, Workers
 
 NOWHERE = "http://127.0.0.1:9/v1"
 QUESTION = "which temperature for green tea"

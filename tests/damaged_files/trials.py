@@ -308,8 +308,7 @@ def _served(query: str) -> Outcome:
     from branchrank.errors import BranchRankError
     from branchrank.serve.access import Access
     from branchrank.serve.http import application
-    from branchrank.serve.service import Service
-    from branchrank.serve.workers import Workers
+    from branchrank.serve.service import Service, Workers
 
     workers = Workers(1, 1)
     try:

@@ -20,9 +20,8 @@ from branchrank import Workspace
 from branchrank.serve.access import Access
 from branchrank.serve.http import application
 from branchrank.serve.mcp import mcp_server
-from branchrank.serve.service import Service
-from branchrank.serve.tui.searching import TOP, Searches
-from branchrank.serve.workers import Workers
+from branchrank.serve.searches import TOP, Searches
+from branchrank.serve.service import Service, Workers
 
 PREDICTORS = (
     "local",

@@ -16,8 +16,7 @@ from support.http_server import asking, post, running
 from branchrank import Run, errors
 from branchrank.serve.access import Access
 from branchrank.serve.http import application
-from branchrank.serve.service import Service
-from branchrank.serve.workers import Workers
+from branchrank.serve.service import Service, Workers
 from branchrank.systems.builtin import BUILTIN
 
 #: Forty pages that answer better than the one that is wanted.

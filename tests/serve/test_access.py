@@ -11,8 +11,7 @@ from support.http_server import Running, asking, post, running
 from branchrank.errors import UsageError
 from branchrank.serve.access import Access, access_for, read_token
 from branchrank.serve.http import application
-from branchrank.serve.service import Service
-from branchrank.serve.workers import Workers
+from branchrank.serve.service import Service, Workers
 
 TOKEN = "correct-horse-battery"
 HOSTS = {

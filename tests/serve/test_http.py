@@ -17,8 +17,7 @@ from branchrank.errors import ArtifactError
 from branchrank.records import Question
 from branchrank.serve.access import Access
 from branchrank.serve.http import Health, RetrieveAnswer, application
-from branchrank.serve.service import Service
-from branchrank.serve.workers import Workers
+from branchrank.serve.service import Service, Workers
 
 QUERIES = ("How do I clear the cache?", "max_retries", "roll back", "ChainAdapter", "zzz", "the", "😀 \x00")
 TOKEN = "correct-horse-battery"

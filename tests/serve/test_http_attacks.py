@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -17,11 +16,9 @@ from support.traversal import traversals
 
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.serve.access import Access
-from branchrank.serve.guard import BODY_LIMIT, Guard
 from branchrank.serve.http import application
-from branchrank.serve.server import ImpatientProtocol
-from branchrank.serve.service import Service
-from branchrank.serve.workers import Workers
+from branchrank.serve.server import BODY_LIMIT
+from branchrank.serve.service import Service, Workers
 
 CANARY = "canary-5f1d"
 
@@ -95,69 +92,8 @@ def test_broken_requests_are_refused_and_the_server_keeps_running(server: Runnin
     assert server.send(post(asking()))[0] == 200
 
 
-class Quick(ImpatientProtocol):
-    head_deadline_s = 0.5
-    unread_deadline_s = 0.5
-
-
-async def flood(_scope: Any, _receive: Any, send: Any) -> None:
-    """Far more than any buffer holds."""
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    for _ in range(500):
-        await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
-    await send({"type": "http.response.body"})
-
-
 def connections(server: Running) -> int:
     return len(server.server.server_state.connections)
-
-
-@pytest.mark.parametrize("begun", [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: loc"])
-def test_a_client_that_does_not_finish_a_head_is_dropped(begun: bytes) -> None:
-    with running(Guard(flood, Access()), Quick) as server, server.connect() as slow:
-        slow.sendall(begun)
-        assert received(slow) == b""
-        assert eventually(lambda: connections(server) == 0)
-
-
-def dripped(connection: socket.socket) -> bool:
-    """Whether the server closes while one byte after the other comes."""
-    connection.settimeout(0.02)
-    for _ in range(1_000):
-        try:
-            connection.sendall(b"X")
-            if connection.recv(1) == b"":
-                return True
-        except TimeoutError:
-            continue
-        except OSError:
-            return True
-    return False
-
-
-def test_a_client_that_sends_slowly_is_dropped() -> None:
-    with running(Guard(flood, Access()), Quick) as server, server.connect() as slow:
-        assert dripped(slow)
-
-
-def test_a_second_request_on_a_connection_has_the_same_deadline() -> None:
-    async def brief(_scope: Any, _receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body"})
-
-    with running(Guard(brief, Access()), Quick) as server, server.connect() as slow:
-        slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert slow.recv(4096).startswith(b"HTTP/1.1 204")
-        slow.sendall(b"GET / HT")
-        assert received(slow) == b""
-
-
-def test_a_client_that_does_not_read_is_dropped() -> None:
-    with running(Guard(flood, Access()), Quick) as server, server.connect() as lazy:
-        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        lazy.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert eventually(lambda: connections(server) == 1)
-        assert eventually(lambda: connections(server) == 0)
 
 
 def test_a_missing_body_times_out(service: Service) -> None:

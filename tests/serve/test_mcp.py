@@ -23,8 +23,7 @@ from branchrank.errors import ArtifactError
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.serve.access import Access, access_for
 from branchrank.serve.mcp import mcp_application, mcp_server
-from branchrank.serve.service import Service
-from branchrank.serve.workers import Workers
+from branchrank.serve.service import Service, Workers
 from branchrank.systems.search_tools import SearchTools
 
 CANARY = "canary-5f1d"

@@ -29,10 +29,9 @@ from branchrank.records import Hit, Retrieval, StageTrace
 from branchrank.serve.access import Access
 from branchrank.serve.http import application
 from branchrank.serve.mcp import mcp_server
-from branchrank.serve.service import Service
-from branchrank.serve.tui.app import SearchApp
-from branchrank.serve.tui.searching import Searches
-from branchrank.serve.workers import Workers
+from branchrank.serve.searches import Searches
+from branchrank.serve.service import Service, Workers
+from branchrank.serve.tui import SearchApp
 from branchrank.systems.search_tools import Found
 from branchrank.workspace import Workspace
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+from starlette.types import ASGIApp
 
-from branchrank.serve.guard import Application
-from branchrank.serve.server import ImpatientProtocol, http_server, listen
+from branchrank.serve.server import http_server, listen
 
 TIMEOUT_S = 20.0
 
@@ -71,12 +71,10 @@ def asking(query: str = "cache", **more: Any) -> bytes:
 
 
 @contextlib.contextmanager
-def running(
-    application: Application, protocol: type[ImpatientProtocol] = ImpatientProtocol
-) -> Iterator[Running]:
+def running(application: ASGIApp) -> Iterator[Running]:
     """Serve on a free port of the loopback interface."""
     listening = listen("127.0.0.1", 0)
-    server = http_server(application, protocol=protocol)
+    server = http_server(application)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     port = listening.getsockname()[1]
     thread.start()

@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 
 from branchrank.serve.access import Access
-from branchrank.serve.guard import ErrorAnswer
 from branchrank.serve.http import RetrieveAnswer, application
 from branchrank.serve.mcp import mcp_application, mcp_server
-from branchrank.serve.service import Service
-from branchrank.serve.workers import Workers
+from branchrank.serve.server import ErrorAnswer
+from branchrank.serve.service import Service, Workers
 from fuzz.target import Target, require, seeds
 from fuzz.targets.queries import in_their_lines
 from fuzz.world import CANARY, workspace

@@ -97,9 +97,9 @@ _HYBRID = (
     ),
     Mutant(
         "status-not-wired-to-the-terminal-ui",
-        "branchrank/serve/tui/searching.py",
-        "        self._tools.listen(listener)\n",
-        "        return\n",
+        "branchrank/serve/tui.py",
+        "        self._searches.tools.listen(self._tell)\n",
+        "",
         (f"{HYBRID}::TestSearchFeedbackAndCitations::test_requirement",),
     ),
 )

@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "grep-sees-a-pattern",
-        "branchrank/files/terms.py",
+        "branchrank/files/grep.py",
         "        literal = re.escape(self.text)\n",
         "        literal = self.text\n",
         (f"{FOUND_INPUTS}[grep-query/parenthesis]",),

@@ -4,34 +4,49 @@
 2. Each search writes a line to the log. The line contains the time of day, the number of characters returned,
    and the number of files or passages found.
 3. Text from documents is made printable and is never interpreted as markup.
+4. Only the visible lines of a source file are rendered, so that a file of any length opens immediately. The
+   line numbers stay in place when the text is scrolled horizontally.
+
+Importing this module raises :class:`MissingDependencyError` if Textual is not installed.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
-from rich.text import Text
-from textual import on, work
-from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
-from textual.content import Content
-from textual.message import Message
-from textual.widgets import Footer, Input, OptionList, RichLog, Static, Tab, Tabs
-from textual.widgets.option_list import Option
-from textual.worker import get_current_worker
-
-from branchrank.errors import BranchRankError
+from branchrank.errors import BranchRankError, MissingDependencyError
 from branchrank.io.printable import safe
 from branchrank.library import Found, SearchStatus
 from branchrank.records import Hit, Record
-from branchrank.serve.tui.searching import Searches, preview, why
-from branchrank.serve.tui.source_view import SourceView
+from branchrank.serve.searches import Searches, preview, why
+
+try:
+    from rich.cells import cell_len
+    from rich.segment import Segment
+    from rich.text import Text
+    from textual import on, work
+    from textual.app import App, ComposeResult
+    from textual.binding import Binding, BindingType
+    from textual.containers import Horizontal, Vertical
+    from textual.content import Content
+    from textual.geometry import Size
+    from textual.message import Message
+    from textual.scroll_view import ScrollView
+    from textual.strip import Strip
+    from textual.widgets import Footer, Input, OptionList, RichLog, Static, Tab, Tabs
+    from textual.widgets.option_list import Option
+    from textual.worker import get_current_worker
+except ImportError:
+    raise MissingDependencyError("textual", extra="tui", purpose="the terminal UI") from None
 
 LOG_LINES = 500
 QUERY_CHARACTERS = 10_240
+#: The number of lines above a result. Fewer lines are shown above a result whose first match would otherwise
+#: be below the middle.
+LEAD = 3
+TAB = 4
 
 
 class Heard(Message):
@@ -47,6 +62,68 @@ class Choice(Record, frozen=True, kw_only=True):
 
     query: str
     hit: Hit
+
+
+class SourceView(ScrollView, can_focus=True):
+    """A widget that shows the lines of one file."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "source--text",
+        "source--gutter",
+        "source--result",
+        "source--matched",
+    }
+    DEFAULT_CSS = """
+    SourceView {
+        .source--text { color: $text-muted; }
+        .source--gutter { color: $text-disabled; }
+        .source--result { color: $text; background: $primary 15%; }
+        .source--matched { color: $text; background: $warning 35%; text-style: bold; }
+    }
+    """
+
+    _lines: Sequence[str] = ()
+    _result = range(0)
+    _matched: Collection[int] = ()
+
+    def show(
+        self,
+        lines: Sequence[str],
+        result: range = range(0),
+        matched: Collection[int] = (),
+    ) -> None:
+        """Show the lines of a file, and highlight a result and its matched lines.
+
+        ``result`` and ``matched`` contain line numbers, counted from 1.
+        """
+        self._lines, self._result, self._matched = lines, result, frozenset(matched)
+        width = max((cell_len(line.expandtabs(TAB)) for line in lines), default=0)
+        self.virtual_size = Size(self._gutter_width + width, len(lines))
+        first_match = min(matched, default=result.start)
+        top = max(result.start - 1 - LEAD, first_match - 1 - self.size.height // 2, 0)
+        self.scroll_to(0, top, animate=False, force=True)
+        self.refresh()
+
+    @property
+    def _gutter_width(self) -> int:
+        return len(str(len(self._lines))) + 5
+
+    def render_line(self, y: int) -> Strip:
+        """Return the rendered line in row ``y`` of the visible part of the file."""
+        across, down = self.scroll_offset
+        number = down + y + 1
+        width = self.size.width
+        if number > len(self._lines):
+            return Strip.blank(width, self.rich_style)
+        matched, lit = number in self._matched, number in self._result
+        name = "matched" if matched else "result" if lit else "text"
+        style = self.get_component_rich_style(f"source--{name}")
+        gutter_style = style if lit or matched else self.get_component_rich_style("source--gutter")
+        marker = ">" if matched else " "
+        gutter = f"{marker} {number:>{self._gutter_width - 5}} │ "
+        text = safe(self._lines[number - 1]).expandtabs(TAB)
+        shown = Strip([Segment(text, style)]).crop_extend(across, across + width - len(gutter), style)
+        return Strip.join([Strip([Segment(gutter, gutter_style)]), shown])
 
 
 class SearchApp(App[Choice]):
@@ -129,7 +206,7 @@ class SearchApp(App[Choice]):
 
     def on_mount(self) -> None:
         """Subscribe to the status of searches, and run the initial query if there is one."""
-        self._searches.listen(self._tell)
+        self._searches.tools.listen(self._tell)
         self.query_one("#query", Input).focus()
         if self._first_query:
             self._search()
@@ -232,8 +309,7 @@ class SearchApp(App[Choice]):
         if event.option_index >= len(self._results):
             return
         found = self._results[event.option_index]
-        source = self._searches.source(found.hit)
-        lines = source.lines or (source.fault,)
+        lines = self._searches.source(found.hit)
         self.query_one("#path", Static).update(safe(found.citation))
         self.query_one(SourceView).show(
             lines, range(found.hit.line_start, found.hit.line_end + 1), found.hit.matched

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Lock
 
-from branchrank.library import FileRefused, Found, Listener, ToolAnswer
+from branchrank.library import FileRefused, Found, ToolAnswer
 from branchrank.records import Hit, Record
 from branchrank.serve.service import Service
 
@@ -25,19 +25,12 @@ class Mode(Record, frozen=True, kw_only=True):
     takes_keywords: bool = False
 
 
-class SourceText(Record, frozen=True, kw_only=True):
-    """The lines of a file, or the reason why the file can't be read."""
-
-    lines: tuple[str, ...]
-    fault: str = ""
-
-
 class Searches:
     """All search modes of one workspace. Only one search runs at a time, so that no index is opened twice."""
 
     def __init__(self, service: Service) -> None:
         self._workspace = service.workspace
-        self._tools = tools = service.workspace.tools
+        self.tools = tools = service.workspace.tools
         self._lock = Lock()
         manifest = service.workspace.index.manifest
         root = service.workspace.folder.corpus_root
@@ -79,10 +72,6 @@ class Searches:
         (chosen,) = (entry for entry in self.modes if entry.name == name)
         return chosen
 
-    def listen(self, listener: Listener) -> None:
-        """Call ``listener`` with the status of every later search."""
-        self._tools.listen(listener)
-
     def search(self, mode: str, query: str, keywords: str = "") -> Sequence[Found]:
         """Run a query in a search mode and return the results.
 
@@ -91,13 +80,13 @@ class Searches:
         with self._lock:
             return self.mode(mode).search(query, keywords).results
 
-    def source(self, hit: Hit) -> SourceText:
-        """Return the text of the file that contains a hit."""
+    def source(self, hit: Hit) -> list[str]:
+        """Return the lines of the file that contains a hit, or the reason why the file can't be read."""
         try:
-            text = self._tools.file_text(hit.source)
+            text = self.tools.file_text(hit.source)
         except FileRefused as refusal:
-            return SourceText(lines=(), fault=str(refusal))
-        return SourceText(lines=tuple(line.removesuffix("\r") for line in text.split("\n")))
+            return [str(refusal)]
+        return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def why(found: Found) -> str:
