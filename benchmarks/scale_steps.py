@@ -174,7 +174,7 @@ def _chroma(data_dir: Path) -> Result:
 
 def _jobs(data_dir: Path) -> Result:
     """Measure the time of the build stage ``read`` in one process and in two processes."""
-    from branchrank.execution import open_executor
+    from branchrank.execution.executors import open_executor
     from branchrank.index.contents import read_contents
 
     found: Result = {}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from branchrank.bench import (
     BenchmarkOptions,
-    Named,
     Plan,
     PlanEstimate,
+    RunAccess,
     Seal,
     estimate_plan,
     plan_from_experiment,
@@ -80,11 +80,11 @@ __all__ = [
     "GenerationEstimate",
     "LabelChoice",
     "Listener",
-    "Named",
     "Plan",
     "PlanEstimate",
     "Ranking",
     "ResultsTable",
+    "RunAccess",
     "Seal",
     "SearchStatus",
     "SearchTools",
@@ -246,7 +246,7 @@ def verify(
     rerun: int = 0,
     corpus: str | Path | None = None,
     seal: str | Path | None = None,
-    named: Named | None = None,
+    access: RunAccess | None = None,
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Verification:
@@ -254,11 +254,10 @@ def verify(
 
     ``rerun`` is the number of randomly drawn questions that the systems answer again with the workspace's
     index. The run's seed determines which questions are drawn. LLM answers are taken from the run's cassette.
-    ``named`` contains the predictor classes, endpoints and models that the systems may use to answer the
-    questions again. The ``llm.replay`` setting in ``named.settings`` is the path of the cassette. If the
-    run's workspace is not ``data``, ``named.data_dir`` must be the path of the workspace. A system is skipped
-    if it needs a class, an endpoint or a cassette that ``named`` does not contain. ``corpus`` is the folder
-    that contains the corpus now. ``seal`` is the seal file of the run's plan, or a copy of the seal file.
+    ``access.trust`` allows the rerun to use the classes, endpoints and models that the run names.
+    ``access.replay`` is the path of the cassette, and ``access.data_dir`` is the run's workspace, if it has
+    moved. A predictor is skipped if it needs a cassette or trust that ``access`` does not give. ``corpus`` is
+    the folder that contains the corpus now. ``seal`` is the seal file of the run's plan, or a copy of it.
 
     Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
     index or questions have changed since the run.
@@ -273,7 +272,7 @@ def verify(
             rerun=rerun,
             corpus=None if corpus is None else locate_corpus(corpus),
             seal=None if seal is None else Path(seal),
-            named=named or Named(),
+            access=access or RunAccess(),
             notify=notify,
             progress=shown,
         )

@@ -15,7 +15,7 @@ from branchrank.runs.run import RunData, load_run
 from branchrank.settings import arguments
 
 if TYPE_CHECKING:
-    from branchrank.bench import Named
+    from branchrank.bench import RunAccess
     from branchrank.measures.verdicts import Comparison
     from branchrank.report.verify import Verification
     from branchrank.runs.predictor_comparison import PredictorComparisons
@@ -216,14 +216,14 @@ class Run(RunData):
         rerun: int = 0,
         corpus: str | Path | None = None,
         seal: str | PathLike[str] | None = None,
-        named: Named | None = None,
+        access: RunAccess | None = None,
     ) -> Verification:
         """Recompute every number in the run's reports, and report wrong numbers and contradictions.
 
         ``rerun`` is the number of randomly drawn questions that the systems answer again.
         :func:`branchrank.library.verify` explains all arguments.
         """
-        from branchrank.bench import Named
+        from branchrank.bench import RunAccess
         from branchrank.corpus.named import locate_corpus
         from branchrank.report.verify import verify_run
 
@@ -232,5 +232,5 @@ class Run(RunData):
             rerun=rerun,
             corpus=None if corpus is None else locate_corpus(corpus),
             seal=None if seal is None else Path(seal),
-            named=named or Named(),
+            access=access or RunAccess(),
         )

@@ -296,7 +296,7 @@ class WorkspaceQuestions:
         questions accepted so far are written. The result's attribute ``stopped`` contains the reason why the
         generation stopped. Raises :class:`~branchrank.errors.InputError` if no section is long enough.
         """
-        from branchrank.execution import check_engine, open_executor
+        from branchrank.execution.executors import check_engine, open_executor
         from branchrank.llm.ledger import totals
         from branchrank.llm.session import Source, open_gateway
         from branchrank.questions.generation import generate_questions

@@ -77,7 +77,7 @@ class WorkspaceTree:
         summarized again.
         """
         from branchrank.corpus.loading import load_corpus
-        from branchrank.execution import check_engine, open_executor
+        from branchrank.execution.executors import check_engine, open_executor
         from branchrank.llm.ledger import totals
         from branchrank.llm.session import Source, open_gateway
         from branchrank.systems.node_summaries import summarize_nodes

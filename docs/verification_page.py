@@ -21,28 +21,26 @@ the run. If `branchrank verify` finds an error, it exits with code 1.
 
 | part of the run | is compared with |
 | --- | --- |
-| the stages of an answer | the stages in the record of the system |
-| a hit's id, section and lines | each other, and the same hit in other rows |
-| scores and ranks in the branches | each other, and the fused scores that follow from the ranks |
-| the gold's ranks | the hits, and the earlier stages |
-| the number of hits and LLM calls | the numbers that the system must have |
-| the timed queries | the queries that the seed selects; the total time of a query with its stages |
+| measurement files and `run.json` | their digests in `run.json` |
+| rows | the plan: every question, predictor and repeat once |
+| the judgments of the hits, the stage that lost the gold | the lines of the hits and the gold |
+| tables, reports and plots | the same files, made again in a temporary folder |
 | the counts in `run.json` | the rows |
-| gold, hits and quoted passages | the documents, if the corpus is available (`--corpus`) |
+| the timed queries | the queries that the seed selects; the total time of a query with its stages |
+| gold and quoted passages | the documents, if the corpus is available (`--corpus`) |
 
-Without `--rerun`, `branchrank verify` can't check whether your own predictor class or endpoint really
-returned the recorded hits, because the command does not call the class or endpoint.
+Without `--rerun`, `branchrank verify` can't check whether a system, a class or an endpoint really returned
+the recorded hits. Somebody who changes rows and makes everything else again is found only by a rerun.
 
 ## Run some questions again
 
 `branchrank verify RUN --rerun 20` selects 20 questions with the run's seed, runs them again, and compares
-every hit, rank and stage with those in the run. The index must have the digest that `run.json` records.
-`branchrank verify --rerun` also checks that all hits of the run exist in this index. The command never calls
-an LLM. With `--llm-replay FILE`, the LLM responses are read from the run's cassette; without this flag,
-systems with an LLM are skipped. Predictor classes and endpoints are skipped unless you pass them with
-`--predictor module:Class` and `--api-endpoint`. The output lists the skipped systems. Differences of up to
-0.0001 between scores are ignored, because the last digits of a score differ between processors. On another
-processor, two hits with nearly equal scores may change places.
+every hit, rank and stage with those in the run. The index must have the digest that `run.json` records. The
+command never calls an LLM. With `--llm-replay FILE`, the LLM responses are read from the run's cassette;
+without this flag, systems with an LLM are skipped. Predictor classes and endpoints are run, and models
+outside the workspace are used, only with `--trust`. The output lists the skipped systems. Differences
+of up to 0.0001 between scores are ignored, because the last digits of a score differ between processors. On
+another processor, two hits with nearly equal scores may change places.
 
 ## Seal a plan
 

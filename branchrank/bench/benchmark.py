@@ -23,7 +23,7 @@ from branchrank.bench.opening import OpenPlan, open_plan
 from branchrank.bench.plan import Plan, check_plan
 from branchrank.bench.record import run_record
 from branchrank.bench.seal import check_seal
-from branchrank.execution import Executor, InProcess, open_executor
+from branchrank.execution.executors import Executor, InProcess, open_executor
 from branchrank.io.files import write_jsonl
 from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import hashed, sample_questions, write_questions

@@ -12,7 +12,8 @@
    repeated.
 4. All sampled queries are timed ``latency_repeats`` times, each time in a new random order. For each query,
    the repeat with the median total time is used. Each query contributes only one latency, because the
-   confidence bound for p95 requires independent measurements. The garbage collector's settings are not changed.
+   confidence bound for p95 requires independent measurements. The garbage collector's settings are not
+   changed.
 """
 
 from __future__ import annotations

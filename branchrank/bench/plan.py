@@ -23,7 +23,7 @@ from branchrank.bench.predictors import (
     predictor_of,
 )
 from branchrank.errors import BranchRankError, InputError, UsageError
-from branchrank.execution import check_engine
+from branchrank.execution.executors import check_engine
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.measures.names import depth_needed
 from branchrank.questions.question_files import (

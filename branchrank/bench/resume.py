@@ -1,101 +1,95 @@
-"""Read the plan of an interrupted run from the run's directory, to resume the run.
+"""Read the plan of a run from the run's directory, to resume the run or to answer some questions again.
 
 A run directory may come from another person and is not trusted.
 
 1. Settings, systems and questions are read from the directory, and checked like command-line flags.
-2. To resume a run, the user must again pass all hosts, models and classes that the run used, and all files
-   that the run read from outside the workspace. One error lists all values that were not passed, and shows
-   the complete command.
+2. Hosts, models and classes that the run used, and files that the run read from outside the workspace, are
+   used only if the user trusts the run (``--trust``). Without ``--trust``, one error lists all of them.
 3. Before a row is written, the whole plan is compared with the plan in ``run.json``
    (:func:`~branchrank.runs.directory.check_resumable`).
+4. A rerun calls no LLM. LLM calls are answered from a cassette that is passed to the command; without a
+   cassette, systems that use an LLM are skipped. The questions of a rerun are a random sample, drawn with the
+   run's seed. The digests of the indexes must be equal to the digests in the run's record.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from branchrank.bench.experiment import PlannedSystem
+from branchrank.bench.opening import OpenPlan, open_plan
 from branchrank.bench.plan import Plan, check_plan, endpoint_predictor
 from branchrank.bench.predictors import BenchmarkPredictor, load_class_predictor
+from branchrank.bench.record import index_facts
 from branchrank.embedders import is_bundled
 from branchrank.errors import InputError, RunError, UsageError
-from branchrank.io.printable import bare_url, is_url, url_to_show, value_to_show
-from branchrank.records import Record
+from branchrank.io.printable import is_url, value_to_show
+from branchrank.io.progress import Notify, Progress
+from branchrank.questions.question_files import questions_digest, sample_questions
+from branchrank.records import Question, Record
 from branchrank.runs import directory as names
 from branchrank.runs.directory import PredictorRecord, RunRecord, read_unfinished
 from branchrank.settings import (
     PARTS,
     BenchmarkSettings,
     Bm25Settings,
+    CacheSettings,
     EngineSettings,
     IndexSettings,
     LLMSettings,
     Resolved,
-    Setting,
-    checked,
     reaching_settings,
     resolve,
-    settings_of,
 )
 
 R = TypeVar("R", bound=Record)
 Change = Callable[[str, str], str]
 
 DEFAULT_DATA_DIR = Path("data")
-_MODEL = "embedding model"
+#: The kinds of settings that a rerun ignores, because a rerun does not call an LLM.
+_UNUSED = frozenset({"LLM endpoint", "Redis", "cassette", "price table"})
 
 
-class Named(Record, frozen=True, kw_only=True):
-    """The hosts, models, files and classes that were passed to the resuming command.
+class RunAccess(Record, frozen=True, kw_only=True):
+    """What a command may use in addition to the files in a run's directory.
 
-    ``settings`` maps the names of settings that refer to a host, a model or a file
-    (:func:`~branchrank.settings.reaching_settings`) to their values. ``engine`` maps the names of settings in
-    the section ``engine``, which apply to processes and machines, to their values. ``allowed`` contains
-    additional hosts, models and files that the systems and indexes of an experiment file may use.
-    ``questions`` is needed if the run does not contain the text of its questions.
+    If ``trust`` is true, the hosts, models, files and classes that the run names are used. ``data_dir`` is
+    the run's workspace, if it has moved. ``questions`` is needed if the run does not contain the text of its
+    questions. ``replay`` is the LLM cassette for a rerun. ``engine`` maps the names of settings in the
+    section ``engine``, which apply to processes and machines, to their values.
     """
 
+    trust: bool = False
     data_dir: Path | None = None
     questions: Path | None = None
-    predictors: tuple[str, ...] = ()
-    api_endpoint: str = ""
-    settings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    replay: str = ""
     engine: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    allowed: tuple[str, ...] = ()
-
-    @property
-    def words(self) -> list[str]:
-        """The flags of the command, without credentials."""
-        words = ["--data-dir", str(self.data_dir)] if self.data_dir is not None else []
-        words += ["--questions", str(self.questions)] if self.questions is not None else []
-        for name in self.predictors:
-            words += ["--predictor", name]
-        words += ["--api-endpoint", url_to_show(self.api_endpoint)] if self.api_endpoint else []
-        for key, value in self.settings.items():
-            words += [reaching_settings()[key].flag, value_to_show(key, value)]
-        flags = {f"{each.section}.{each.name}": each.flag for each in settings_of(EngineSettings)}
-        for key, value in self.engine.items():
-            words += [flags[key]] if value is True else [flags[key], str(value)]
-        for value in self.allowed:
-            words += ["--allow", bare_url(value)]
-        return words
 
 
-def plan_from_run(directory: Path, named: Named) -> Plan:
+class OpenRerun(Record, frozen=True, kw_only=True):
+    """The open plan, the questions to answer again, and the reason for each skipped predictor."""
+
+    opened: OpenPlan | None
+    questions: list[Question]
+    left_out: dict[str, str]
+
+
+def plan_from_run(directory: Path, access: RunAccess = RunAccess()) -> Plan:  # noqa: B008  (a frozen record)
     """Read the plan of an interrupted run, which :func:`~branchrank.bench.benchmark.run_plan` can resume.
 
-    A class, a host, or a file outside the workspace is used only if ``named`` contains it. Raises
-    :class:`RunError` for a finished or damaged run, and for values that are invalid or missing in ``named``.
+    Raises :class:`RunError` for a finished or damaged run, for invalid values, and for a run that is not
+    trusted although it uses a class, a host, a model or a file outside the workspace.
     """
-    run = read_unfinished(directory)
-    plan = recorded_plan(directory, run, Names(directory, named))
+    plan = _RecordedPlan(directory, access).plan(read_unfinished(directory), ["resume", str(directory)])
     try:
         check_plan(plan)
     except (UsageError, InputError) as error:
@@ -105,230 +99,200 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
     return plan
 
 
-def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
-    """Read the plan of a run without checking it.
+@contextmanager
+def open_rerun(
+    directory: Path, run: RunRecord, count: int, access: RunAccess, progress: Progress, notify: Notify
+) -> Iterator[OpenRerun]:
+    """Open the plan of a finished run to answer ``count`` of its questions again.
 
-    Raises :class:`RunError` for an invalid setting in the run's record. Also raises :class:`RunError` for a
-    required value that was not passed to the command or that differs from the run's value.
+    Raises :class:`RunError` if the indexes or the questions are not the same as in the run, or if the run is
+    not trusted although it uses something outside the workspace. Raises the same errors as
+    :func:`~branchrank.bench.opening.open_plan`.
     """
-    settings = recorded_settings(directory, run, found)
-    indexes = {
-        name: recorded_index(directory, table, settings, found) for name, table in run.index_settings.items()
+    left_out = {each.name: reason for each in run.predictors if (reason := _why_not(each, access))}
+    chosen = tuple(each for each in run.predictors if each.name not in left_out)
+    if not chosen:
+        yield OpenRerun(opened=None, questions=[], left_out=left_out)
+        return
+    replay = access.replay if any(each.system and each.system.asks_llm for each in chosen) else ""
+    # The setting ``baseline`` is cleared, because the run's baseline may be one of the skipped predictors.
+    changes: dict[str, dict[str, Any]] = {
+        LLMSettings.section: {"record": "", "replay": replay, "price_table": ""},
+        CacheSettings.section: {"redis_url": ""},
+        BenchmarkSettings.section: {"baseline": ""},
     }
-    makers = [predictor_maker(record, found) for record in run.predictors]
-    data_dir = found.data_dir(run.data_dir)
-    found.check()
-    return Plan(
-        data_dir=data_dir,
-        settings=settings,
-        predictors=tuple(make() for make in makers),
-        indexes=indexes,
-        questions=recorded_questions(directory, found.named, settings),
-        reports=directory.resolve().parent,
-        experiment=run.experiment,
-        split=run.split,
-        filters=run.filters,
-        repeats=recorded_repeats(directory, run),
-        command=run.command,
-    )
-
-
-class Names:
-    """A check that the user passed the hosts, models, files and classes of a run to the command.
-
-    ``command`` contains the first words of the command that an error message suggests. ``unused`` lists the
-    kinds of values (such as ``embedding model``) that the command ignores.
-    """
-
-    def __init__(
-        self,
-        directory: Path,
-        named: Named,
-        command: Sequence[str] = ("resume",),
-        unused: frozenset[str] = frozenset(),
-    ) -> None:
-        self.directory = directory
-        self.command = command
-        self.unused = unused
-        self.named = named
-        self.missing: dict[tuple[str, str], str] = {}
-        self.wrong: list[str] = []
-        self.flags: dict[tuple[str, str], str] = {}
-        self.values: dict[tuple[str, str], str] = {}
-        for key, value in named.settings.items():
-            self.values[reaching_settings()[key].reaches, value_to_show(key, value)] = value
-
-    def setting(self, setting: Setting, recorded: str) -> str:
-        """Return the value that was passed to the command for a setting, or else the run's value.
-
-        A value that was passed but differs from ``recorded``, the value in the run's record, is added to
-        ``wrong``. A required value that was not passed is added to ``missing``.
-        """
-        self.flags[setting.reaches, recorded] = setting.flag
-        value = self.named.settings.get(f"{setting.section}.{setting.name}")
-        if value is None:
-            return (
-                recorded
-                if self._needs_no_name(setting.reaches, recorded)
-                else self._missing(setting.flag, setting.reaches, recorded)
-            )
-        shown = value_to_show(setting.name, value)
-        if shown != recorded:
-            self.wrong.append(f"{setting.flag} {shown}: the run used {recorded or 'none'}")
-        return value
-
-    def value(self, role: str, recorded: str) -> str:
-        """Return the passed value that matches ``recorded``, a value in the run's record.
-
-        A required value that was not passed to the command is added to ``missing``.
-        """
-        if self._needs_no_name(role, recorded):
-            return recorded
-        if (role, recorded) in self.values:
-            return self.values[role, recorded]
-        for allowed in self.named.allowed:
-            if bare_url(allowed) == recorded:
-                return allowed
-        return self._missing(self.flags.get((role, recorded), "--allow"), role, recorded)
-
-    def _needs_no_name(self, role: str, recorded: str) -> bool:
-        return not recorded or role in self.unused or (role == _MODEL and is_bundled(recorded))
-
-    def _missing(self, flag: str, role: str, recorded: str) -> str:
-        self.missing[flag, recorded] = role
-        return recorded
-
-    def predictor(self, name: str) -> None:
-        """Add the class ``name`` (``module:Class``) to ``missing`` if it was not passed to the command."""
-        if name not in self.named.predictors:
-            self._missing("--predictor", "predictor", name)
-
-    def endpoint(self, url: str) -> None:
-        """Check that the run's URL for the ``api`` predictor was passed to the command."""
-        if not self.named.api_endpoint:
-            self._missing("--api-endpoint", "HTTP endpoint", url)
-        elif url_to_show(self.named.api_endpoint) != url:
-            self.wrong.append(f"--api-endpoint {url_to_show(self.named.api_endpoint)}: the run used {url}")
-
-    def data_dir(self, recorded: str) -> Path:
-        """Return the workspace folder that was passed to the command, or ``data`` by default.
-
-        If no folder was passed, but the run used a folder other than ``data``, the run's folder is added to
-        ``missing`` (the values that the user must still pass).
-        """
-        if self.named.data_dir is None and Path(recorded).absolute() != DEFAULT_DATA_DIR.absolute():
-            self._missing("--data-dir", "workspace", recorded)
-        return self.named.data_dir or DEFAULT_DATA_DIR
-
-    def check(self) -> None:
-        """Raise :class:`RunError` if a required value was not passed or differs from the run's value."""
-        if self.wrong:
-            raise RunError(
-                f"{self.directory} was run with different values:\n" + "\n".join(self.wrong),
-                remedy="pass the same values as in the run, or start a new run",
-            )
-        if self.missing:
-            listed = "\n".join(f"  - {role} {value}" for (_, value), role in self.missing.items())
-            words = ["branchrank", *self.command, str(self.directory), *self.named.words]
-            words += [word for flag, value in self.missing for word in (flag, value)]
-            raise RunError(
-                f"{self.directory} uses hosts, models, files or classes that were not passed to this "
-                f"command:\n{listed}",
-                remedy=f"if you trust this run: {shlex.join(words)}",
-            )
-
-
-def recorded_settings(directory: Path, run: RunRecord, found: Names) -> Resolved:
-    """Check and return the run's settings, with the hosts, models and files that were passed to the command.
-
-    The settings for processes and machines (section ``engine``) are not read from the run.
-    """
-    recorded = _resolved(directory, run.settings)
     tables = {
-        part.section: msgspec.to_builtins(recorded.part(part))
-        for part in PARTS
-        if part.section in run.settings and part is not EngineSettings
+        name: {**run.settings.get(name, {}), **changes.get(name, {})} for name in (*run.settings, *changes)
     }
-    flags = {}
-    for key, setting in reaching_settings().items():
-        value = found.setting(setting, getattr(recorded.parts[setting.section], setting.name))
-        if key in found.named.settings:
-            flags[key] = value
-    settings = _resolved(directory, tables, flags)
-    engine = resolve(flags=found.named.engine)
-    return msgspec.structs.replace(
-        settings,
-        parts={**settings.parts, EngineSettings.section: engine.part(EngineSettings)},
-        origins={
+    again = replace(run, predictors=chosen, settings=tables)
+    command = ["verify", str(directory), "--rerun", str(count)]
+    plan = _RecordedPlan(directory, access, _UNUSED).plan(again, command)
+    try:
+        asked = check_plan(plan)
+    except (UsageError, InputError) as error:
+        raise RunError(
+            f"{directory} can't be run again: {error.message}",
+            remedy=error.remedy or "pass its question file",
+        ) from error
+    if questions_digest(asked) != run.questions_digest:
+        raise RunError(
+            f"{plan.questions_file} does not contain the questions of {directory}",
+            remedy="pass the question file of the run: --questions FILE",
+        )
+    drawn = sample_questions(asked, min(count, len(asked)), run.seed)
+    with open_plan(plan, asked, progress=progress, notify=notify, status=notify, build=False) as opened:
+        recorded = {facts.name: facts.digest for facts in run.indexes}
+        for name, index in opened.indexes.items():
+            digest = index_facts(name, index).digest
+            if digest != recorded.get(name):
+                raise RunError(
+                    f"the index {name!r} in {plan.data_dir} differs from the index of the run. Its digest is "
+                    f"{digest[:16]}, and the run's index has {recorded.get(name, 'none')[:16]}",
+                    remedy="pass the workspace of the run (--data-dir), or index the same corpus with the "
+                    "same settings and the same version of BranchRank",
+                )
+        yield OpenRerun(opened=opened, questions=drawn, left_out=left_out)
+
+
+def _why_not(predictor: PredictorRecord, access: RunAccess) -> str:
+    """Return the reason why a predictor can't be run again, or "" if it can."""
+    if predictor.system is not None:
+        lacks = predictor.system.asks_llm and not access.replay
+        return "it uses an LLM; pass the run's cassette with --llm-replay" if lacks else ""
+    if ":" not in predictor.origin:
+        return "it was an object in a Python program"
+    return "" if access.trust else f"it calls {predictor.origin}; if you trust the run, add --trust"
+
+
+class _RecordedPlan:
+    """The plan in a run's record. Values of the kinds (such as ``Redis``) in ``unused`` are ignored."""
+
+    def __init__(self, directory: Path, access: RunAccess, unused: frozenset[str] = frozenset()) -> None:
+        self.directory = directory
+        self.access = access
+        self.unused = unused
+        #: What the run uses outside the workspace, as pairs (kind, value).
+        self.reached: dict[tuple[str, str], None] = {}
+        #: The recorded value of a setting (without credentials) -> its value in the user's environment.
+        self.own: dict[tuple[str, str], str] = {}
+
+    def plan(self, run: RunRecord, command: list[str]) -> Plan:
+        """Return the plan without checking it. ``command`` is shown in the error for an untrusted run.
+
+        Raises :class:`RunError` for an invalid setting in the run's record, and for a run that is not trusted
+        although it uses something outside the workspace.
+        """
+        settings = self._settings(run)
+        indexes = {name: self._index(table, settings) for name, table in run.index_settings.items()}
+        makers = [self._predictor(record) for record in run.predictors]
+        data_dir = self.access.data_dir or Path(run.data_dir)
+        if self.access.data_dir is None and data_dir.absolute() != DEFAULT_DATA_DIR.absolute():
+            self.reached["workspace", run.data_dir] = None
+        if self.reached and not self.access.trust:
+            listed = "\n".join(f"  - {kind} {value}" for kind, value in self.reached)
+            raise RunError(
+                f"{self.directory} uses these hosts, models, files or classes:\n{listed}",
+                remedy=f"if you trust this run: {shlex.join(['branchrank', *command, *self._words])}",
+            )
+        keeps = settings.part(BenchmarkSettings).question_text == "keep"
+        return Plan(
+            data_dir=data_dir,
+            settings=settings,
+            predictors=tuple(make() for make in makers),
+            indexes=indexes,
+            # A run that does not store the text of its questions uses the workspace's question file.
+            questions=self.access.questions or (self.directory / names.QUESTIONS if keeps else None),
+            reports=self.directory.resolve().parent,
+            experiment=run.experiment,
+            split=run.split,
+            filters=run.filters,
+            repeats=max((each.repeats for each in run.predictors), default=1),
+            command=run.command,
+        )
+
+    @property
+    def _words(self) -> list[str]:
+        """The flags of the command that this access allows, with ``--trust``."""
+        flags = {
+            "--data-dir": self.access.data_dir,
+            "--questions": self.access.questions,
+            "--llm-replay": self.access.replay,
+        }
+        return [word for flag, value in flags.items() if value for word in (flag, str(value))] + ["--trust"]
+
+    def _settings(self, run: RunRecord) -> Resolved:
+        """Return the run's settings. Processes and machines (section ``engine``) are not read from the run.
+
+        A record contains no credentials, so the value of an environment variable is used if it is equal to
+        the recorded value except for its credentials.
+        """
+        recorded = self._resolved(run.settings)
+        flags: dict[str, Any] = {}
+        for key, setting in reaching_settings().items():
+            value = str(getattr(recorded.parts[setting.section], setting.name))
+            own = os.environ.get(setting.variable, "")
+            if own and value_to_show(setting.name, own) == value:
+                self.own[setting.reaches, value] = own
+            if value:
+                flags[key] = value if value == self.access.replay else self._value(setting.reaches, value)
+        tables = {
+            part.section: msgspec.to_builtins(recorded.part(part))
+            for part in PARTS
+            if part.section in run.settings and part is not EngineSettings
+        }
+        settings = self._resolved(tables, flags)
+        engine = resolve(flags=self.access.engine)
+        origins = {
             name: (engine if name.startswith(f"{EngineSettings.section}.") else settings).origins[name]
             for name in settings.origins
-        },
-    )
+        }
+        parts = {**settings.parts, EngineSettings.section: engine.part(EngineSettings)}
+        return replace(settings, parts=parts, origins=origins)
 
+    def _resolved(self, tables: Mapping[str, Any], flags: Mapping[str, Any] | None = None) -> Resolved:
+        path = self.directory / names.RUN_JSON
+        try:
+            return resolve(toml=tables, toml_name=str(path), environment={}, flags=flags)
+        except UsageError as error:
+            raise RunError(f"{path}: {error.message}", remedy="start a new run") from None
 
-def _resolved(directory: Path, tables: Mapping[str, Any], flags: Mapping[str, Any] | None = None) -> Resolved:
-    path = directory / names.RUN_JSON
-    try:
-        return resolve(toml=tables, toml_name=str(path), environment={}, flags=flags)
-    except UsageError as error:
-        raise RunError(f"{path}: {error.message}", remedy="start a new run") from None
+    def _index(self, table: Mapping[str, Any], settings: Resolved) -> Resolved:
+        """Return the settings of one of the run's indexes."""
+        own = {key: value for key, value in table.items() if key != Bm25Settings.section}
+        recorded = self._resolved({IndexSettings.section: own}).part(IndexSettings)
+        parts = {**settings.parts, IndexSettings.section: with_reached(recorded, self._value)}
+        if Bm25Settings.section in table:
+            words = self._resolved({Bm25Settings.section: table[Bm25Settings.section]})
+            parts[Bm25Settings.section] = words.part(Bm25Settings)
+        return replace(settings, parts=parts)
 
+    def _value(self, kind: str, recorded: str) -> str:
+        """Return the value to use, and add it to ``reached`` if the user must trust the run to use it."""
+        if (kind, recorded) in self.own:
+            return self.own[kind, recorded]
+        bundled = kind == "embedding model" and is_bundled(recorded)
+        if recorded and not bundled and kind not in self.unused:
+            self.reached[kind, recorded] = None
+        return recorded
 
-def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved, found: Names) -> Resolved:
-    """Return the settings of one of the run's indexes."""
-    own = {key: value for key, value in table.items() if key != Bm25Settings.section}
-    recorded = _resolved(directory, {IndexSettings.section: own}).part(IndexSettings)
-    parts = {**settings.parts, IndexSettings.section: with_reached(recorded, found.value)}
-    if Bm25Settings.section in table:
-        words = {Bm25Settings.section: table[Bm25Settings.section]}
-        parts[Bm25Settings.section] = _resolved(directory, words).part(Bm25Settings)
-    return msgspec.structs.replace(settings, parts=parts)
-
-
-def predictor_maker(
-    record: PredictorRecord, found: Names
-) -> Callable[[], PlannedSystem | BenchmarkPredictor]:
-    """Return a function that creates a predictor, and that must be called after :meth:`Names.check`."""
-    if record.system is not None:
-        origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
-        system = with_reached(record.system, found.value)
-        planned = PlannedSystem(system=system, index=record.index, origin=origin)
-        return lambda: planned
-    url, _, target = record.origin.partition(" ")
-    if is_url(url):
-        found.endpoint(url)
-        return partial(endpoint_predictor, found.named.api_endpoint, target)
-    if ":" in record.origin:
-        found.predictor(record.origin)
-        return partial(load_class_predictor, record.origin)
-    raise RunError(
-        f"{found.directory} can't be resumed: {record.name!r} was an object in a Python program",
-        remedy="run that program again",
-    )
-
-
-def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
-    """Return the path of the run's questions, or ``None`` if the run used the workspace's question file.
-
-    The path is ``named.questions`` if set, and otherwise the path of the run's copy of the questions. A run
-    that does not store the text of its questions has no copy, so the workspace's question file is used.
-    """
-    if named.questions is not None:
-        return named.questions
-    keeps = settings.part(BenchmarkSettings).question_text == "keep"
-    return directory / names.QUESTIONS if keeps else None
-
-
-def recorded_repeats(directory: Path, run: RunRecord) -> int:
-    [setting] = (each for each in settings_of(LLMSettings) if each.name == "repeats")
-    repeats = max((each.repeats for each in run.predictors), default=1)
-    try:
-        return int(checked(LLMSettings, setting, repeats))
-    except ValueError:
+    def _predictor(self, record: PredictorRecord) -> Callable[[], PlannedSystem | BenchmarkPredictor]:
+        """Return a function that creates a predictor, and that is called only if the run is trusted."""
+        if record.system is not None:
+            origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
+            system = with_reached(record.system, self._value)
+            planned = PlannedSystem(system=system, index=record.index, origin=origin)
+            return lambda: planned
+        url, _, target = record.origin.partition(" ")
+        if is_url(url):
+            self.reached["HTTP endpoint", url] = None
+            return lambda: endpoint_predictor(url, target)
+        if ":" in record.origin:
+            self.reached["predictor", record.origin] = None
+            return lambda: load_class_predictor(record.origin)
         raise RunError(
-            f"{directory / names.RUN_JSON}: repeats = {repeats}; allowed: {setting.allowed}",
-            remedy="start a new run",
-        ) from None
+            f"{self.directory} can't be resumed: {record.name!r} was an object in a Python program",
+            remedy="run that program again",
+        )
 
 
 def with_reached(record: R, change: Change) -> R:

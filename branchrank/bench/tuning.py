@@ -36,7 +36,7 @@ from branchrank.bench.experiment import DEFAULT_INDEX, PlannedSystem
 from branchrank.bench.opening import open_plan
 from branchrank.bench.plan import Plan, check_plan, plan_from_experiment
 from branchrank.errors import QuestionError, UsageError
-from branchrank.execution import open_executor
+from branchrank.execution.executors import open_executor
 from branchrank.io.files import write_text
 from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.measures.intervals import Interval, difference_interval

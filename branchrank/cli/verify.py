@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from branchrank.cli.latex import latex_option, write_latex
-from branchrank.cli.naming import given_names, naming_options
+from branchrank.cli.naming import access_options
 from branchrank.cli.runs import RUN
-from branchrank.cli.terminal import Command, safe, say, shown_path
+from branchrank.cli.terminal import Command, import_from_here, safe, say, shown_path
 
 
 @click.command("verify", cls=Command)
@@ -33,26 +33,35 @@ from branchrank.cli.terminal import Command, safe, say, shown_path
     type=click.Path(path_type=Path, dir_okay=False),
     help="Check that the run's plan is equal to the sealed plan in this file.",
 )
-@naming_options
+@click.option(
+    "--llm-replay",
+    "replay",
+    default="",
+    metavar="FILE",
+    help="The run's LLM cassette, from which the LLM calls of a rerun are answered.",
+)
+@access_options
 @click.pass_context
 def verify(
-    ctx: click.Context, /, run: Path, rerun: int, corpus: Path | None, seal: Path | None, **named: Any
+    ctx: click.Context, /, run: Path, rerun: int, corpus: Path | None, seal: Path | None, **access: Any
 ) -> None:
     """Recompute every number in the reports of RUN, and check that the files of RUN agree with each other.
 
     The command prints each problem, and exits with code 1 if there are any problems.
 
     With --rerun N, the run's systems answer N questions again. The rerun needs the index that the run used.
-    Pass the classes, endpoints, models and LLM cassette (--llm-replay) of the run's systems as flags. A
-    system is not run again if its class, endpoint, model or cassette is missing.
+    Systems with an LLM are run again only with the run's cassette (--llm-replay), and classes and endpoints
+    only with --trust.
 
     The digests of a run detect damage and accidental edits, but not changes by someone who also rewrites the
     digests.
     """
     from branchrank import library
 
+    if access["trust"]:
+        import_from_here()
     verified = library.verify(
-        run, rerun=rerun, corpus=corpus, seal=seal, named=given_names(**named), notify=say
+        run, rerun=rerun, corpus=corpus, seal=seal, access=library.RunAccess(**access), notify=say
     )
     for note in verified.notes:
         click.echo(safe(note), err=True)

@@ -20,15 +20,13 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from branchrank.errors import MissingDependencyError, WorkerError
-from branchrank.execution.handler import Handler, Setup
-from branchrank.execution.pool import Answered, Event, Lost, Ready
-from branchrank.execution.shipping import pack
 from branchrank.execution.threads import usable_cpus
+from branchrank.execution.workers import Handler, LostError, Setup, pack
 from branchrank.io.environment import temporary_environment
 
 _ENVIRONMENT = {
@@ -43,30 +41,42 @@ _ANSWERS_WITHIN_S = 5.0
 
 
 class RayActor:
-    """A Ray actor, and a reference to the actor's pending result."""
+    """A worker that is an actor on the cluster."""
 
-    def __init__(self, handle: Any, pending: Any) -> None:
-        self.handle = handle
-        self.pending = pending
-        self.is_ready = False
+    def __init__(self, ray: Any, handle: Any) -> None:
+        self._ray = ray
+        self._handle = handle
+
+    def wait(self) -> None:
+        """Wait until the actor is running."""
+        self._answer(self._handle.ready.remote())
+
+    def process(self, shard: bytes) -> bytes:
+        """Send a shard to the actor, and return the answer."""
+        content: bytes = self._answer(self._handle.handle.remote(shard))
+        return content
+
+    def _answer(self, reference: Any) -> Any:
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            raise LostError(_reason(error)) from None
+
+    def close(self) -> None:
+        """Let the actor release the task's resources, within 5 seconds."""
+        self._ray.wait([self._handle.close.remote()], timeout=_ANSWERS_WITHIN_S)
+
+    def kill(self) -> None:
+        """End the actor, unless the actor or its node has already died."""
+        with contextlib.suppress(Exception):
+            self._ray.kill(self._handle)
 
 
-class _Worker:
+class _Handler(Handler):
     """The class that Ray instantiates as an actor."""
-
-    def __init__(self, setup: Setup, shipped: bytes | None) -> None:
-        self._handler = Handler(setup, shipped)
 
     def ready(self) -> None:
         """Do nothing. A call to this method returns as soon as the actor is running."""
-
-    def handle(self, shard: bytes) -> bytes:
-        """Process a pickled shard, as described for :meth:`Handler.handle`."""
-        return self._handler.handle(shard)
-
-    def close(self) -> None:
-        """Release the task's resources."""
-        self._handler.close()
 
 
 class RayWorkers:
@@ -84,43 +94,12 @@ class RayWorkers:
         cpus = int(self._ray.cluster_resources().get("CPU", 0))
         self.workers = jobs or max(1, cpus)
         # Ray's own retries are switched off, because the pool replaces actors that die.
-        self._actor = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Worker)
+        self._actor = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Handler)
         self._shipped: tuple[Setup, Any] | None = None
 
     def start(self, setup: Setup) -> RayActor:
         """Start an actor on the cluster."""
-        handle = self._actor.remote(setup, self._archive(setup))
-        return RayActor(handle, handle.ready.remote())
-
-    def submit(self, worker: RayActor, shard: bytes) -> None:
-        """Send a shard to an actor."""
-        worker.pending = worker.handle.handle.remote(shard)
-
-    def wait(self, workers: Collection[RayActor], timeout: float) -> list[tuple[RayActor, Event]]:
-        """Return the events for actors that have started, answered or died."""
-        waiting = {worker.pending: worker for worker in workers if worker.pending is not None}
-        done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=timeout)
-        found: list[tuple[RayActor, Event]] = []
-        for reference in done:
-            worker = waiting[reference]
-            worker.pending = None
-            try:
-                content = self._ray.get(reference)
-            except self._ray.exceptions.RayError as error:
-                found.append((worker, Lost(_reason(error))))
-                continue
-            found.append((worker, Answered(content) if worker.is_ready else Ready()))
-            worker.is_ready = True
-        return found
-
-    def stop(self, workers: Collection[RayActor], *, at_once: bool) -> None:
-        """Stop the actors. Unless ``at_once`` is true, each actor releases its resources before it exits."""
-        if not at_once and workers:
-            closing = [worker.handle.close.remote() for worker in workers]
-            self._ray.wait(closing, num_returns=len(closing), timeout=_ANSWERS_WITHIN_S)
-        for worker in workers:
-            with contextlib.suppress(Exception):  # The actor or its node has already died.
-                self._ray.kill(worker.handle)
+        return RayActor(self._ray, self._actor.remote(setup, self._archive(setup)))
 
     def close(self) -> None:
         """Disconnect from the cluster, and shut it down if it was started for this command.

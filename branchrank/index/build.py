@@ -31,7 +31,7 @@ from branchrank import __version__
 from branchrank.corpus.discovery import discover
 from branchrank.embedders import Embedder, open_embedder, token_embedder
 from branchrank.errors import ArtifactError
-from branchrank.execution import Executor, open_executor
+from branchrank.execution.executors import Executor, open_executor
 from branchrank.index.contents import Contents, read_contents
 from branchrank.index.documents import MODIFIED, CorpusEntry, write_documents, write_modified
 from branchrank.index.embedding import ChunkEmbedding, embed_chunks, measure_distance

@@ -20,7 +20,7 @@ from branchrank.corpus.document import DocumentOutline
 from branchrank.corpus.loading import CorpusOutline, corpus_digest
 from branchrank.embedders import Embedder
 from branchrank.errors import CorpusError
-from branchrank.execution import Executor
+from branchrank.execution.executors import Executor
 from branchrank.index.adoption import Adoption, check_adoption, read_adoption
 from branchrank.index.calibration import probe_title
 from branchrank.index.records_file import RecordLines, encoded

@@ -14,7 +14,7 @@ from branchrank.embedders.cache import cached_documents, cached_query
 from branchrank.embedders.fake import NONE, NoEmbedder
 from branchrank.embedders.protocol import Vectors
 from branchrank.embedders.shards import EmbeddingTask
-from branchrank.execution import Executor
+from branchrank.execution.executors import Executor
 from branchrank.index.adoption import Adoption, adopted_vectors
 from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries
 from branchrank.index.failpoints import failpoint

@@ -21,7 +21,7 @@ from branchrank.embedders.cache import BATCH, cache_keys
 from branchrank.embedders.protocol import DocumentVectors, Vectors
 from branchrank.embedders.shards import TokenTask
 from branchrank.errors import ArtifactError
-from branchrank.execution import Executor
+from branchrank.execution.executors import Executor
 from branchrank.index.generations import MANIFEST
 from branchrank.index.manifest import Manifest, read_record
 from branchrank.index.reader import CHUNKS, TOKENS

@@ -23,7 +23,7 @@ from itertools import islice
 from typing import Any
 
 from branchrank.corpus.normalized import normalize
-from branchrank.execution import Executor, InProcess
+from branchrank.execution.executors import Executor, InProcess
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.ledger import Totals, totals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from branchrank.io.files import write_text
@@ -26,13 +27,17 @@ FIRST_RATES = STANDARD[:4]
 MORE_RATES = STANDARD[4:]
 
 
-def write_tables(run: RunData) -> None:
-    """Write a run's CSV files, and the questions that no predictor solved, into the run's directory."""
-    write_text(run.directory / names.SUMMARY_CSV, summary_csv(run))
-    write_text(run.directory / names.COMPARISONS_CSV, comparisons_csv(run.judgment.comparisons))
-    write_text(run.directory / names.QUESTIONS_CSV, questions_csv(run))
-    write_text(run.directory / names.CALLS_CSV, calls_csv(run))
-    write_questions(run.directory / names.HARD_SET, run.hard_set)
+def write_tables(run: RunData, into: Path | None = None) -> None:
+    """Write a run's CSV files, and the questions that no predictor solved.
+
+    The files are written into the directory ``into``, by default the run's directory.
+    """
+    directory = into or run.directory
+    write_text(directory / names.SUMMARY_CSV, summary_csv(run))
+    write_text(directory / names.COMPARISONS_CSV, comparisons_csv(run.judgment.comparisons))
+    write_text(directory / names.QUESTIONS_CSV, questions_csv(run))
+    write_text(directory / names.CALLS_CSV, calls_csv(run))
+    write_questions(directory / names.HARD_SET, run.hard_set)
 
 
 def summary_csv(run: RunData) -> str:

@@ -1,65 +1,17 @@
-"""What a system's settings say before the system runs: whether it can run, and what its answers contain.
-
-If you add a stage to the engine, add the stage to :func:`stages_of` as well. A test compares the stages of
-every built-in system with the engine's traces.
-"""
+"""What a system's settings say before the system runs: whether it can run, and what its answers contain."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 
 from branchrank.embedders import check_gives_tokens
 from branchrank.embedders.fake import NONE, no_vectors
 from branchrank.errors import UsageError
-from branchrank.records import Placement
 from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
-
-#: The prefix of the names of tree search steps in a trace.
-_WALKED = "tree step "
-#: The name of the trace stage that lists the candidates in one prompt of an LLM reranker.
-_SHOWN = "shown"
-
-
-def stages_of(system: System) -> tuple[str, ...]:
-    """Return the names of the stages in the trace of every answered query, in order.
-
-    >>> from branchrank.spec import Branch, Fuse, System
-    >>> stages_of(System(name="own", branches=(Branch(kind="bm25"),), fuse=Fuse(cap=30)))
-    ('bm25(chunks)', 'fusion', 'cap', 'passages')
-    """
-    stages = []
-    for branch in system.searched:
-        stages.append(label(branch))
-        stages += ["mapping", "expansion"] if branch.expand is not None else []
-    stages.append("fusion")
-    stages += ["cap"] if system.fuse.cap else []
-    stages += ["maxsim"] if system.rescore.method == "maxsim" else []
-    stages += ["group"] if system.group.by == "document" else []
-    stages += ["rerank"] if system.rerank.method != "none" else []
-    stages += ["passage order"] if orders_passages(system) else []
-    return tuple(dict.fromkeys([*stages, "passages"]))
 
 
 def orders_passages(system: System) -> bool:
     """Return whether all passages of the candidate sections are ranked, not only the best of each section."""
     return system.passages.order == "scores" and system.returns == "passage"
-
-
-def fits(system: System, stages: Sequence[str]) -> bool:
-    """Return whether a trace of the system can have exactly these stages."""
-    walks = any(branch.tree is not None for branch in system.searched)
-    fixed = [
-        stage
-        for stage in stages
-        if not (walks and stage.startswith(_WALKED)) and not (system.asks_llm and stage == _SHOWN)
-    ]
-    return tuple(fixed) == stages_of(system)
-
-
-def last_ranking(system: System) -> str:
-    """Return the name of the stage whose ranked list is turned into hits."""
-    return stages_of(system)[-2]
 
 
 def timed_together(system: System) -> bool:
@@ -82,24 +34,6 @@ def depth(branch: Branch, k: int) -> int:
     return 2 * k if branch.doubled else branch.top_n
 
 
-def least_hits(system: System, k: int, chunks: int) -> int:
-    """Return the minimum number of hits that an answer must have.
-
-    ``chunks`` is the number of chunks that the query's filters and exclusions allow. Only a vector search
-    without a threshold is guaranteed to return chunks. Several chunks from one section or document can become
-    a single hit.
-    """
-    depths = [
-        min(chunks, depth(branch, k))
-        for branch in system.searched
-        if branch_kind(branch.kind).fills and branch.threshold is None
-    ]
-    found = max(depths, default=0)
-    if system.unit != "chunk" or system.group.by != "none" or system.passages.lines:
-        return min(1, found)
-    return min(k, found, system.fuse.cap or found)
-
-
 def most_hits(system: System, k: int) -> int | None:
     """Return the maximum number of hits in an answer, or ``None`` if there is no limit.
 
@@ -117,33 +51,6 @@ def most_hits(system: System, k: int) -> int | None:
     depths = [None if branch.expand is not None else depth_of(branch, k) for branch in system.searched]
     whole = None if None in depths else sum(each or 0 for each in depths)
     return min((each for each in (whole, system.fuse.cap or None) if each is not None), default=None)
-
-
-def least_calls(system: System, hits: int) -> int:
-    """Return the minimum number of LLM calls for an answer (1 if an LLM ranks several hits, else 0)."""
-    finals = any(branch.tree is not None and branch.tree.final_by == "llm" for branch in system.searched)
-    return int(hits > 1 and (finals or system.rerank.method in ("llm", "pointwise")))
-
-
-def fused_score(system: System, placements: Mapping[str, Placement]) -> float | None:
-    """Compute a hit's score from its ranks, or return ``None`` if the ranks do not determine the score."""
-    averaged = system.group.by == "document" and system.group.aggregate == "avg"
-    scored_again = (
-        system.rerank.method != "none" or system.rescore.method != "none" or orders_passages(system)
-    )
-    # For a branch with ``expand`` set, a hit's recorded rank is not its rank in the fused list.
-    expands = any(branch.expand is not None for branch in system.searched)
-    if system.fuse.method not in ("rrf", "none") or averaged or scored_again or expands:
-        return None
-    weights = {label(branch): branch.weight for branch in system.searched}
-    if not placements or not placements.keys() <= weights.keys():
-        return None
-    if system.fuse.method == "none":
-        score, scale = next(iter(placements.values())).score, 1.0
-    else:
-        score = sum(weights[name] / (system.fuse.k + placed.rank) for name, placed in placements.items())
-        scale = (system.fuse.k + 1) / (sum(weights.values()) or 1.0)
-    return max(0.0, min(1.0, score * scale)) if system.fuse.unit_interval else score
 
 
 def shared_branches(system: System) -> frozenset[str]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from branchrank.execution import Executor, InProcess
+from branchrank.execution.executors import Executor, InProcess
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Totals, totals

@@ -105,8 +105,7 @@ def test_a_run_killed_while_timing_asks_no_question_again(project: Path, whole: 
         "branchrank.cli.main",
         "resume",
         next(reports.iterdir()),
-        "--predictor",
-        "support.predictors:Killed",
+        "--trust",
         cwd=project,
         environment={
             "PYTHONPATH": str(ROOT / "tests"),
@@ -288,8 +287,8 @@ def test_an_index_is_not_built_to_resume_a_run(finished: Path, tmp_path: Path) -
     assert not (other / "data" / "indexes").exists()
 
 
-def test_a_credential_in_the_command_is_not_kept_and_resume_takes_it_again(
-    project: Path, tmp_path: Path
+def test_a_credential_in_the_command_is_not_kept_and_resume_takes_it_from_the_environment(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = "redis://:Sup3rSecretPW@127.0.0.1:9/0"
     words = ("--predictor", "local", "--cache-redis-url", url, "--latency-sample", 0)
@@ -300,8 +299,9 @@ def test_a_credential_in_the_command_is_not_kept_and_resume_takes_it_again(
     waiting = unfinished(tmp_path / "second", made)
     refused = resume(project, waiting)
     assert refused.exit_code == 3
-    assert "--cache-redis-url redis://127.0.0.1:9/0" in refused.stderr
-    assert resume(project, waiting, "--cache-redis-url", url).exit_code == 0
+    assert "- Redis redis://127.0.0.1:9/0" in refused.stderr
+    monkeypatch.setenv("BRANCHRANK_CACHE_REDIS_URL", url)
+    assert resume(project, waiting).exit_code == 0
     assert b"Sup3rSecretPW" not in (waiting / names.RUN_JSON).read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""A run directory is data: resuming it reaches only what the command itself names.
+"""A run directory is data: without --trust, resuming it reaches nothing outside the workspace.
 
 Every test doctors the ``run.json`` of an interrupted run, resumes it, and looks at what was reached.
 """
@@ -109,7 +109,7 @@ def test_an_untouched_run_is_resumed(doctored: Any, finished: Path) -> None:
     assert invoke("verify", directory).exit_code == 0
 
 
-def test_no_class_is_imported_that_the_command_does_not_name(doctored: Any, project: Path) -> None:
+def test_no_class_of_an_untrusted_run_is_imported(doctored: Any, project: Path) -> None:
     canary = project / "imported"
     (project / "planted.py").write_text(
         f"open({str(canary)!r}, 'w').close()\n"
@@ -126,10 +126,11 @@ def test_no_class_is_imported_that_the_command_does_not_name(doctored: Any, proj
     resumed = invoke("resume", directory)
     assert not canary.exists()
     assert resumed.exit_code == 3, resumed.output
-    assert f"branchrank resume {directory} --predictor planted:Planted" in resumed.stderr
+    assert "- predictor planted:Planted" in resumed.stderr
+    assert f"branchrank resume {directory} --trust" in resumed.stderr
 
 
-def test_an_llm_endpoint_is_called_only_if_the_command_names_it(doctored: Any, listener: Listener) -> None:
+def test_an_llm_endpoint_of_an_untrusted_run_is_not_called(doctored: Any, listener: Listener) -> None:
     url = f"http://{listener.address}/v1"
 
     def change(run: Doctored) -> None:
@@ -147,29 +148,25 @@ def test_an_llm_endpoint_is_called_only_if_the_command_names_it(doctored: Any, l
     resumed = invoke("resume", directory)
     assert listener.received == []
     assert resumed.exit_code == 3, resumed.output
-    assert f"--hybrid-base-url {url}" in resumed.stderr
+    assert f"- LLM endpoint {url}" in resumed.stderr
 
 
 LEADING_OUT = {
-    "Chroma server": ("index", {"vector_store": "chroma", "chroma_url": "http://{}"}, "--chroma-url"),
-    "embedding endpoint": (
-        "index",
-        {"embedder": "openai:m", "embedding_url": "http://{}"},
-        "--embedding-url",
-    ),
-    "Ollama": ("index", {"embedder": "ollama:m", "embedding_url": "http://{}"}, "--embedder ollama:m"),
-    "model of the hub": ("index", {"embedder": "someone/model"}, "--embedder someone/model"),
-    "model folder": ("index", {"embedder": "/somewhere/model"}, "--embedder /somewhere/model"),
-    "Redis": ("cache", {"redis_url": "redis://{}/0"}, "--cache-redis-url"),
-    "Qdrant server": ("qdrant", {"url": "http://{}"}, "--qdrant-url"),
+    "Chroma server http://{}": ("index", {"vector_store": "chroma", "chroma_url": "http://{}"}),
+    "embedding endpoint http://{}": ("index", {"embedder": "openai:m", "embedding_url": "http://{}"}),
+    "embedding model ollama:m": ("index", {"embedder": "ollama:m", "embedding_url": "http://{}"}),
+    "embedding model someone/model": ("index", {"embedder": "someone/model"}),
+    "embedding model /somewhere/model": ("index", {"embedder": "/somewhere/model"}),
+    "Redis redis://{}/0": ("cache", {"redis_url": "redis://{}/0"}),
+    "Qdrant server http://{}": ("qdrant", {"url": "http://{}"}),
 }
 
 
-@pytest.mark.parametrize("kind", LEADING_OUT)
-def test_no_server_or_model_is_reached_that_the_command_does_not_name(
-    doctored: Any, listener: Listener, kind: str
+@pytest.mark.parametrize("listed", LEADING_OUT)
+def test_no_server_or_model_of_an_untrusted_run_is_reached(
+    doctored: Any, listener: Listener, listed: str
 ) -> None:
-    section, values, flag = LEADING_OUT[kind]
+    section, values = LEADING_OUT[listed]
     values = {name: value.format(listener.address) for name, value in values.items()}
 
     def change(run: Doctored) -> None:
@@ -183,11 +180,13 @@ def test_no_server_or_model_is_reached_that_the_command_does_not_name(
     refused = invoke("resume", directory)
     assert listener.received == []
     assert refused.exit_code == 3, refused.output
-    assert flag in refused.stderr
-    assert f"branchrank resume {directory}" in refused.stderr
+    assert f"- {listed.format(listener.address)}\n" in refused.stderr
+    assert f"branchrank resume {directory} --trust" in refused.stderr
 
 
-def test_an_index_of_an_experiment_names_its_model_and_server_too(doctored: Any, listener: Listener) -> None:
+def test_the_model_and_server_of_an_index_of_an_experiment_are_listed_too(
+    doctored: Any, listener: Listener
+) -> None:
     def change(run: Doctored) -> None:
         run["index_settings"]["second"] = {
             "embedder": "openai:m",
@@ -197,12 +196,12 @@ def test_an_index_of_an_experiment_names_its_model_and_server_too(doctored: Any,
 
     refused = invoke("resume", doctored(change))
     assert refused.exit_code == 3
-    assert f"--allow openai:m --allow http://{listener.address}" in refused.stderr
+    assert f"- embedding endpoint http://{listener.address}\n" in refused.stderr
     assert listener.received == []
 
 
 @pytest.mark.parametrize("name", ["record", "replay", "price_table"])
-def test_no_file_is_opened_that_the_command_does_not_name(doctored: Any, tmp_path: Path, name: str) -> None:
+def test_no_file_of_an_untrusted_run_is_opened(doctored: Any, tmp_path: Path, name: str) -> None:
     outside = tmp_path / "outside" / "file"
     outside.parent.mkdir()
     if name != "record":
@@ -216,19 +215,18 @@ def test_no_file_is_opened_that_the_command_does_not_name(doctored: Any, tmp_pat
     refused = invoke("resume", doctored(change))
     assert refused.exit_code == 3, refused.output
     assert f"{outside}" in refused.stderr
-    assert "not passed to this" in refused.stderr
     assert "private" not in refused.output
     assert [path.name for path in outside.parent.iterdir()] == ([] if name == "record" else ["file"])
 
 
-def test_no_workspace_is_opened_that_the_command_does_not_name(doctored: Any, tmp_path: Path) -> None:
+def test_no_workspace_of_an_untrusted_run_is_opened(doctored: Any, tmp_path: Path) -> None:
     other = tmp_path / "other"
     (other / "benchmark").mkdir(parents=True)
     (other / "branchrank.toml").write_text("private words")
     directory = doctored(lambda run: run.update(data_dir=str(other)))
     refused = invoke("resume", directory)
     assert refused.exit_code == 3
-    assert f"branchrank resume {directory} --data-dir {other}" in refused.stderr
+    assert f"- workspace {other}" in refused.stderr
     assert "TOML" not in refused.output, "the file was read"
     assert sorted(path.name for path in other.rglob("*")) == ["benchmark", "branchrank.toml"]
 
@@ -243,7 +241,7 @@ def test_the_recorded_command_is_never_executed(doctored: Any, tmp_path: Path) -
     assert json.loads((directory / names.RUN_JSON).read_bytes())["command"] == command
 
 
-def test_an_api_endpoint_is_called_only_if_the_command_names_it(doctored: Any, listener: Listener) -> None:
+def test_an_api_endpoint_is_called_only_if_the_run_is_trusted(doctored: Any, listener: Listener) -> None:
     url = f"http://{listener.address}/retrieve"
 
     def change(run: Doctored) -> None:
@@ -252,12 +250,9 @@ def test_an_api_endpoint_is_called_only_if_the_command_names_it(doctored: Any, l
     directory = doctored(change)
     refused = invoke("resume", directory)
     assert refused.exit_code == 3
-    assert f"--api-endpoint {url}" in refused.stderr
-    other = invoke("resume", directory, "--api-endpoint", "http://127.0.0.1:1/retrieve")
-    assert other.exit_code == 3
-    assert f"the run used {url}" in other.stderr
+    assert f"- HTTP endpoint {url}" in refused.stderr
     assert listener.received == []
-    invoke("resume", directory, "--api-endpoint", url)
+    invoke("resume", directory, "--trust")
     assert CANARY.encode() in listener.received[0]
 
 
@@ -274,50 +269,15 @@ def llm_at(url: str, name: str = "hybrid") -> Callable[[Doctored], None]:
     return change
 
 
-def test_an_endpoint_given_on_the_command_line_gets_the_key(doctored: Any, listener: Listener) -> None:
-    url = f"http://{listener.address}/v1"
-    resumed = invoke("resume", doctored(llm_at(url)), "--hybrid-base-url", url)
-    assert resumed.exit_code == 7, resumed.output
-    assert CANARY.encode() in listener.received[0]
-
-
-def test_an_endpoint_allowed_for_one_purpose_is_not_used_for_another(
-    doctored: Any, listener: Listener
-) -> None:
-    """The key of the LLM does not go to a host that was named as a Qdrant server."""
-    url = f"http://{listener.address}/v1"
-
-    def change(run: Doctored) -> None:
-        llm_at(url, "mine")(run)
-        run["settings"]["qdrant"]["url"] = url
-
-    refused = invoke("resume", doctored(change), "--qdrant-url", url)
-    assert refused.exit_code == 3
-    assert f"--allow {url}" in refused.stderr
-    assert listener.received == []
-
-
-def test_a_system_of_an_experiment_is_allowed_its_endpoint_without_a_key(
-    doctored: Any, listener: Listener
+@pytest.mark.parametrize(("name", "keyed"), [("hybrid", True), ("mine", False)])
+def test_only_the_endpoint_of_a_built_in_system_of_a_trusted_run_gets_the_key(
+    doctored: Any, listener: Listener, name: str, keyed: bool
 ) -> None:
     url = f"http://{listener.address}/v1"
-    resumed = invoke("resume", doctored(llm_at(url, "mine")), "--allow", url)
+    resumed = invoke("resume", doctored(llm_at(url, name)), "--trust")
     assert resumed.exit_code == 7, resumed.output
     assert listener.received
-    assert CANARY.encode() not in b"".join(listener.received)
-
-
-@pytest.mark.parametrize(
-    "words", [("--qdrant-url", "http://{}"), ("--embedder", "fake:32"), ("--llm-replay", "calls.sqlite")]
-)
-def test_flags_that_the_run_did_not_use_are_refused(
-    doctored: Any, listener: Listener, words: tuple[str, str]
-) -> None:
-    refused = invoke("resume", doctored(lambda run: None), words[0], words[1].format(listener.address))
-    assert refused.exit_code == 3, refused.output
-    assert "was run with different values" in refused.stderr
-    assert words[0] in refused.stderr
-    assert listener.received == []
+    assert (CANARY.encode() in b"".join(listener.received)) == keyed
 
 
 @pytest.mark.parametrize("name", [names.ROWS, names.RUN_JSON, names.QUESTIONS, names.PLOTS, "deep/link"])

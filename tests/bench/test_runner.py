@@ -11,7 +11,7 @@ from support.predictors import Scripted, passage
 from branchrank.bench.answering import FATAL, answer, quality_pass, shortened
 from branchrank.bench.opening import OpenPlan, OpenPredictor
 from branchrank.errors import ReplayError, StorageError, UsageError
-from branchrank.execution import InProcess
+from branchrank.execution.executors import InProcess
 from branchrank.io.progress import no_progress
 from branchrank.llm.request import BudgetError
 from branchrank.measures.names import named_measure

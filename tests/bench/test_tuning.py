@@ -11,7 +11,7 @@ import pytest
 from support.commands import invoke, make_project, write_lines
 
 from branchrank import library
-from branchrank.bench import Named, plan_from_run
+from branchrank.bench import RunAccess, plan_from_run
 from branchrank.bench.tuning import _chosen
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.runs.directory import read_run, write_run
@@ -147,7 +147,7 @@ def test_a_resumed_run_keeps_the_bm25_of_its_index_and_the_origin(
     [directory] = reports.iterdir()
     record = read_run(directory)
     write_run(directory, msgspec.structs.replace(record, status="running"))
-    plan = plan_from_run(directory, Named(data_dir=project / "data", questions=questions_of(project)))
+    plan = plan_from_run(directory, RunAccess(data_dir=project / "data", questions=questions_of(project)))
     words = plan.indexes["flat"].part(Bm25Settings)
     assert (words.k1, words.b) == (0.0, 0.0)
     assert plan.indexes["default"].part(Bm25Settings).k1 == 0.9

@@ -218,7 +218,7 @@ def test_a_file_cannot_name_a_remote_cluster(project: Path, tmp_path: Path) -> N
 
 
 def test_without_ray_the_error_names_the_package(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("branchrank.execution.opening.find_spec", lambda name: None)
+    monkeypatch.setattr("branchrank.execution.executors.find_spec", lambda name: None)
     result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "local", *RAY)
     assert result.exit_code == 5
     assert "--engine ray needs the package 'ray'" in result.output

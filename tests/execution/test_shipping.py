@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from branchrank.execution.shipping import pack, unpack
+from branchrank.execution.workers import pack, unpack
 
 
 def test_hard_links_to_the_same_file_are_all_shipped(tmp_path: Path) -> None:

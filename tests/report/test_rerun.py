@@ -13,7 +13,7 @@ from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, json_lines, m
 from branchrank import Workspace
 from branchrank.errors import RunError
 from branchrank.io.files import write_jsonl
-from branchrank.library import Named
+from branchrank.library import RunAccess
 from branchrank.run import Run
 from branchrank.runs.directory import read_run, sealed, write_run
 
@@ -34,21 +34,20 @@ def test_a_rerun_gives_the_same_answers(project: Path, run: Path) -> None:
     result = invoke("verify", run, "--rerun", 3, "--data-dir", project / "data")
     assert result.exit_code == 0, result.output
     assert "6 of 6 answers to 3 questions are the same" in result.output
-    assert f"not rerun: mine: pass its class: --predictor {CLASS}" in result.output
+    assert f"not rerun: mine: it calls {CLASS}; if you trust the run, add --trust" in result.output
 
 
-def test_a_class_given_on_the_command_line_is_run_again(project: Path, run: Path) -> None:
-    named = Named(data_dir=project / "data", predictors=(CLASS,))
-    done = Run.load(run).verify(rerun=100, named=named).rerun
+def test_the_class_of_a_trusted_run_is_run_again(project: Path, run: Path) -> None:
+    access = RunAccess(trust=True, data_dir=project / "data")
+    done = Run.load(run).verify(rerun=100, access=access).rerun
     assert done is not None
     assert (done.questions, done.rows, done.identical, done.left_out) == (8, 24, 24, {})
 
 
-def test_a_workspace_that_is_not_named_is_not_opened(run: Path) -> None:
-    with pytest.raises(RunError, match="not passed to this") as caught:
+def test_the_workspace_of_a_run_that_is_not_trusted_is_not_opened(run: Path) -> None:
+    with pytest.raises(RunError, match="- workspace") as caught:
         Run.load(run).verify(rerun=1)
-    assert "branchrank verify --rerun 1" in caught.value.remedy
-    assert "--data-dir" in caught.value.remedy
+    assert f"branchrank verify {run} --rerun 1 --trust" in caught.value.remedy
 
 
 def test_a_different_answer_fails_the_rerun(project: Path, run: Path, tmp_path: Path) -> None:
@@ -61,10 +60,10 @@ def test_a_different_answer_fails_the_rerun(project: Path, run: Path, tmp_path: 
         (copy / name).write_bytes((run / name).read_bytes())
     write_jsonl(copy / "rows.jsonl", rows)
     write_run(copy, sealed(copy, made.record))
-    named = Named(data_dir=project / "data", predictors=(CLASS,))
+    access = RunAccess(trust=True, data_dir=project / "data")
     loaded = Run.load(copy)
     loaded.report()
-    done = loaded.verify(rerun=100, named=named)
+    done = loaded.verify(rerun=100, access=access)
     assert done.rerun is not None
     assert done.rerun.identical == done.rerun.rows - 1
     assert any("rerun: hit 2 is" in str(finding) for finding in done.findings)
@@ -74,12 +73,12 @@ def test_another_index_of_the_corpus_is_refused(run: Path, tmp_path: Path) -> No
     other = make_project(tmp_path)
     with Workspace.build(data_dir=other / "data", settings={"index.chunk_tokens": 40}):
         pass
-    named = Named(data_dir=other / "data")
+    access = RunAccess(trust=True, data_dir=other / "data")
     record = read_run(run)
     changed = {"default": {**record.index_settings["default"], "chunk_tokens": 40}}
     write_run(copy := shutil.copytree(run, tmp_path / run.name), replace(record, index_settings=changed))
     with pytest.raises(RunError, match="differs from the index of the run"):
-        Run.load(copy).verify(rerun=1, named=named)
+        Run.load(copy).verify(rerun=1, access=access)
 
 
 def test_a_corpus_without_the_gold_is_refused(run: Path, tmp_path: Path) -> None:

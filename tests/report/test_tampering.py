@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.real_runs import CLASS, drawn_once, real_run
+from support.real_runs import drawn_once, real_run
 from support.refinished import refinish
 from support.tamperings import CORPUS, NOTHING, RERUN, SEAL, TAMPERINGS, VERIFY, Tampering
 
 from branchrank.bench.seal import seal_of
 from branchrank.io.files import write_bytes
-from branchrank.library import Named
+from branchrank.library import RunAccess
 from branchrank.report.verify import Verification, verify_run
 from branchrank.run import Run
 
@@ -44,11 +44,7 @@ def verified(folder: Path, run: Path, means: str) -> Verification:
         corpus=folder / "docs" if reach >= MEANS.index(CORPUS) else None,
         rerun=100 if reach >= MEANS.index(RERUN) else 0,
         seal=folder / "plan.seal" if reach >= MEANS.index(SEAL) else None,
-        named=Named(
-            data_dir=folder / "data",
-            predictors=(CLASS,),
-            settings={"llm.replay": str(folder / "calls.sqlite")},
-        ),
+        access=RunAccess(trust=True, data_dir=folder / "data", replay=str(folder / "calls.sqlite")),
     )
 
 

@@ -505,7 +505,7 @@ TAMPERINGS = (
     edited(
         "passages altered in report.html",
         replaced("report.html", "Clean the kettle every", "Throw the kettle away every"),
-        says="page-",
+        says="report.html: line",
         before=False,
     ),
     edited(
@@ -517,25 +517,6 @@ TAMPERINGS = (
     edited(
         "the same, in report.html as well", stamped_and_inlined, says="plots/differences.svg", before=False
     ),
-    Tampering(
-        "names of two systems swapped in the rows", on_rows(swap_names), says="unlike the system 'local'"
-    ),
-    Tampering(
-        "a hit's id from another section",
-        on_row(lambda row: wrong_hit(row).update(id=row["hits"][0]["node_id"] + "x@1")),
-        says="does not match the node",
-    ),
-    Tampering("a hit's node from another section", on_row(another_node), says="does not match the node"),
-    Tampering(
-        "a hit's id and node from another section", on_row(another_id), says="different hits than its trace"
-    ),
-    Tampering("rising scores", on_row(rising), says="scores that increase with the rank"),
-    Tampering("a hit twice", on_row(hit_twice), says="the same hit twice"),
-    Tampering("more hits than top_k", on_rows(one_more_hit), says="has 6 hits"),
-    Tampering("hits cut off", on_row(shorter_list), says="always finds at least 5"),
-    Tampering("gold ranks against the hits", on_row(other_gold_ranks), says="has the gold at"),
-    Tampering("a row without hits that is ok", on_row(no_hits), says="has 0 hits"),
-    Tampering("every rank in the branches 1", on_row(all_first), says="two hits with the same rank"),
     Tampering("timings of a question that was not drawn", on_timings(unasked), says="is missing"),
     Tampering("a total below its stages", on_timings(low_total), says="has stages of"),
     Tampering(
@@ -549,15 +530,7 @@ TAMPERINGS = (
     ),
     Tampering("gold.jsonl deleted", lambda run: (run / "gold.jsonl").unlink(), says="gold.jsonl: is missing"),
     Tampering("counters of shared work emptied", on_record(no_counters), says="gold keys"),
-    Tampering("an LLM's calls removed", on_rows(without_calls), says="does not contain the LLM calls"),
-    Tampering("top_k raised", on_record(higher_top_k), says="always finds at least 10"),
-    Tampering(
-        "a parameter of the fusion changed",
-        system("local", "fuse", "k", value=10),
-        says="does not follow from the ranks",
-    ),
     Tampering("the seed, in both places", on_record(other_seed), says="is missing"),
-    Tampering("hits past the end of their file", on_rows(past_the_end), says="page-"),
     Tampering("gold moved onto a wrong hit", gold_onto_a_miss, says="gold: the quote is not in"),
     Tampering(
         "slices by content changed",
@@ -570,17 +543,39 @@ TAMPERINGS = (
         by=CORPUS,
         says="its digest is different",
     ),
+    Tampering("names of two systems swapped in the rows", on_rows(swap_names), by=RERUN, says="rerun: "),
+    Tampering(
+        "a hit's id from another section",
+        on_row(lambda row: wrong_hit(row).update(id=row["hits"][0]["node_id"] + "x@1")),
+        by=RERUN,
+        says="rerun: ",
+    ),
+    Tampering("a hit's node from another section", on_row(another_node), by=RERUN, says="rerun: "),
+    Tampering("a hit's id and node from another section", on_row(another_id), by=RERUN, says="rerun: "),
+    Tampering("rising scores", on_row(rising), by=RERUN, says="rerun: "),
+    Tampering("a hit twice", on_row(hit_twice), by=RERUN, says="rerun: "),
+    Tampering("more hits than top_k", on_rows(one_more_hit), by=RERUN, says="rerun: "),
+    Tampering("hits cut off", on_row(shorter_list), by=RERUN, says="rerun: "),
+    Tampering("gold ranks against the hits", on_row(other_gold_ranks), by=RERUN, says="rerun: "),
+    Tampering("a row without hits that is ok", on_row(no_hits), by=RERUN, says="rerun: "),
+    Tampering("every rank in the branches 1", on_row(all_first), by=RERUN, says="rerun: "),
+    Tampering("an LLM's calls removed", on_rows(without_calls), by=RERUN, says="rerun: "),
+    Tampering("top_k raised", on_record(higher_top_k), by=RERUN, says="rerun: "),
+    Tampering(
+        "a parameter of the fusion changed", system("local", "fuse", "k", value=10), by=RERUN, says="rerun: "
+    ),
+    Tampering("hits past the end of their file", on_rows(past_the_end), by=RERUN, says="rerun: "),
     Tampering(
         "every hit's characters halved",
         on_rows(halved("characters")),
         by=RERUN,
-        says="a different position or size there",
+        says="rerun: ",
     ),
     Tampering(
         "every hit's tokens halved",
         on_rows(halved("tokens")),
         by=RERUN,
-        says="a different position or size there",
+        says="rerun: ",
     ),
     Tampering("the winner's lists given to a class", on_rows(copied_list), by=RERUN, says="rerun: hit 1"),
     Tampering(

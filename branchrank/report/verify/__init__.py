@@ -1,39 +1,41 @@
-"""The checks for ``branchrank verify``, which recompute all results in a run and look for contradictions.
+"""Verify a run: compare its files with their digests, with its rows, and with the corpus, a seal and a rerun.
 
 1. The digests of the measurement files and of ``run.json`` are recomputed and compared with the digests
    recorded in ``run.json``. The digest of ``run.json`` covers the whole file except that digest.
-2. ``run.json``, the rows and the timings are compared with the plan and with each other. Each answer must be
-   one that the system could have given.
-3. Tables, reports and plots are recomputed from the measurements and compared with the run's files.
-4. If the corpus is available, the gold, the hits and the quoted passages are compared with the documents.
-5. If ``rerun`` is given, some questions are run again (:mod:`branchrank.report.verify.rerun`).
+2. Everything that is derived is made again from the rows, timings and questions and compared: the tables, the
+   reports, the plots, and the judgments and counts that the rows and ``run.json`` contain
+   (:mod:`branchrank.report.verify.derived`).
+3. The run is compared with the corpus, if the corpus is available, with the copy of the plan's seal if
+   ``seal`` is given, and with new answers to some questions if ``rerun`` is given
+   (:mod:`branchrank.report.verify.rerun`).
+
+Digests detect damage and accidental edits, but not changes by someone who also updates the digests. Rows that
+were changed consistently are found only by a rerun.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from branchrank.bench.resume import Named
+from branchrank.bench.resume import RunAccess
+from branchrank.bench.seal import differences, read_seal, seal_of
+from branchrank.corpus.lines import decode, split_lines
+from branchrank.corpus.loading import digest_now
 from branchrank.errors import InputError
+from branchrank.io.files import digest_file, read_beneath
 from branchrank.io.progress import Notify, Progress, no_notice, no_progress
+from branchrank.questions.anchoring import check_anchors
+from branchrank.questions.question_files import HASHED
 from branchrank.records import Record
-from branchrank.report.content import report_content
-from branchrank.report.documents import Passages
-from branchrank.report.drawing import drawings, drawn_elsewhere, same_to_the_eye, standalone
-from branchrank.report.html import html, kept_passages
-from branchrank.report.markdown import markdown
-from branchrank.report.verify.corpus import searched_corpus
-from branchrank.report.verify.findings import Finding, compare_lines, read_text
-from branchrank.report.verify.record import check_gold_facts, check_record, check_seal_copy, check_timings
+from branchrank.report.verify.derived import Finding, check_derived, check_rows, some
 from branchrank.report.verify.rerun import Rerun, ask_again
-from branchrank.report.verify.rows import check_rows
-from branchrank.report.verify.systems import check_systems
-from branchrank.report.verify.tables import check_digests, check_other_rows, check_tables
 from branchrank.runs import directory as names
-from branchrank.runs.directory import RunRecord, check_files, read_run
+from branchrank.runs.directory import RunRecord, check_files, own_digest, read_run
 from branchrank.runs.run import RunData, load_run
+from branchrank.runs.slices import gold_facts
 
 __all__ = ["Finding", "Rerun", "Verification", "verify_run"]
 
@@ -52,88 +54,110 @@ def verify_run(
     rerun: int = 0,
     corpus: Path | None = None,
     seal: Path | None = None,
-    named: Named = Named(),  # noqa: B008  (a frozen record)
+    access: RunAccess = RunAccess(),  # noqa: B008  (a frozen record)
     notify: Notify = no_notice,
     progress: Progress = no_progress,
 ) -> Verification:
     """Check a run's directory for contradictions between the files, the plan and the documents.
 
-    ``rerun`` is the number of questions to run again. ``named`` contains the hosts, models, files and
-    classes to use for the new answers. ``corpus`` is the folder that contains the corpus (by default the
-    folder recorded in ``run.json``). ``seal`` is a copy of the plan's seal. Raises :class:`RunError` if the
-    directory does not contain a run, and the same errors as :func:`~branchrank.bench.rerun.open_rerun`.
+    ``rerun`` is the number of questions to run again. ``access`` says what the new answers may use.
+    ``corpus`` is the folder that contains the corpus (by default the folder recorded in ``run.json``).
+    ``seal`` is a copy of the plan's seal. Raises :class:`RunError` if the directory does not contain a run,
+    and the same errors as :func:`~branchrank.bench.resume.open_rerun`.
     """
     record = read_run(directory)
-    found = _verified(directory, record, rerun, corpus, seal, named, notify, progress)
-    # The checks always name the uncompressed rows file in a finding. Replace the name if rows are compressed.
-    findings = [
-        replace(each, file=record.rows_file) if each.file == names.ROWS else each for each in found.findings
-    ]
-    return replace(found, findings=(*findings, *check_other_rows(directory, record)))
-
-
-def _verified(
-    directory: Path,
-    record: RunRecord,
-    rerun: int,
-    corpus: Path | None,
-    seal: Path | None,
-    named: Named,
-    notify: Notify,
-    progress: Progress,
-) -> Verification:
     check_files(directory)
-    findings = check_digests(directory, record)
+    findings = list(_digests(directory, record))
     try:
         run = load_run(directory)
     except InputError as error:
-        damage = Finding(file=str(directory), place="", message=error.message)
-        return Verification(findings=(*findings, damage))
-    findings += [*check_record(run), *check_rows(run), *check_systems(run)]
-    findings += [*check_timings(run), *check_gold_facts(run), *check_tables(run)]
-    if any(each.name not in run.predictors for each in run.record.predictors):
+        return Verification(
+            findings=(*findings, Finding(file=str(directory), place="", message=error.message))
+        )
+    findings += check_rows(run)
+    if any(each.name not in run.predictors for each in record.predictors):
         return Verification(findings=tuple(findings))
-    found, passages, notes = _check_report(run)
-    findings += found
-    searched, reason = searched_corpus(run, corpus)
-    if searched is not None:
-        findings += searched.check(passages)
+    root, reason = _corpus(record, corpus)
+    if root is not None:
+        findings += _against_corpus(run, root)
     elif corpus is not None:
         findings.append(Finding(file=names.RUN_JSON, place="corpus_digest", message=reason))
-    elif reason and passages is not None:
+    derived, notes = check_derived(run, root)
+    if root is None and corpus is None and reason:
         notes.append(f"{reason}, so the passages in {names.REPORT_HTML} were not compared")
+    findings += derived
     if seal is not None:
-        findings += check_seal_copy(run, seal)
+        found = differences(read_seal(seal), seal_of(record))
+        findings += [Finding(file=names.RUN_JSON, place="seal", message=text) for text in found]
     done = None
     if rerun:
-        done, found = ask_again(run, rerun, named, progress=progress, notify=notify)
-        findings += found
+        done, again = ask_again(run, rerun, access, progress, notify)
+        findings += again
     return Verification(findings=tuple(findings), notes=tuple(notes), rerun=done)
 
 
-def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[str]]:
-    """Check the reports and the plots, and return findings, the passages in ``report.html``, and notes."""
-    report = report_content(run)
-    drawn, notes = drawings(report.plots), []
-    findings: list[Finding] = []
-    for name, svg in drawn.items():
-        file = f"{names.PLOTS}/{name}.svg"
-        found = read_text(run.directory / file)
-        elsewhere = drawn_elsewhere(found or "")
-        if elsewhere is None:
-            findings += compare_lines(file, found, standalone(svg))
-        elif same_to_the_eye(elsewhere, svg):
-            drawn[name] = elsewhere
-            notes.append(f"{file} was drawn by another version of Altair or vl-convert, but looks the same")
-        else:
-            message = (
-                "was drawn by another version of Altair or vl-convert, and looks different from the plot "
-                "that the installed version draws"
+def _digests(directory: Path, run: RunRecord) -> Iterator[Finding]:
+    """Compare the measurement files and ``run.json`` with their recorded digests."""
+    if not run.digests:
+        message = "are missing, since the run is not finished"
+        yield Finding(file=names.RUN_JSON, place="digests", message=message)
+        return
+    changed = "has changed since the run: its digest differs from the recorded digest"
+    if own_digest((directory / names.RUN_JSON).read_bytes()) != run.digests.get(names.RUN_JSON):
+        yield Finding(file=names.RUN_JSON, place="", message=changed)
+    for name in run.truth:
+        digest = run.digests.get(name)
+        if not (directory / name).exists():
+            yield Finding(file=name, place="", message="is missing")
+        elif digest is None:
+            yield Finding(file=name, place="", message="has no digest in run.json")
+        elif digest_file(directory / name) != digest:
+            yield Finding(file=name, place="", message=changed)
+    [other] = {names.ROWS, names.COMPACT_ROWS} - {run.rows_file}
+    if (directory / other).exists():
+        message = f"does not belong to the run, whose rows are in {run.rows_file}"
+        yield Finding(file=other, place="", message=message)
+
+
+def _corpus(record: RunRecord, corpus: Path | None) -> tuple[Path | None, str]:
+    """Return the folder with the corpus that the run searched, or ``None`` and the reason."""
+    if corpus is None and not record.corpus:
+        return None, ""
+    root = corpus if corpus is not None else Path(record.corpus)
+    digest = digest_now(root, record.corpus_exclude)
+    if digest == record.corpus_digest:
+        return root, ""
+    if not digest:
+        return None, f"there are no documents in {root}"
+    return None, f"{root} is not the corpus that the run searched: its digest is different"
+
+
+def _against_corpus(run: RunData, root: Path) -> list[Finding]:
+    """Check that quotes are in the gold lines, and compare ``gold.jsonl`` with the corpus."""
+    findings = []
+    for question in run.asked:
+        lines = {}
+        for source in {*question.source_aliases, *(item.source_file for item in question.gold)}:
+            try:
+                lines[source] = split_lines(decode(read_beneath(root, source))[0])
+            except OSError:
+                continue
+        gold = tuple(
+            replace(item, answer_quote=None) if (item.answer_quote or "").startswith(HASHED) else item
+            for item in question.gold
+            if item.source_file in lines
+        )
+        findings += [
+            Finding(
+                file=names.QUESTIONS, place=f"question {question.id!r}", message=f"gold: {problem.message}"
             )
-            findings.append(Finding(file=file, place="", message=message))
-    text = read_text(run.directory / names.REPORT_MD)
-    findings += compare_lines(names.REPORT_MD, text, markdown(report))
-    page = read_text(run.directory / names.REPORT_HTML)
-    passages = kept_passages(page) if page is not None else None
-    findings += compare_lines(names.REPORT_HTML, page, html(run, report, drawn, passages))
-    return findings, passages, notes
+            for problem in check_anchors([replace(question, gold=gold)], lines)
+        ]
+    expected = gold_facts(run.asked, root)
+    differing = [
+        Finding(file=names.GOLD, place=f"question {key!r}", message="differs from the corpus")
+        for key in dict.fromkeys(each.question_id for each in (*expected, *run.gold_facts))
+        if {each for each in expected if each.question_id == key}
+        != {each for each in run.gold_facts if each.question_id == key}
+    ]
+    return [*some(names.QUESTIONS, findings), *some(names.GOLD, differing)]

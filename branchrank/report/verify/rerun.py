@@ -1,4 +1,4 @@
-"""Run some questions of a run again, and check that the run's hits are in the run's indexes.
+"""Run some questions of a run again, and compare the answers with the recorded rows.
 
 A score or distance can differ by up to 0.0001 or 0.01%, whichever is larger, because processors compute
 slightly different scores. Times and error messages are not compared. Everything else in a new answer must be
@@ -12,16 +12,11 @@ from itertools import zip_longest
 from math import isclose
 
 from branchrank.bench.answering import answer
-from branchrank.bench.rerun import OpenRerun, open_rerun
-from branchrank.bench.resume import Named
-from branchrank.corpus.tokens import token_counter
+from branchrank.bench.resume import OpenRerun, RunAccess, open_rerun
 from branchrank.errors import LLMError
-from branchrank.index import Index
 from branchrank.io.progress import Notify, Progress
 from branchrank.records import Record, StageTrace
-from branchrank.report.verify.findings import Finding, some
-from branchrank.report.verify.rows import row_finding
-from branchrank.runs import directory as names
+from branchrank.report.verify.derived import Finding, row_finding, some
 from branchrank.runs.rows import Row, RowHit
 from branchrank.runs.run import RunData
 
@@ -48,33 +43,31 @@ class Rerun(Record, frozen=True, kw_only=True):
 
 
 def ask_again(
-    run: RunData, count: int, named: Named, *, progress: Progress, notify: Notify
+    run: RunData, count: int, access: RunAccess, progress: Progress, notify: Notify
 ) -> tuple[Rerun, list[Finding]]:
     """Run ``count`` questions again, and compare the answers with the recorded rows.
 
-    Raises the same errors as :func:`~branchrank.bench.rerun.open_rerun`.
+    Raises the same errors as :func:`~branchrank.bench.resume.open_rerun`.
     """
-    directory = run.directory
-    with open_rerun(directory, run.record, count, named, progress=progress, notify=notify) as opened:
-        again = _answers(run, opened, progress)
-        findings = some(names.ROWS, [row_finding(key, text) for key, text in again if text])
-        findings += some(names.ROWS, list(_foreign_hits(run, opened.indexes)))
-        done = Rerun(
-            questions=len(opened.questions),
-            rows=len(again),
-            identical=sum(not text for _, text in again),
-            left_out=opened.left_out,
-        )
-    return done, findings
+    with open_rerun(run.directory, run.record, count, access, progress, notify) as rerun:
+        again = _answers(run, rerun, progress)
+    done = Rerun(
+        questions=len(rerun.questions),
+        rows=len(again),
+        identical=sum(not text for _, text in again),
+        left_out=rerun.left_out,
+    )
+    file = run.record.rows_file
+    return done, some(file, [row_finding(file, key, text) for key, text in again if text])
 
 
-def _answers(run: RunData, opened: OpenRerun, progress: Progress) -> list[tuple[tuple[str, str, int], str]]:
+def _answers(run: RunData, rerun: OpenRerun, progress: Progress) -> list[tuple[tuple[str, str, int], str]]:
     """Return each compared row's key and the first difference in the new answer ("" if there is none)."""
     rows = {row.key: row for row in run.rows}
     wanted = [
         (question, each, repeat)
-        for question in opened.questions
-        for each in opened.predictors
+        for question in rerun.questions
+        for each in (rerun.opened.predictors if rerun.opened is not None else ())
         for repeat in range(each.record.repeats)
     ]
     found = []
@@ -99,7 +92,9 @@ def _differences(kept: Row, row: Row) -> Iterator[str]:
         yield f"rerun: the status is {row.status}, was {kept.status}"
     for rank, (now, then) in enumerate(zip_longest(row.hits, kept.hits), start=1):
         if now is None or then is None or not _same_hit(now, then):
-            yield f"rerun: hit {rank} is {_shown(now)}, was {_shown(then)}"
+            fields = RowHit.__struct_fields__ if now is not None and then is not None else ()
+            differ = [name for name in fields if getattr(now, name) != getattr(then, name)]
+            yield f"rerun: hit {rank} is {_shown(now)}, was {_shown(then)}; different: {', '.join(differ)}"
     for name in ("stages", "gold_ranks", "lost", "fallbacks"):
         if getattr(kept, name) != getattr(row, name):
             yield f"rerun: {name} are {getattr(row, name)!r}, were {getattr(kept, name)!r}"
@@ -144,41 +139,3 @@ def _close(scores: Sequence[float], others: Sequence[float]) -> bool:
 
 def _shown(hit: RowHit | None) -> str:
     return f"{hit.source}:{hit.line_start}-{hit.line_end} ({hit.score:.4g})" if hit is not None else "none"
-
-
-def _foreign_hits(run: RunData, indexes: Mapping[str, Index]) -> Iterator[Finding]:
-    """Find hits that are not passages in the index of the system that returned them."""
-    count = token_counter()
-    index_of = {
-        each.name: indexes[each.index]
-        for each in run.record.predictors
-        if each.system is not None
-        and each.index in indexes
-        and each.system.unit != "span"
-        and not each.system.passages.lines
-    }
-    known: dict[tuple[int, str], tuple[object, ...] | None] = {}
-    for row in run.rows:
-        index = index_of.get(row.predictor)
-        if index is None:
-            continue
-        for hit in row.hits:
-            key = (id(index), hit.id)
-            if key not in known:
-                passage = index.chunks.get(hit.id)
-                node = index.tree.nodes.get(hit.id)
-                if passage is not None:
-                    place = (passage.source, passage.line_start, passage.line_end, passage.node_id)
-                    known[key] = (*place, len(passage.text), count(passage.text))
-                elif node is not None:
-                    place = (node.source, node.line_start or 0, node.own_line_end or 0, node.id)
-                    known[key] = (*place, len(node.text), count(node.text))
-                else:
-                    known[key] = None
-            found = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters)
-            expected = known[key]
-            if expected is None or expected[:5] != found or hit.tokens not in (None, expected[5]):
-                yield row_finding(
-                    row.key,
-                    f"{hit.id!r} is missing from the index, or has a different position or size there",
-                )

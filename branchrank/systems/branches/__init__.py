@@ -114,8 +114,6 @@ class BranchKind:
     - ``remembered`` is true if identical queries always return identical results, so that the engine can
       reuse the results.
     - ``own_depth`` is true if the kind's settings, not ``top_n``, limit the length of the list.
-    - ``fills`` is true if the branch always returns the requested number of entries, or every entry of an
-      index with fewer entries.
     - ``scale`` determines how score fusion treats the scores. ``fixed`` scores, such as cosine similarities,
       are not scaled. ``open`` scores are unbounded, so they are divided by twice the branch's best score for
       the query. Branches with the scale ``none`` can't be fused by score.
@@ -131,7 +129,6 @@ class BranchKind:
     ranks_by: Literal["vectors", "words", "other"] = "other"
     remembered: bool = True
     own_depth: bool = False
-    fills: bool = False
     scale: Literal["fixed", "open", "none"] = "none"
     keeps_tokens: bool = False
     shows_unit: bool = False

@@ -25,7 +25,6 @@ class DenseKind(BranchKind):
     ranks_by = "vectors"
     scale = "fixed"
     shows_unit = True
-    fills = True
 
     def open(self, opening: Opening) -> Search:
         """Open the vector store and the embedding model."""

@@ -207,7 +207,6 @@ class QdrantDenseKind(QdrantKind):
 
     name = "qdrant-dense"
     needs_vector = True
-    fills = True
     scale = "fixed"
 
 

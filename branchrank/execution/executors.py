@@ -1,17 +1,84 @@
-"""Open the executor that the engine settings select."""
+"""Run a task on shards of work: in this process, in several processes, or on a Ray cluster.
+
+A :class:`Task` can be divided into shards, and an :class:`Executor` yields the results in the order of the
+shards. :func:`open_executor` opens the executor that the settings in ``[engine]`` select.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 from branchrank.errors import MissingDependencyError, UsageError
-from branchrank.execution.in_process import InProcess
-from branchrank.execution.protocol import Executor
+from branchrank.execution.threads import limited_threads
 from branchrank.io.progress import Notify, no_notice
 from branchrank.settings import EngineSettings, LLMSettings, Resolved
+
+S = TypeVar("S")
+R = TypeVar("R")
+S_contra = TypeVar("S_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Task(Protocol[S_contra, R_co]):
+    """Work that can be divided into shards. A task can be pickled, and each worker opens the task once.
+
+    An open model, index or client that a task holds is not pickled, and is used only in the process that
+    created the task. Each worker opens the model, index or client itself.
+    """
+
+    @property
+    def needs(self) -> tuple[Path, ...]:
+        """The files and folders that a worker reads, from a shared disk or from a shipped copy."""
+
+    def open(self) -> AbstractContextManager[Callable[[S_contra], Iterable[R_co]]]:
+        """Return a context manager for the function that computes the results for a shard."""
+
+
+class Executor(Protocol):
+    """Runs a task on each shard of the work."""
+
+    @property
+    def workers(self) -> int:
+        """The number of shards that can be processed at the same time, at least 1."""
+
+    @property
+    def in_process(self) -> bool:
+        """Whether tasks run in this process, where they can use objects that are already open."""
+
+    def map(self, task: Task[S, R], shards: Sequence[S]) -> Iterator[R]:
+        """Yield the results for every shard, in the order of the shards.
+
+        If the task raises an exception for a shard, ``map`` first yields the results for earlier shards and
+        then raises an exception of the same type. Raises :class:`~branchrank.errors.WorkerError` if workers
+        can't be started or die repeatedly. When the iterator or the executor is closed, all work stops.
+        """
+
+
+class InProcess:
+    """An executor that runs tasks in this process.
+
+    ``threads`` is the number of threads to use, or 0 to keep the current number of threads.
+    """
+
+    workers = 1
+    in_process = True
+
+    def __init__(self, threads: int = 0) -> None:
+        self._threads = threads
+
+    def map(self, task: Task[S, R], shards: Sequence[S]) -> Iterator[R]:
+        """Yield the results, as described for :meth:`Executor.map`."""
+        if not shards:
+            return
+        with limited_threads(self._threads), task.open() as work:
+            for shard in shards:
+                yield from work(shard)
+
 
 _REACHES_OUT = ("flag", "environment")
 
@@ -90,16 +157,12 @@ def open_executor(settings: Resolved, notify: Notify = no_notice) -> Iterator[Ex
     if not is_distributed(settings):
         yield InProcess(engine.threads)
         return
-    from branchrank.execution.pool import Pool
+    from branchrank.execution.workers import Backend, Pool, Processes
 
-    if engine.kind == "local":
-        from branchrank.execution.processes import Processes
+    backend: Backend = Processes(engine.jobs)
+    if engine.kind == "ray":
+        from branchrank.execution.ray_workers import RayWorkers
 
-        with closing(Pool(Processes(engine.jobs), threads=engine.threads, notify=notify)) as pool:
-            yield pool
-        return
-    from branchrank.execution.ray_workers import RayWorkers
-
-    backend = RayWorkers(address=engine.ray_address, jobs=engine.jobs, ship=engine.ray_ship)
-    with closing(Pool(backend, threads=engine.threads, notify=notify)) as cluster:
-        yield cluster
+        backend = RayWorkers(address=engine.ray_address, jobs=engine.jobs, ship=engine.ray_ship)
+    with closing(Pool(backend, threads=engine.threads, notify=notify)) as pool:
+        yield pool

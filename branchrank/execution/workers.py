@@ -1,0 +1,504 @@
+"""Workers that process shards in processes on this machine, and the pool that gives them the shards.
+
+1. Each worker processes one shard at a time. A thread of the command owns the worker: the thread starts the
+   worker, waits until it is ready, and then takes one shard after another from a queue. Workers are reused
+   if ``map`` is called again with the same task.
+2. Results are returned in the order of the shards. At most :data:`AHEAD` shards per worker are in progress or
+   waiting to be returned, to limit memory use and the work that an interruption can lose.
+3. If a worker dies before its shard is finished, a new worker is started, and the unfinished shard is
+   processed next. The pool raises an error if :data:`MOST_DEATHS` workers die while processing the same
+   shard, or if :data:`MOST_DEATHS` workers in a row die before they are ready.
+4. A worker is a new Python interpreter that is connected to the command by a socket, or an actor in a Ray
+   cluster (:mod:`branchrank.execution.ray_workers`). Workers are not started with ``multiprocessing``, which
+   would import the caller's script again. Each process has its own process group, so Ctrl-C reaches only the
+   command, which then stops its workers. A process exits when the command closes the socket or exits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from branchrank import __version__
+from branchrank.errors import UsageError, WorkerError
+from branchrank.execution.executors import R, S, Task
+from branchrank.execution.threads import thread_count, use_threads
+from branchrank.io.environment import enter_folder, set_up_worker
+from branchrank.io.progress import Notify
+
+AHEAD = 4
+MOST_DEATHS = 3
+#: At least one worker must be ready within this number of seconds.
+STARTS_WITHIN_S = 300.0
+_WAIT_S = 1.0
+_ENDS_WITHIN_S = 10.0
+_READY = b"ready"
+_START = "from branchrank.execution.workers import serve; serve({})"
+#: The module name that pickle records for a class or function defined in a script. Workers can't import this
+#: module.
+_IN_SCRIPT = b"\x8c\x08__main__"
+#: Workers get these environment variables and all variables that start with ``BRANCHRANK_``.
+_KEYS = ("OPENAI_API_KEY", "HF_HOME", "HF_HUB_OFFLINE", "HF_TOKEN")
+#: Workspace folders that are not shipped, so each worker starts with empty caches.
+_LEFT_OUT = ("hybrid/cache",)
+
+
+class Setup(NamedTuple):
+    """The data that every worker for a task receives when the worker starts.
+
+    - ``task`` is the pickled task.
+    - ``threads`` is the number of threads that the worker uses.
+    - ``folder`` is the command's working directory.
+    - ``path`` is the command's import path.
+    - ``environment`` contains BranchRank's environment variables and the API keys.
+    - ``needs`` contains the paths that the task reads, relative to ``folder``.
+    """
+
+    task: bytes
+    threads: int
+    folder: str
+    path: tuple[str, ...]
+    environment: dict[str, str]
+    version: str = __version__
+    needs: tuple[str, ...] = ()
+
+
+class Done(NamedTuple):
+    """A message with the results for a shard."""
+
+    results: list[Any]
+
+
+class Raised(NamedTuple):
+    """A message with the exception that was raised while a shard was processed."""
+
+    error: Exception
+
+
+class Handler:
+    """Opens the task in ``setup`` when the first shard arrives, and keeps the task open until :meth:`close`.
+
+    ``shipped`` is an archive of the files that the task needs. If ``shipped`` is ``None``, the worker reads
+    these files at the same paths as the process that started the worker.
+    """
+
+    def __init__(self, setup: Setup, shipped: bytes | None = None) -> None:
+        self._setup = setup
+        self._shipped = shipped
+        self._opened = contextlib.ExitStack()
+        self._work: Callable[[Any], Iterable[Any]] | None = None
+        set_up_worker(setup.environment, setup.path)
+        use_threads(setup.threads)
+
+    def handle(self, shard: bytes) -> bytes:
+        """Process a pickled shard and return a pickled :class:`Done` or :class:`Raised`."""
+        try:
+            if self._work is None:
+                self._work = self._open()
+            return pickle.dumps(Done(list(self._work(pickle.loads(shard)))))  # noqa: S301 - from our parent
+        except Exception as error:
+            return _raised(error)
+
+    def close(self) -> None:
+        """Release the task's resources."""
+        self._opened.close()
+
+    def _open(self) -> Callable[[Any], Iterable[Any]]:
+        if self._setup.version != __version__:
+            raise WorkerError(
+                f"{os.uname().nodename} has BranchRank {__version__}, but the command has "
+                f"{self._setup.version}",
+                remedy="install the same version of BranchRank on every node",
+            )
+        self._enter_folder()
+        task = pickle.loads(self._setup.task)  # noqa: S301 - from our parent
+        work: Callable[[Any], Iterable[Any]] = self._opened.enter_context(task.open())
+        return work
+
+    def _enter_folder(self) -> None:
+        """Change to the command's working directory, or to its copy if files were shipped."""
+        place = Path(self._setup.folder)
+        if self._shipped is not None:
+            root = self._opened.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-"))
+            unpack(self._shipped, Path(root))
+            self._shipped = None
+            place = Path(root, str(place).lstrip("/"))
+            place.mkdir(parents=True, exist_ok=True)
+        missing = [need for need in (".", *self._setup.needs) if not (place / need).exists()]
+        if missing:
+            raise WorkerError(
+                f"the node {os.uname().nodename} has no {os.path.normpath(place / missing[0])}, which the "
+                "worker needs",
+                remedy="put it on a disk that all nodes share, or add --ray-ship",
+            )
+        enter_folder(place)
+
+
+def _raised(error: Exception) -> bytes:
+    """Pickle an exception or, if it can't be pickled, a :class:`WorkerError` with the same message."""
+    error.add_note("in a worker:\n" + "".join(traceback.format_exception(error)))
+    try:
+        content = pickle.dumps(Raised(error))
+        pickle.loads(content)  # noqa: S301 - our own
+    except Exception:
+        content = pickle.dumps(Raised(WorkerError(f"{type(error).__name__}: {error}")))
+    return content
+
+
+class LostError(Exception):
+    """A worker has died."""
+
+
+class Worker(Protocol):
+    """One worker, which only the thread that owns it uses, except for :meth:`kill`."""
+
+    def wait(self) -> None:
+        """Wait until the worker is ready. Raises :class:`LostError` if it has died."""
+
+    def process(self, shard: bytes) -> bytes:
+        """Return a pickled ``Done`` or ``Raised`` for a pickled shard. Raises :class:`LostError`."""
+
+    def close(self) -> None:
+        """Release the worker's resources and end it."""
+
+    def kill(self) -> None:
+        """End the worker at once. A call that waits for the worker then raises :class:`LostError`."""
+
+
+class Backend(Protocol):
+    """Starts up to ``workers`` workers."""
+
+    workers: int
+
+    def start(self, setup: Setup) -> Worker:
+        """Start a worker without waiting for it."""
+
+    def close(self) -> None:
+        """Close the backend's own connections."""
+
+
+class Pool:
+    """An executor that uses a backend's workers, and must be closed after use.
+
+    ``threads`` is the number of threads in each worker. If ``threads`` is 0, each worker uses as many threads
+    as this process. ``notify`` is called when a worker dies and its shard is processed again.
+    """
+
+    in_process = False
+
+    def __init__(self, backend: Backend, *, threads: int, notify: Notify) -> None:
+        self.workers = backend.workers
+        self._backend = backend
+        self._threads = threads
+        self._notify = notify
+        self._task: object = None
+        self._crew: _Crew | None = None
+
+    def map(self, task: Task[S, R], shards: Sequence[S]) -> Iterator[R]:
+        """Yield the results as :meth:`branchrank.execution.executors.Executor.map` does."""
+        if not shards:
+            return
+        if self._crew is None or self._task is not task:
+            self._dismiss(at_once=False)
+            self._crew = _Crew(self._backend, _setup(task, self._threads or thread_count()), self._notify)
+            self._task = task
+        try:
+            yield from self._crew.results(shards)
+        except BaseException:
+            self._dismiss(at_once=True)
+            raise
+
+    def close(self) -> None:
+        """Stop all workers and close the backend."""
+        self._dismiss(at_once=False)
+        self._backend.close()
+
+    def _dismiss(self, *, at_once: bool) -> None:
+        crew, self._crew, self._task = self._crew, None, None
+        if crew is not None:
+            crew.stop(at_once=at_once)
+
+
+class _Crew:
+    """The workers for one task, and one thread for each worker."""
+
+    def __init__(self, backend: Backend, setup: Setup, notify: Notify) -> None:
+        self.backend = backend
+        self.setup = setup
+        self.notify = notify
+        self.lock = threading.Lock()
+        self.threads: list[threading.Thread] = []
+        self.workers: set[Worker] = set()
+        self.ready: set[Worker] = set()
+        self.shards: queue.PriorityQueue[tuple[int, bytes]] = queue.PriorityQueue()
+        self.outcomes: dict[int, Future[bytes]] = {}
+        self.deaths: Counter[int] = Counter()
+        self.messages: deque[str] = deque()
+        self.failed_starts = 0
+        self.error: WorkerError | None = None
+        self.stopping = False
+
+    def results(self, shards: Sequence[Any]) -> Iterator[Any]:
+        """Yield the results for every shard, in the order of the shards."""
+        self.deaths.clear()
+        while len(self.threads) < min(len(shards), self.backend.workers):
+            self.threads.append(threading.Thread(target=self._work, daemon=True))
+            self.threads[-1].start()
+        given = 0
+        for number in range(len(shards)):
+            while given < min(len(shards), number + AHEAD * self.backend.workers):
+                self.outcomes[given] = Future()
+                self.shards.put((given, pickle.dumps(shards[given])))
+                given += 1
+            content = self._waited(number, len(shards))
+            outcome: Done | Raised = pickle.loads(content)  # noqa: S301 - from our workers
+            if isinstance(outcome, Raised):
+                raise outcome.error
+            yield from outcome.results
+
+    def _waited(self, number: int, count: int) -> bytes:
+        """Wait for the outcome of a shard. Raises :class:`WorkerError` if the workers die or don't start."""
+        since = time.monotonic()
+        while True:
+            while self.messages:
+                self.notify(self.messages.popleft())
+            if self.error is not None:
+                raise self.error
+            try:
+                content = self.outcomes[number].result(_WAIT_S)
+            except TimeoutError:
+                pass
+            except LostError as error:
+                raise WorkerError(
+                    f"{MOST_DEATHS} workers died while processing shard {number + 1} of {count}: {error}",
+                    remedy="check the free memory, or use one process with --jobs 1",
+                ) from None
+            else:
+                del self.outcomes[number]
+                return content
+            if not self.ready and time.monotonic() - since > STARTS_WITHIN_S:
+                raise WorkerError(
+                    f"no worker was ready within {STARTS_WITHIN_S:.0f} seconds",
+                    remedy="check that the cluster has free CPUs (`ray status`), or lower --jobs",
+                )
+
+    def stop(self, *, at_once: bool) -> None:
+        """End all workers. Unless ``at_once`` is true, each ready worker releases its resources first."""
+        with self.lock:
+            self.stopping = True
+            for worker in self.workers if at_once else self.workers - self.ready:
+                worker.kill()
+        for _ in self.threads:
+            self.shards.put((-1, b""))
+        for thread in self.threads:
+            thread.join(2 * _ENDS_WITHIN_S)
+
+    def _work(self) -> None:
+        """Process shards with a worker of this thread, until the crew is stopped."""
+        worker = self._started()
+        while worker is not None:
+            number, shard = self.shards.get()
+            if self.stopping:
+                break
+            try:
+                self.outcomes[number].set_result(worker.process(shard))
+                continue
+            except LostError as error:
+                self._end(worker)
+                if not self.stopping:
+                    self._lost(number, shard, error)
+            worker = self._started()
+        if worker is not None:
+            worker.close()
+            self._end(worker)
+
+    def _lost(self, number: int, shard: bytes, error: LostError) -> None:
+        """Put the shard of a dead worker back into the queue, unless too many workers died."""
+        with self.lock:
+            self.deaths[number] += 1
+            if self.deaths[number] >= MOST_DEATHS:
+                self.outcomes[number].set_exception(error)
+                return
+        self.messages.append(f"a worker died ({error}); its shard goes to another worker")
+        self.shards.put((number, shard))
+
+    def _started(self) -> Worker | None:
+        """Return a ready worker, or ``None`` if the crew is stopped or too many workers died."""
+        while True:
+            with self.lock:
+                if self.stopping or self.error is not None:
+                    return None
+                worker = self.backend.start(self.setup)
+                self.workers.add(worker)
+            try:
+                worker.wait()
+            except LostError as error:
+                self._end(worker)
+                with self.lock:
+                    self.failed_starts += 1
+                    if self.failed_starts >= MOST_DEATHS and not self.stopping:
+                        self.error = WorkerError(
+                            f"{MOST_DEATHS} workers in a row died before they were ready: {error}",
+                            remedy="run the command without --jobs and --engine to see the error itself",
+                        )
+                continue
+            with self.lock:
+                self.failed_starts = 0
+                self.ready.add(worker)
+            return worker
+
+    def _end(self, worker: Worker) -> None:
+        worker.kill()
+        with self.lock:
+            self.workers.discard(worker)
+            self.ready.discard(worker)
+
+
+def _setup(task: Task[Any, Any], threads: int) -> Setup:
+    """Return the setup for a task's workers. Raises UsageError if the task can't be pickled."""
+    try:
+        content = pickle.dumps(task)
+    except Exception as error:  # A user's object can raise any exception.
+        raise UsageError(
+            f"the work can't be sent to other processes: {type(error).__name__}: {error}",
+            remedy="give the predictor as module:Class, or remove --jobs and --engine",
+        ) from error
+    if _IN_SCRIPT in content:
+        raise UsageError(
+            "the work can't be sent to other processes: it uses a class or function defined in the script",
+            remedy="move the class or function to a module, and give the predictor as module:Class",
+        )
+    return Setup(
+        task=content,
+        threads=threads,
+        folder=os.getcwd(),
+        path=tuple(os.path.abspath(place) for place in sys.path),
+        environment={
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith("BRANCHRANK_") or name in _KEYS
+        },
+        needs=tuple(os.path.relpath(need) for need in task.needs),
+    )
+
+
+class ProcessWorker:
+    """A worker process, and the connection that the command uses to communicate with the worker."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._connection, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START.format(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                process_group=0,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(setup.path)},
+            )
+        self._setup = setup
+
+    def wait(self) -> None:
+        """Send the setup to the process, and wait until the process is ready."""
+        self._answer(pickle.dumps(self._setup))
+
+    def process(self, shard: bytes) -> bytes:
+        """Send a shard to the process, and return the answer."""
+        return self._answer(shard)
+
+    def _answer(self, message: bytes) -> bytes:
+        try:
+            self._connection.send_bytes(message)
+            return self._connection.recv_bytes()
+        except (EOFError, OSError):
+            raise LostError(self._how_it_ended()) from None
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            return "it closed its connection"
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def close(self) -> None:
+        """Close the connection, and wait at most 10 seconds until the process has exited."""
+        self._connection.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ENDS_WITHIN_S)
+
+    def kill(self) -> None:
+        """Kill the process, and wait until it has exited."""
+        self._process.kill()
+        self._process.wait()
+
+
+class Processes:
+    """A pool backend that runs up to ``workers`` processes."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def start(self, setup: Setup) -> ProcessWorker:
+        """Start a process."""
+        return ProcessWorker(setup)
+
+    def close(self) -> None:
+        """Do nothing, because this backend has no connections except those to its workers."""
+
+
+def serve(descriptor: int) -> None:
+    """Handle shards in a worker process until the command closes the socket ``descriptor``."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Connection(descriptor) as connection:
+        try:
+            handler = Handler(connection.recv())
+            connection.send_bytes(_READY)
+            while True:
+                connection.send_bytes(handler.handle(connection.recv_bytes()))
+        except (EOFError, OSError):  # The command has closed its end of the socket, or has exited.
+            handler.close()
+
+
+def pack(paths: Iterable[Path]) -> bytes:
+    """Return an uncompressed tar archive of files and folders, for workers without a shared disk.
+
+    Each file is stored under its absolute path, so that relative paths from one file to another still work.
+    Workspace caches and symbolic links with absolute targets are left out. Symbolic links with relative
+    targets are copied as links.
+    """
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for path in dict.fromkeys(Path(os.path.abspath(path)) for path in paths):
+            archive.add(path, arcname=str(path).lstrip("/"), filter=_kept)
+    return stream.getvalue()
+
+
+def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Return ``None`` for caches, special files and links with absolute targets, which are left out."""
+    if member.name.endswith(_LEFT_OUT) or member.linkname.startswith("/"):
+        return None
+    return member if member.isfile() or member.isdir() or member.issym() or member.islnk() else None
+
+
+def unpack(content: bytes, root: Path) -> None:
+    """Unpack an archive into ``root``. Raises ``tarfile.FilterError`` for a path outside ``root``."""
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        archive.extractall(root, filter="data")
