@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import shutil
 import signal
 import socket
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +18,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+#: Bytes of memory that must be free for temporary folders in it.
+ROOM = 6 << 30
 #: Tests that run only when ``-m`` names their marker.
 ON_REQUEST = ("corpora", "full")
 
@@ -23,6 +30,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep temporary folders in memory where there is room: a test waits for the disk some thirty times."""
+    memory = Path("/dev/shm")
+    if hasattr(config, "workerinput") or config.option.basetemp or not os.access(memory, os.W_OK):
+        return
+    if shutil.disk_usage(memory).free > ROOM:
+        config.option.basetemp = Path(tempfile.mkdtemp(prefix="branchrank-tests-", dir=memory))
+        config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Draw plots without checking each against Altair's schema, but where a test is marked ``validated``."""
+    if schemas := sys.modules.get("altair.utils.schemapi"):
+        schemas.DEBUG_MODE = item.get_closest_marker("validated") is not None  # type: ignore[attr-defined]
 
 
 class OutsideError(AssertionError):

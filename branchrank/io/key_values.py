@@ -145,6 +145,8 @@ class Database:
         while True:
             try:
                 return self._prepare()
+            except UnicodeDecodeError as error:  # SQLite's message about the schema is not UTF-8
+                raise ForeignFileError("it is damaged") from error
             except sqlite3.OperationalError as error:
                 code = getattr(error, "sqlite_errorcode", 0)  # errors raised by Python have no code
                 if code & 0xFF not in _LOCKED or time.monotonic() > deadline:

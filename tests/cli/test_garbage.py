@@ -31,6 +31,9 @@ GARBAGE = {
     "nothing": b"",
 }
 
+#: A shell's words that close every standard stream.
+EVERY = "0<&- 1>&- 2>&-"
+
 
 class Server:
     """Answers every connection with the same bytes; with ``drip`` it then repeats one byte without end."""
@@ -107,10 +110,12 @@ def test_the_predictor_api_has_one_deadline_for_the_whole_answer() -> None:
         server.close()
 
 
-@pytest.mark.parametrize("stream", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
 @pytest.mark.parametrize(
-    "words",
-    ["retrieve --data-dir data", "tui --data-dir data", "mcp --data-dir data", "list", "show nowhere"],
+    ("words", "stream"),
+    [
+        *(("retrieve --data-dir data", stream) for stream in ("0<&-", "1>&-", "2>&-", EVERY)),
+        *((words, EVERY) for words in ("tui --data-dir data", "mcp --data-dir data", "list", "show nowhere")),
+    ],
 )
 def test_a_closed_stream_gives_no_traceback(project: Path, words: str, stream: str) -> None:
     command = f"exec {sys.executable} -m branchrank.cli.main {words} {stream}"

@@ -19,7 +19,7 @@ from damaged_files.chroma_files import ChromaWorld
 from damaged_files.trials import World, undrawn
 
 ROOT = Path(__file__).parents[2]
-SAMPLE, SEED = 30, 42
+SAMPLE, SEED = 12, 42
 #: One of so many changes of the columns of Chroma's tables is tried; every other change of its files is.
 CHROMA_FIELDS = 8
 #: The long form runs in so many processes, which can run at the same time.

@@ -44,6 +44,7 @@ SHELL_WORDS = {"|", "&&", ">"}
 QUICKSTART = "docs/quickstart.md"
 #: Pages whose readers have documents and no workspace yet.
 FIRST = ("README.md", "docs/installation.md", QUICKSTART)
+STARTS = ("README.md", QUICKSTART)
 #: Depends on nothing in its folder and takes long, so it runs for the quickstart alone.
 ONCE = "branchrank demo"
 SERVERS = ("branchrank serve", "branchrank mcp --transport http")
@@ -177,7 +178,13 @@ def runnable(page: str) -> list[Block]:
     ]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)])
+def pages() -> list[object]:
+    """The pages with something to run; `make test` runs the two that everybody starts with."""
+    found = filter(runnable, PAGES)
+    return [page if page in STARTS else pytest.param(page, marks=pytest.mark.full) for page in found]
+
+
+@pytest.mark.parametrize("page", pages())
 def test_the_blocks_of_a_page_run(
     reader: Reader, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

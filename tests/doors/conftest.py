@@ -19,13 +19,13 @@ GREP_THRESHOLD = 1.4
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a workspace over the bundled sample."""
     data_dir = tmp_path_factory.mktemp("sample") / "data"
-    settings = {"grep.vector_score_threshold": GREP_THRESHOLD}
+    settings = {"grep.vector_score_threshold": GREP_THRESHOLD, "index.token_vectors": "int8"}
     Workspace.build(SAMPLE / "corpus", data_dir, embedder="all-MiniLM-L6-v2", settings=settings).close()
     return data_dir
 
 
 @pytest.fixture(scope="session")
 def questions() -> list[str]:
-    """Thirty of the sample's questions."""
+    """Eight of the sample's questions."""
     texts = [line["question"] for line in json_lines(SAMPLE / "questions.jsonl")]
-    return random.Random(30).sample(texts, 30)
+    return random.Random(30).sample(texts, 8)

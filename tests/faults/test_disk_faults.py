@@ -18,6 +18,9 @@ from support.faults.scenarios import SCENARIOS, Scenario
 
 SOURCE = Path(__file__).parents[1] / "support" / "faults" / "disk_faults.c"
 SEED = 42
+#: The commands of the short form, and at how many of the places where they write; 0: at all.
+SAMPLED = {"init": 0, "token vectors": 12, "index of changed documents": 12, "first index": 12}
+SAMPLED |= {"benchmark": 12}
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")
 
@@ -60,6 +63,14 @@ def check(told: list[dict[str, Any]]) -> None:
     assert {first for kind, first in ends if kind == "sigint"} <= {0, 130}
 
 
+@pytest.mark.parametrize(("scenario", "sites"), SAMPLED.items())
+def test_some_disk_operations_fail_once(library: Path, scenario: str, sites: int) -> None:
+    _, told = trials(library, scenario, -sites)
+    assert len(told) >= 10
+    check(told)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("scenario", [each.name for each in SCENARIOS])
 def test_every_disk_operation_fails_once(library: Path, scenario: str) -> None:
     _, told = trials(library, scenario, 0)

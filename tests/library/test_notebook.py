@@ -27,11 +27,13 @@ def outputs(notebook: nbformat.NotebookNode, containing: str) -> list[nbformat.N
     return list(cell.outputs)
 
 
+@pytest.mark.full
 def test_searches_print_hits(executed: nbformat.NotebookNode) -> None:
     (output,) = outputs(executed, 'system="hybrid", k=3')
     assert output.text.count("\n") == 3
 
 
+@pytest.mark.full
 def test_a_run_is_shown_as_a_table_and_a_plot(executed: nbformat.NotebookNode) -> None:
     shown = outputs(executed, "workspace.benchmark(")[-1].data["text/html"]
     assert "<table" in shown
@@ -40,6 +42,7 @@ def test_a_run_is_shown_as_a_table_and_a_plot(executed: nbformat.NotebookNode) -
         assert name in shown
 
 
+@pytest.mark.full
 def test_progress_is_one_line_that_is_replaced(executed: nbformat.NotebookNode) -> None:
     displayed = [
         output for output in outputs(executed, "workspace.benchmark(") if output.output_type == "display_data"
@@ -48,11 +51,14 @@ def test_progress_is_one_line_that_is_replaced(executed: nbformat.NotebookNode) 
     assert displayed[0].data["text/plain"].startswith(("latency", "questions"))
 
 
+@pytest.mark.full
 def test_tables_are_data_frames(executed: nbformat.NotebookNode) -> None:
     assert "strict_hit@1" in outputs(executed, "run.summary[[")[0].data["text/html"]
     assert outputs(executed, "comparison =")[0].data["text/plain"].startswith("('")
 
 
-def test_the_notebook_is_stored_without_outputs() -> None:
-    stored = nbformat.read(NOTEBOOK, as_version=4)
-    assert [cell for cell in stored.cells if cell.cell_type == "code" and cell.outputs] == []
+def test_the_notebook_is_stored_without_outputs_and_its_cells_compile() -> None:
+    cells = [cell for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
+    assert [cell for cell in cells if cell.outputs] == []
+    for cell in cells:
+        compile(cell.source, NOTEBOOK.name, "exec")

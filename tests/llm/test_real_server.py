@@ -123,11 +123,21 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect_ex", blocked)
 
 
+def test_a_real_model_ranks_and_reports_its_tokens(server: str) -> None:
+    with LLMSession(LLMSettings(deadline_s=120.0, completion_tokens=40), environment={}) as session:
+        gateway = session.gateway(server, "smollm2")
+        found = rerank(POOL[:2], "How do I cache?", Rerank(method="llm"), gateway, context=CONTEXT)
+    assert sorted(found.order) == ["n0", "n1"]
+    assert found.calls[0].prompt_tokens > 50
+
+
+@pytest.mark.full
 def test_listwise_reranking_returns_only_ids_from_the_pool(recorded: Outcome) -> None:
     assert sorted(recorded.listwise.order) == ["n0", "n1", "n2", "n3"]
     assert recorded.listwise.fallback is None
 
 
+@pytest.mark.full
 def test_pointwise_reads_real_log_probabilities(recorded: Outcome) -> None:
     assert recorded.pointwise.fallback is None
     assert len(recorded.pointwise.calls) == 4
@@ -135,6 +145,7 @@ def test_pointwise_reads_real_log_probabilities(recorded: Outcome) -> None:
     assert all(logprob <= 0 for logprob in recorded.plain.logprobs[0].values())
 
 
+@pytest.mark.full
 def test_the_tree_search_runs_all_its_steps(recorded: Outcome) -> None:
     stages = [call.stage for call in recorded.tree.calls]
     assert stages[0] == "tree step 1"
@@ -142,23 +153,27 @@ def test_the_tree_search_runs_all_its_steps(recorded: Outcome) -> None:
     assert recorded.tree.ranking
 
 
+@pytest.mark.full
 def test_the_reply_follows_the_schema(recorded: Outcome) -> None:
     value = read_json(recorded.schema.text)
     assert set(value) == {"ids"}
     assert set(value["ids"]) <= {"s01", "s02"}
 
 
+@pytest.mark.full
 def test_usage_comes_from_the_server(recorded: Outcome) -> None:
     calls = [*recorded.listwise.calls, *recorded.pointwise.calls, *recorded.tree.calls]
     assert all(call.reported and call.prompt_tokens > 50 and call.completion_tokens > 0 for call in calls)
     assert any(call.cached_tokens for call in calls)
 
 
+@pytest.mark.full
 def test_overflow_and_timeout_are_reported(recorded: Outcome) -> None:
     assert recorded.overflow == "context overflow"
     assert recorded.timeout == "timeout"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("no_network")
 def test_a_replay_without_a_network_is_identical(recorded: Outcome, cassette: Path) -> None:
     replayed = everything(LLMSettings(replay=str(cassette), completion_tokens=100), "")
@@ -169,6 +184,7 @@ def test_a_replay_without_a_network_is_identical(recorded: Outcome, cassette: Pa
     assert whole[0].replace(mark, b"") == whole[1].replace(mark, b"")
 
 
+@pytest.mark.full
 def test_a_whole_benchmark_replays_into_identical_files(
     server: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -14,7 +14,7 @@ from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.records import Question, Retrieval
 from branchrank.report.writing import write_report
-from branchrank.runs.run import load_run
+from branchrank.runs.run import RunData, load_run
 
 pytestmark = needs_chromium
 
@@ -37,14 +37,25 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     started.close()
 
 
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The report of every example as it is written today, and of a run with everything that one can have."""
-    folder = tmp_path_factory.mktemp("pages")
-    found = {}
-    for name in NAMES:
-        write_report(load_run(EXAMPLES / name), into=folder / name)
-        found[name] = folder / name / "report.html"
+class Pages(dict[str, Path]):
+    """The report of an example as it is written today, and of a run with everything that one can have."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __missing__(self, name: str) -> Path:
+        folder = self._folder / name
+        if name == "crowded":
+            write_report(made := crowded(folder))
+            self[name] = made.directory / "report.html"
+        else:
+            write_report(load_run(EXAMPLES / name), into=folder)
+            self[name] = folder / "report.html"
+        return self[name]
+
+
+def crowded(folder: Path) -> RunData:
     arms = [
         Planned("local", 0.6, fails="q0003"),
         Planned("a system with a name that is longer than most", 0.55),
@@ -57,15 +68,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ),
     ]
     questions = make_questions(40, unanswerable=5)
-    made = make_run(
-        folder / "crowded", arms, questions, change=lambda record: msgspec.structs.replace(record, split="")
-    )
-    write_report(made)
-    found["crowded"] = made.directory / "report.html"
-    return found
+    return make_run(folder, arms, questions, change=lambda record: msgspec.structs.replace(record, split=""))
 
 
-EVERY_PAGE = [*NAMES, "crowded"]
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    return Pages(tmp_path_factory.mktemp("pages"))
+
+
+EVERY_PAGE = ["crowded", *(pytest.param(name, marks=pytest.mark.full) for name in NAMES)]
 
 #: Of the drawings that are shown: texts whose boxes meet a text or a point, and texts that leave them.
 _COLLISIONS = """(() => {

@@ -18,6 +18,9 @@ from branchrank.report.sweeps import sweeps
 from branchrank.runs.attribution import LOSSES
 from branchrank.runs.estimates import Estimate
 
+#: Here Altair checks what is drawn; no other test waits for that.
+pytestmark = pytest.mark.validated
+
 
 def compared(*names: str, measure: str = "strict_hit@1", delta: float = 0.05) -> tuple[Comparison, ...]:
     """Comparisons of systems with a baseline over sixty questions."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -31,10 +32,11 @@ _RUN = """axe.run(document, { resultTypes: ['violations'] }).then(({ violations 
 def violations(browser: Chromium) -> list[str]:
     """What axe-core finds wrong with the page that is open, all rules that are on by default.
 
-    Without axe-core the test fails: a page that was not checked is not one without violations.
+    Without axe-core the test is skipped; in continuous integration (``CI``) it fails.
     """
     if not SCRIPT.is_file():
-        pytest.fail(f"axe-core {VERSION} is not in build/: fetch it from npm with `make axe`")
+        missing = pytest.fail if os.environ.get("CI") else pytest.skip
+        missing(f"axe-core {VERSION} is not in build/: fetch it from npm with `make axe`")
     browser.run(SCRIPT.read_text(encoding="utf-8") + "; 0")
     found: Any = browser.run(_RUN)
     return list(found)

@@ -124,6 +124,7 @@ def load() -> None:
     for name in LIBRARIES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    sys.modules["altair.utils.schemapi"].DEBUG_MODE = False  # type: ignore[attr-defined]
     for module in pkgutil.walk_packages(branchrank.__path__, "branchrank."):
         if not module.name.startswith(NOT_LOADED) and not module.name.endswith("__main__"):
             with contextlib.suppress(ImportError):

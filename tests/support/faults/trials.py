@@ -198,13 +198,12 @@ class Trials:
 def chosen(
     scenario: Scenario, found: dict[str, list[int]], count: int, draw: random.Random
 ) -> list[tuple[int, str]]:
-    """Operations and kinds: every site once, or ``count`` at random."""
+    """Operations and kinds: every site once, ``count`` at random, or as many sites as ``-count``."""
     kinds = list(KINDS)
-    if not count:
-        found = {site: numbers for site, numbers in found.items() if re.search(scenario.places, site)}
-        return [
-            (draw.choice(numbers), kinds[index % len(kinds)]) for index, numbers in enumerate(found.values())
-        ]
+    if count <= 0:
+        places = [numbers for site, numbers in found.items() if re.search(scenario.places, site)]
+        places = draw.sample(places, min(len(places), -count or len(places)))
+        return [(draw.choice(numbers), kinds[index % len(kinds)]) for index, numbers in enumerate(places)]
     last = max(max(numbers) for numbers in found.values())
     return [(draw.randint(1, last), draw.choice(kinds)) for _ in range(count)]
 
