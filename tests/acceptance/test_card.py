@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import tomllib
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,8 +10,6 @@ from support.commands import NO_LLM, ROOT, benchmark, json_lines, make_project, 
 from support.front_doors import Command, Http, Library, ids
 
 QUERY = "how do I upgrade the daemon"
-PACKAGES = ("bm25s", "chromadb", "sentence-transformers", "openai", "pandas", "numpy", "click")
-PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 @pytest.fixture(scope="module")
@@ -26,19 +21,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(project: Path) -> Path:
     """A seeded A/B/C benchmark."""
     return benchmark(project, "--predictor", "all", *NO_LLM, "--sample-size", 6, "--sample-seed", 7)
-
-
-@cache
-def imported() -> set[str]:
-    """Every package that BranchRank's code imports."""
-    names: set[str] = set()
-    for path in (ROOT / "branchrank").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                names |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                names.add(node.module.partition(".")[0])
-    return names
 
 
 class TestKind:
@@ -64,39 +46,6 @@ class TestKind:
         result = command.run(experiment, "--dry-run")
         assert result.exit_code == 0
         assert "k1 on index default: 8 queries" in result.stdout
-
-
-class TestPackages:
-    @pytest.mark.parametrize("package", PACKAGES)
-    def test_the_package_is_a_dependency(self, package: str) -> None:
-        declared = [name for name in PYPROJECT["dependencies"] if name.lower().startswith(package)]
-        assert len(declared) == 1
-
-    @pytest.mark.parametrize("package", PACKAGES)
-    def test_branchrank_imports_the_package(self, package: str) -> None:
-        assert package.replace("-", "_") in imported()
-
-    def test_pytest_is_a_development_dependency(self) -> None:
-        assert any(name.startswith("pytest>") for name in PYPROJECT["optional-dependencies"]["dev"])
-
-
-class TestTopLevel:
-    @pytest.mark.parametrize(
-        "name",
-        [
-            "pyproject.toml",
-            "retrieve.py",
-            "hybrid_retrieve.py",
-            "benchmark_run.py",
-            "pageindex_common.py",
-            "data",
-            "reports",
-            "tests",
-        ],
-    )
-    def test_the_file_or_folder_exists(self, name: str) -> None:
-        path = ROOT / name
-        assert path.is_dir() if "." not in name else path.is_file()
 
 
 class TestShape:
@@ -160,11 +109,3 @@ class TestUsedBy:
         done = program(ROOT / door[0], *door[1:], *query, cwd=project)
         assert (done.returncode, done.stderr) == (0, "")
         assert "install.rst" in done.stdout
-
-    def test_csv_and_markdown_report_review(self, made: Path) -> None:
-        assert {"summary.csv", "questions.csv", "llm_calls.csv", "timings.csv", "report.md"} <= {
-            path.name for path in made.iterdir()
-        }
-        report = (made / "report.md").read_text(encoding="utf-8")
-        assert report.startswith("# ")
-        assert "| local" in report or "|local" in report

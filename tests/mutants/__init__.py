@@ -1,1 +1,1 @@
-"""Ways to break the product, and the tests that must notice each."""
+"""Defects on purpose: a table of them, each noticed by a test, and a sample that cosmic-ray draws."""

@@ -1,14 +1,290 @@
-"""All mutants, by room."""
+"""Ways to break the product, a test of each: the acceptance tests, the faults of a disk, the secrets.
+
+There is one for each class of acceptance tests, which that class alone must notice.
+"""
 
 from __future__ import annotations
 
-import pkgutil
-from importlib import import_module
+from dataclasses import dataclass
 
-from mutants import rooms
-from mutants.mutant import Mutant
 
-ROOMS: dict[str, tuple[Mutant, ...]] = {
-    module.name: import_module(f"mutants.rooms.{module.name}").MUTANTS
-    for module in pkgutil.iter_modules(rooms.__path__)
-}
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """``old``, which occurs exactly once in the file ``path``, becomes ``new``; the test ``test`` must fail.
+
+    ``path`` and ``test`` (a pytest id) are relative to the project's root.
+    """
+
+    name: str
+    path: str
+    old: str
+    new: str
+    test: str
+
+    def mutated(self, text: str) -> str:
+        """The file's text with the defect. Raises ``ValueError`` if it can't be made."""
+        if (count := text.count(self.old)) != 1 or self.old == self.new:
+            raise ValueError(f"{self.name}: {self.path} has the text to replace {count} times, not once")
+        return text.replace(self.old, self.new)
+
+
+CARD = "tests/acceptance/test_card.py"
+HYBRID = "tests/acceptance/test_document_000_hybrid_retrieval.py"
+THRESHOLD = "tests/acceptance/test_document_000_threshold.py::TestTheDefaultThresholdAndTheModel"
+BM25 = "tests/acceptance/test_document_001_bm25_grep.py"
+QDRANT = "tests/acceptance/test_document_002_qdrant.py"
+LLM = "tests/acceptance/test_document_003_llm.py"
+PLAN = "tests/acceptance/test_document_003_plan.py"
+SQLITE = "tests/acceptance/test_document_004_sqlite_search.py"
+ENGINE = "branchrank/systems/engine.py"
+TOOLS = "branchrank/systems/search_tools.py"
+BUILTIN = "branchrank/systems/builtin.py"
+SETTINGS = "branchrank/settings/systems.py"
+SUMMARY = "branchrank/runs/summary.py"
+PLACES = "tests/faults/test_disk_faults.py::test_every_disk_operation_fails_once"
+REFUSED = "tests/damaged_files/test_damaged_files.py::test_links_and_decompression_bombs_are_refused"
+MUTATED_INPUTS = "tests/fuzz/test_fuzz.py::test_mutated_inputs_are_read_or_refused"
+FOUND_INPUTS = "tests/fuzz/test_fuzz.py::test_an_input_that_failed_once_is_read_or_refused"
+SEEDS = "tests/fuzz/test_fuzz.py::test_the_seeds_are_valid"
+LEAVES = "tests/security/test_secrets_leave_nothing.py::test_no_flow_stores_a_secret"
+REACHES = "tests/security/test_sockets.py::test_common_commands_open_no_network_connection"
+
+# fmt: off
+_ACCEPTANCE = (
+    Mutant("given-threshold-replaced-by-the-calibrated-one", BUILTIN,
+        '.vector_score_threshold"] == DEFAULT', '.vector_score_threshold"] != ""',
+        THRESHOLD + "::test_a_threshold_that_the_user_sets_is_not_calibrated_and_a_warning_is_shown"),
+    Mutant("dry-run-hides-the-index", "branchrank/cli/benchmarking.py",
+        'where = f" on index {safe(row.index)}" if row.index else ""', 'where = ""',
+        CARD + "::TestKind::test_experiment_harness"),
+    Mutant("expansion-not-traced", ENGINE,
+        '        trace.add("expansion", "node", reached)\n', "",
+        CARD + "::TestShape::test_hybrid_maps_and_expands_a_vector_shortlist_and_fuses_it_with_global_bm25"),
+    Mutant("hits-printed-without-their-file", "branchrank/cli/querying.py",
+        'click.style(f"{safe_line(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)',
+        'click.style(f"{hit.line_start}-{hit.line_end}", bold=True)',
+        CARD + "::TestUsedBy::test_smoke_test_of_cli_queries"),
+    Mutant("context-is-nine-lines-by-default", SETTINGS,
+        'description="lines shown before and after a match")] = 10',
+        'description="lines shown before and after a match")] = 9',
+        HYBRID + "::TestContextWindowEnrichmentForGrepResults::test_requirement"),
+    Mutant("exact-keywords-dropped", TOOLS,
+        "found = self._retrieve(system, semantic_query, limit, filters, exact_keywords)",
+        "found = self._retrieve(system, semantic_query, limit, filters)",
+        HYBRID + "::TestHybridSearchCombiningExactKeywordAndVectorRetrieval::test_one_source_returns_empty"),
+    Mutant("vector-search-without-a-threshold", TOOLS,
+        '_alone("vector_search", branch)', '_alone("vector_search", Branch(kind="dense"))',
+        HYBRID + "::TestVectorSearchThreshold"),
+    Mutant("refused-files-are-not-an-error", "branchrank/serve/mcp.py",
+        "content=[TextContent(text=str(refusal))], is_error=True)",
+        "content=[TextContent(text=str(refusal))])",
+        HYBRID + "::TestDocumentReadingWithExplicitErrorReporting::test_file_not_found"),
+    Mutant("status-counts-only-returned-hits", TOOLS,
+        '    return sum(len(stage.keys) for stage in found.trace if stage.stage == "fusion")',
+        "    return len(found.hits)",
+        HYBRID + "::TestSearchFeedbackAndCitations::test_enhanced_search_log_feedback"),
+    Mutant("status-not-wired-to-the-terminal-ui", "branchrank/serve/tui.py",
+        "        self._searches.tools.listen(self._tell)\n", "",
+        HYBRID + "::TestSearchFeedbackAndCitations::test_requirement"),
+    Mutant("matched-lines-not-returned", "branchrank/serve/mcp.py",
+        "matched_lines=list(hit.matched),", "matched_lines=[],",
+        BM25 + "::TestContextWindowEnrichmentForGrepResults::test_grep_match_with_context_window"),
+    Mutant("grep-without-length-normalization", "branchrank/files/grep.py",
+        "saturation = K1 * (1 - B + B * lengths / lengths.mean())", "saturation = K1 * np.ones(len(lengths))",
+        BM25 + "::TestBm25ScoringAndRankingOfGrepResults::test_bm25_ranking_applied_to_grep_output"),
+    Mutant("ranking-setting-ignored", "branchrank/systems/branches/grep.py",
+        'lookup.branch.options.get("ranking", settings.ranking)',
+        'lookup.branch.options.get("ranking", "none")',
+        BM25 + "::TestHybridSearchCombiningBm25AndVectorRetrieval"
+        "::test_hybrid_search_drops_grep_results_below_the_25th_percentile"),
+    Mutant("collections-use-the-dot-product", "branchrank/stores/qdrant.py",
+        '"distance": models.Distance.COSINE', '"distance": models.Distance.DOT',
+        QDRANT + "::TestSparseAndDenseVectorStorage::test_collection_creation_with_hybrid_vectors"),
+    Mutant("enable-hybrid-false-ignored", BUILTIN,
+        'only_dense = tuple(branch for branch in system.branches if branch.kind != "qdrant-sparse")',
+        "only_dense = system.branches",
+        QDRANT + "::TestSparseAndDenseVectorStorage::test_dense_only_fallback"),
+    Mutant("qdrant-weights-swapped", BUILTIN,
+        '"branches.qdrant-dense.weight": part.fusion_weight,\n'
+        '        "branches.qdrant-sparse.weight": 1.0 - part.fusion_weight,',
+        '"branches.qdrant-dense.weight": 1.0 - part.fusion_weight,\n'
+        '        "branches.qdrant-sparse.weight": part.fusion_weight,',
+        QDRANT + "::TestHybridSearchWithReciprocalRankFusion::test_fusion_weight_configuration"),
+    Mutant("worst-points-first", "branchrank/stores/qdrant.py",
+        "return -entry.score, entry.key", "return entry.score, entry.key",
+        QDRANT + "::TestBm25SparseSearch::test_sparse_search_on_text_fields"),
+    Mutant("only-as-many-candidates-as-results", "branchrank/systems/checks.py",
+        "return 2 * k if branch.doubled else branch.top_n", "return k if branch.doubled else branch.top_n",
+        QDRANT + "::TestSearchResultFusion::test_result_count"),
+    Mutant("sparse-and-dense-search-run-in-sequence", ENGINE,
+        "with ThreadPoolExecutor(len(branches)) as pool:", "with ThreadPoolExecutor(1) as pool:",
+        QDRANT + "::TestPerformanceAndCaching::test_concurrent_sparse_and_dense_search"),
+    Mutant("branches-opened-again-for-every-query", ENGINE,
+        "        found = self._searches.get(kind)\n        if found is None:\n            with self._lock:\n"
+        "                if kind not in self._searches:\n",
+        "        found = None\n        if found is None:\n            with self._lock:\n"
+        "                if kind:\n",
+        "tests/systems/test_engine.py::test_a_branch_is_opened_once_for_all_queries"),
+    Mutant("llm-gets-candidates-past-the-cap", ENGINE,
+        "            candidates = candidates[: system.fuse.cap]\n",
+        "            candidates = candidates[:]\n",
+        LLM + "::TestStageCLLMFinalRerank::test_the_llm_gets_no_more_candidates_than_the_cap"),
+    Mutant("fallback-ordered-by-fused-score", "branchrank/systems/rerank.py",
+        "        if not gathering:\n", "        if candidates:\n",
+        LLM + "::TestFallbackOrderIfTheLLMFails::test_the_fallback_sorts_by_evidence_then_by_lexical_score"),
+    Mutant("fallback-reversed", "branchrank/systems/rerank.py",
+        "    return rescore(candidates, result.order), result.fallback is None\n",
+        "    order = result.order[::-1] if result.fallback else result.order\n"
+        "    return rescore(candidates, order), result.fallback is None\n",
+        LLM + "::TestFallbackOrderIfTheLLMFails::test_the_fallback_sorts_by_evidence_then_by_lexical_score"),
+    Mutant("lexical-score-removed-from-the-tree-search", "branchrank/systems/branches/tree_steps.py",
+        "else [self.tree.node(key) for key in self.lexical(page, step).picked]", "else []",
+        LLM + "::TestFallbackOrderIfTheLLMFails::test_the_tree_search_falls_back_to_the_lexical_score"),
+    Mutant("no-llm-flag-ignored", BUILTIN,
+        "    if part.base_url and not part.no_llm:\n", "    if part.base_url:\n",
+        LLM + "::TestFlags::test_the_no_llm_flag_turns_off_the_llm"),
+    Mutant("decisions-not-cached", "branchrank/llm/gateway.py",
+        "            self._cache.put(request, self.model, recorded, self._endpoint)\n", "            pass\n",
+        LLM + "::TestDecisionCache"),
+    Mutant("completions-not-counted", SUMMARY,
+        "sum(call.prompt_tokens + call.completion_tokens for call in calls) / len(rows)",
+        "sum(call.prompt_tokens for call in calls) / len(rows)",
+        LLM + "::TestEvaluation"),
+    Mutant("global-bm25-returns-one-section", SETTINGS,
+        'Branch(kind="bm25", unit="node", top_n=80)', 'Branch(kind="bm25", unit="node", top_n=1)',
+        PLAN + "::TestUpdatedRollout::test_2_hybrid_uses_global_bm25_instead_of_lexical_overlap"),
+    Mutant("hybrid-weights-swapped", SETTINGS,
+        'vector_weight="branches.dense.weight",\n    candidate_cap="fuse.cap",',
+        'vector_weight="branches.bm25.weight",\n    candidate_cap="fuse.cap",',
+        PLAN + "::TestNotes::test_bm25_and_rrf_tuning_flags"),
+    Mutant("cap-keeps-the-worst-candidates", ENGINE,
+        "            candidates = candidates[: system.fuse.cap]\n",
+        "            candidates = candidates[-system.fuse.cap :]\n",
+        PLAN + "::TestWhyHybrid"),
+    Mutant("shortlist-does-not-use-chroma", "branchrank/stores/chroma.py",
+        "        if n <= 0 or n >= len(self.ids):\n", "        if n:\n",
+        PLAN + "::TestStageAVectorShortlist::test_2_a_chunk_that_chroma_omits_is_not_a_dense_hit"),
+    Mutant("candidate-files-not-produced", "branchrank/ranking/expansion.py",
+        "in best[:file_roots]:", "in best[:0]:",
+        PLAN + "::TestStageAVectorShortlist::test_the_output_is_candidate_nodes_and_candidate_files"),
+    Mutant("file-roots-score-too-low", "branchrank/ranking/expansion.py",
+        "FILE_ROOT_SHARE = 0.5", "FILE_ROOT_SHARE = 0.4",
+        PLAN + "::TestStageBTreeExpansion::test_the_expansion_adds_a_few_file_roots_inferred_from_stage_a"),
+    Mutant("responses-without-the-predictor", "branchrank/serve/http.py",
+        "RetrieveAnswer(predictor=name,", 'RetrieveAnswer(predictor="",',
+        PLAN + "::TestIntegrationPlan::test_3_post_retrieve_returns_the_same_format_for_every_predictor"),
+    Mutant("imported-chunks-ignored", "branchrank/index/contents.py",
+        "    if workspace.chunks_file is None:\n", "    if True:\n",
+        PLAN + "::TestDataAndArtifactRequirements::test_existing_chunks_and_nodes_are_reused"),
+    Mutant("same-sample-for-every-seed", "branchrank/questions/question_files.py",
+        'return hashlib.sha256(f"{seed}\\x00{question.id}".encode()).hexdigest()',
+        'return hashlib.sha256(f"\\x00{question.id}".encode()).hexdigest()',
+        PLAN + "::TestEvaluationPlan::test_a_b_c_use_the_same_question_sample_and_seed"),
+    Mutant("summary-reports-p50-as-p95", SUMMARY,
+        "latency_p95_ms=warm.percentile(TOTAL, 0.95),", "latency_p95_ms=warm.percentile(TOTAL, 0.5),",
+        PLAN + "::TestEvaluationPlan::test_the_report_has_p50_and_p95_latency_per_query"),
+    Mutant("ten-hits-by-default", "branchrank/cli/querying.py",
+        "click.IntRange(1, 1000), default=5,", "click.IntRange(1, 1000), default=10,",
+        PLAN + "::TestSuggestedDefaults::test_final_top_k_is_5"),
+    Mutant("chunks-without-a-node-dropped", "branchrank/systems/sources.py",
+        "return (file.id,) if file is not None else ()", "return ()",
+        PLAN + "::TestRisksAndMitigations::test_a_chunk_that_overlaps_no_node_maps_to_the_file_root"),
+    Mutant("sweep-without-all-combinations", "branchrank/bench/experiment.py",
+        "for values in itertools.product(*lists.values()):",
+        "for values in zip(*lists.values(), strict=False):",
+        PLAN + "::TestRolloutPhases::test_4_a_sweep_tunes_candidate_limits_and_neighbor_policy"),
+    Mutant("mode-flag-ignored", "branchrank/cli/search.py",
+        "workspace.search_documents(query, mode=mode, filters=filters)",
+        'workspace.search_documents(query, mode="keyword", filters=filters)',
+        SQLITE + "::TestModes::test_the_mode_selects_the_branches_that_are_searched"),
+    Mutant("explain-crashes", "branchrank/cli/search.py",
+        'f"{word} rank {placement.rank}, {measured}', 'f"{word} rank {placement.place}, {measured}',
+        SQLITE + "::TestModes::test_explain_shows_every_part_of_a_score"),
+    Mutant("no-partial-terms", "branchrank/stores/sqlite_fts5.py",
+        "if len(found) < n and begun:", "if not found and not begun:",
+        SQLITE + "::TestKeywordSearch"),
+    Mutant("embedding-section-not-needed", "branchrank/systems/document_systems.py",
+        "        _check_section(settings, mode)\n", "        pass\n",
+        SQLITE + "::TestSemanticSearch::test_semantic_search_requires_an_embedding_section"),
+    Mutant("alpha-is-the-keyword-weight", BUILTIN,
+        'weights = {"branches.fts5.weight": 1.0 - alpha, "branches.dense.weight": alpha}',
+        'weights = {"branches.fts5.weight": alpha, "branches.dense.weight": 1.0 - alpha}',
+        SQLITE + "::TestHybridSearch"),
+    Mutant("documents-ungrouped-by-default", SETTINGS,
+        'group=Group(by="document", aggregate="max", members=3)',
+        'group=Group(by="none", aggregate="max", members=3)',
+        SQLITE + "::TestHowScoringWorks::test_one_long_document_does_not_dominate"),
+    Mutant("final-limit-ignored", "branchrank/systems/searcher.py",
+        "k = self.settings.part(RetrievalSettings).final_limit", "k = 12",
+        SQLITE + "::TestTuning::test_final_limit_limits_the_results"),
+)
+_FAULTS = (
+    Mutant("files-written-in-place", "branchrank/io/files.py",
+        "    descriptor, name = create_beside(path)\n",
+        "    descriptor, name = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), path\n",
+        PLACES + "[init]"),
+    Mutant("a-full-disk-is-not-said", "branchrank/io/files.py",
+        "            os.unlink(name)\n        raise\n", "            os.unlink(name)\n        return\n",
+        PLACES + "[init]"),
+    Mutant("finished-before-the-report-is-written", "branchrank/bench/benchmark.py",
+        "        publish(measured)\n        finished = sealed(directory, measured.record)\n"
+        "        write_run(directory, finished)\n",
+        "        finished = sealed(directory, measured.record)\n        write_run(directory, finished)\n"
+        "        publish(measured)\n",
+        PLACES + "[benchmark]"),
+    Mutant("what-a-killed-run-left-stays", "branchrank/bench/benchmark.py",
+        "            clear_temporary(directory)\n", "            pass\n",
+        PLACES + "[benchmark]"),
+    Mutant("a-link-of-a-killed-build-stays", "branchrank/index/generations.py",
+        'link.with_name(f".{link.name}.tmp")', 'link.with_name(f".{link.name}.{os.getpid()}.tmp")',
+        PLACES + "[first index]"),
+    Mutant("what-a-killed-search-left-stays", "branchrank/io/files.py",
+        "            fcntl.flock(descriptor, fcntl.LOCK_EX)\n            remove_temporary(folder)\n",
+        "            fcntl.flock(descriptor, fcntl.LOCK_EX)\n",
+        PLACES + "[benchmark]"),
+    Mutant("deep-nesting-is-a-traceback", "branchrank/io/files.py",
+        "NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)",
+        "NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)",
+        FOUND_INPUTS + "[run-json/nested-5000]"),
+    Mutant("compact-rows-unpack-without-limit", "branchrank/runs/row_files.py",
+        "            if found > most:\n", "            if found > 1000 * most:\n",
+        REFUSED),
+    Mutant("links-in-a-run-are-followed", "branchrank/runs/directory.py",
+        "            open_beneath(directory, name).close()\n", "            (directory / name).stat()\n",
+        REFUSED),
+    Mutant("a-query-is-an-expression-of-fts5", "branchrank/stores/sqlite_fts5.py",
+        '\'"\' + term.replace(\'"\', \'""\') + (\'"*\' if prefix else \'"\')',
+        "term + ('*' if prefix else '')",
+        FOUND_INPUTS + "[fts5-query/operators]"),
+    Mutant("the-sizes-of-arrays-are-not-compared", "branchrank/stores/npy_file.py",
+        "    if size != wanted or dtype.hasobject:\n", "    if dtype.hasobject:\n",
+        FOUND_INPUTS + "[vectors/more-bytes]"),
+    Mutant("a-reply-names-what-it-was-not-shown", "branchrank/llm/parsing.py",
+        "    named = list(dict.fromkeys(known[word] for word in words if word in known))\n",
+        "    named = list(dict.fromkeys(known.get(word, word) for word in words))\n",
+        MUTATED_INPUTS + "[llm-reply]"),
+    Mutant("grep-sees-a-pattern", "branchrank/files/grep.py",
+        "        literal = re.escape(self.text)\n", "        literal = self.text\n",
+        FOUND_INPUTS + "[grep-query/parenthesis]"),
+)
+_SECURITY = (
+    Mutant("manifest-keeps-the-password", "branchrank/index/build.py",
+        "        settings=without_credentials(workspace.index_settings),",
+        "        settings=workspace.index_settings,",
+        LEAVES),
+    Mutant("embedding-errors-echo-the-header", "branchrank/embedders/server.py",
+        '        text = Redactor(self.endpoint.secrets)(content.decode("utf-8", "replace"))\n'
+        "        for secret in self.endpoint.secrets:  # The redactor ignores very short keys.\n"
+        '            text = text.replace(secret, "[key]")\n',
+        '        text = content.decode("utf-8", "replace")\n',
+        LEAVES),
+    Mutant("a-command-phones-home", "branchrank/cli/retrieve.py",
+        "    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:\n",
+        "    import contextlib\n    import urllib.request\n\n    with contextlib.suppress(OSError):\n"
+        '        urllib.request.urlopen("https://updates.example/version", timeout=1)\n'
+        "    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:\n",
+        REACHES),
+)
+# fmt: on
+
+ROOMS = {"acceptance": _ACCEPTANCE, "faults": _FAULTS, "security": _SECURITY}

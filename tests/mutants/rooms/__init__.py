@@ -1,1 +1,0 @@
-"""The mutants of each room."""
