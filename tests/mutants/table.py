@@ -227,9 +227,9 @@ _FAULTS = (
         "            os.unlink(name)\n        raise\n", "            os.unlink(name)\n        return\n",
         PLACES + "[init]"),
     Mutant("finished-before-the-report-is-written", "branchrank/bench/benchmark.py",
-        "        publish(measured)\n        finished = sealed(directory, measured.record)\n"
-        "        write_run(directory, finished)\n",
-        "        finished = sealed(directory, measured.record)\n        write_run(directory, finished)\n"
+        "        publish(measured)\n        done = sealed(directory, measured.record)\n"
+        "        write_run(directory, done)\n",
+        "        done = sealed(directory, measured.record)\n        write_run(directory, done)\n"
         "        publish(measured)\n",
         PLACES + "[benchmark]"),
     Mutant("what-a-killed-run-left-stays", "branchrank/bench/benchmark.py",
