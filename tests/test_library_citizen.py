@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import subprocess
@@ -212,42 +211,3 @@ def test_random_numbers_and_the_start_method_are_restored(tmp_path: Path) -> Non
     )
     done = run(script)
     assert (done.returncode, done.stderr) == (0, b"")
-
-
-PROCESS_WIDE = {
-    "putenv",
-    "set_num_threads",
-    "set_threshold",
-    "freeze",
-    "setrlimit",
-    "basicConfig",
-    "setlocale",
-    "chdir",
-    "umask",
-    "setdefaulttimeout",
-    "simplefilter",
-}
-
-
-def changes_the_process(node: ast.AST) -> bool:
-    """Whether an expression assigns to ``os.environ`` or calls something that acts on the whole process."""
-    if isinstance(node, ast.Subscript):
-        return not isinstance(node.ctx, ast.Load) and ast.unparse(node.value) == "os.environ"
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-        return False
-    changed = node.func.attr in ("setdefault", "update", "pop", "insert", "append")
-    owner = ast.unparse(node.func.value)
-    return node.func.attr in PROCESS_WIDE or (changed and owner in ("os.environ", "sys.path"))
-
-
-def test_no_module_but_one_sets_process_state() -> None:
-    """What a run of the library does not reach; commands own their process."""
-    found = []
-    for path in sorted((ROOT / "branchrank").rglob("*.py")):
-        if path.name == "environment.py" or "cli" in path.parts:
-            continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if changes_the_process(node):
-                found.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}")
-    assert found == []
