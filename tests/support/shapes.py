@@ -61,8 +61,8 @@ MARKDOWN_LINES = {
 }  # fmt: skip
 RST_UNITS = {
     "letters": "a", "words": "word ", "spaces": " ", "tabs": "\t", "wide": "字", "emoji": "😀",
-    "backtick": "`", "backtick-letter": "`a ", "literal": "``", "literal-open": "``a ", "star": "*", "star-letter": "*a ",
-    "strong": "**a ", "bar": "|", "bar-letter": "|a ", "substitution": "|a| ", "underscore": "_",
+    "backtick": "`", "backtick-letter": "`a ", "literal": "``", "literal-open": "``a ", "star": "*",
+    "star-letter": "*a ", "strong": "**a ", "bar": "|", "bar-letter": "|a ", "substitution": "|a| ", "underscore": "_",
     "reference": "a_ ", "anonymous": "a__ ", "phrase": "`a`_ ", "phrase-target": "`a <b",
     "phrase-open": "`a <", "role": ":a:`b` ", "role-open": ":a:`b ", "role-colons": ":a:",
     "role-target": ":ref:`a <b> ", "footnote": "[1]_ ", "bracket": "[", "footnote-open": "[#a",
