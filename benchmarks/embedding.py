@@ -28,9 +28,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from branchrank.corpus.chunking import chunk_document
+from branchrank.corpus.chunking import chunk_document, token_counter
 from branchrank.corpus.loading import load_corpus
-from branchrank.corpus.tokens import token_counter
 from branchrank.embedders import FakeEmbedder
 from branchrank.embedders.minilm import MAX_TOKENS, MiniLMEmbedder, find_model
 from branchrank.execution.threads import usable_cpus

@@ -40,7 +40,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from branchrank.corpus.discovery import discover
+from branchrank.corpus.loading import discover
 from branchrank.index import Index, build_index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.llm.gateway import Gateway

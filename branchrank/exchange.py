@@ -16,7 +16,7 @@ from branchrank.workspace_beir import BEIR_MEASURES
 if TYPE_CHECKING:
     import pandas as pd
 
-    from branchrank.questions.beir import BeirQuestions
+    from branchrank.questions.qrels import BeirQuestions
     from branchrank.runs.trec_files import DocumentIds
 
 __all__ = [
@@ -55,7 +55,7 @@ def import_beir(
     :class:`~branchrank.errors.InputError` for a file that can't be read.
     """
     from branchrank.corpus.named import locate_corpus
-    from branchrank.questions.beir import beir_questions
+    from branchrank.questions.qrels import beir_questions
     from branchrank.questions.question_files import write_questions
 
     made = beir_questions(locate_corpus(folder), split, remove_query=remove_query)

@@ -45,9 +45,9 @@ from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
 from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.measures.agreement import Agreement
+from branchrank.questions.anchoring import read_lines
 from branchrank.questions.generation import GenerationEstimate
 from branchrank.questions.labels import Choice as LabelChoice
-from branchrank.questions.writing import read_lines
 from branchrank.run import Run
 from branchrank.runs.run import RunData
 from branchrank.systems.query import FILTER_KEYS, read_filters
@@ -448,7 +448,7 @@ def agreement(
 
     Raises :class:`~branchrank.errors.QuestionError` if no passage was labeled by both annotators.
     """
-    from branchrank.questions.agreement import agreement_of
+    from branchrank.questions.labels import agreement_of
 
     return agreement_of(Path(first), Path(second), annotators)
 

@@ -18,9 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.corpus.discovery import discover
 from branchrank.corpus.document import Block, Document, Section
-from branchrank.corpus.loading import load_corpus
+from branchrank.corpus.loading import discover, load_corpus
 from branchrank.corpus.named import locate_corpus
 from branchrank.embedders.minilm import MODEL
 from branchrank.errors import CorpusError, UsageError

@@ -102,7 +102,7 @@ class Workspace(Searcher):
         ...     workspace.index.manifest.documents
         5
         """
-        from branchrank.corpus.beir import entries_place, is_beir, unpack_beir
+        from branchrank.corpus.ir_collections import entries_place, is_beir, unpack_beir
         from branchrank.corpus.named import locate_corpus
 
         folder = arguments.path("data_dir", data_dir)

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from branchrank.bench import Plan, plan_from_names
-from branchrank.corpus.beir import entries_place, is_beir
+from branchrank.corpus.ir_collections import entries_place, is_beir
 from branchrank.corpus.named import locate_corpus
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
 from branchrank.io.progress import Notify, Progress, no_notice
 from branchrank.measures.names import MODES, named_measure
-from branchrank.questions.beir import beir_questions
+from branchrank.questions.qrels import beir_questions
 from branchrank.questions.question_files import write_questions
 from branchrank.runs.comparisons import check_plan
 from branchrank.runs.words import plural

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from branchrank.questions.anchoring import AnchorMove, AnchorProblem
     from branchrank.questions.checks import QuestionCheck
     from branchrank.questions.generation import GeneratedQuestions, GenerationEstimate
+    from branchrank.questions.labels import Proposals
     from branchrank.questions.mining import Mined
-    from branchrank.questions.proposals import Proposals
     from branchrank.runs.labeling import Labeling
     from branchrank.runs.run import RunData
 
@@ -141,10 +141,9 @@ class WorkspaceQuestions:
         lines that do not exist, a quote that is not in the gold lines, and an id that is already in the file.
         """
         from branchrank.corpus.loading import load_corpus
-        from branchrank.questions.anchoring import corpus_lines
+        from branchrank.questions.anchoring import corpus_lines, new_question, source_below
         from branchrank.questions.checks import check_questions
         from branchrank.questions.question_files import append_question
-        from branchrank.questions.writing import new_question, source_below
 
         root, exclude = self._folder.corpus_root, self._folder.exclude
         lines = corpus_lines(root, exclude)
@@ -208,7 +207,7 @@ class WorkspaceQuestions:
         :class:`~branchrank.errors.LLMError` if the endpoint does not answer or refuses the key.
         """
         from branchrank.llm.session import open_gateway
-        from branchrank.questions.proposals import Proposals
+        from branchrank.questions.labels import Proposals
 
         folder = self._folder
         with open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (llm, _):

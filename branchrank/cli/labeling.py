@@ -19,7 +19,7 @@ from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Span
 
 if TYPE_CHECKING:
-    from branchrank.questions.proposals import Proposals
+    from branchrank.questions.labels import Proposals
     from branchrank.runs.labeling import Labeling, Passage
 
 #: Maps what an annotator types to the label that is stored.

@@ -4,13 +4,37 @@ A section's own span contains the section's lines that are not in a subsection. 
 to exactly one section's own span. ``sections[0]`` represents the whole file, and its own span contains the
 text before the first heading. If the file has exactly one top-level heading, that heading and the text up to
 the next heading also belong to the own span of ``sections[0]``.
+
+A reader's flat list of headings and blocks becomes the sections of a document.
+
+1. The parent of a heading is the nearest earlier heading with a smaller level, so skipped levels (``#`` then
+   ``###``) do not matter.
+2. If the file has exactly one top-level heading, that heading is normally the page title, and the heading and
+   its labels become part of the first section.
+3. A section's own span runs from the first line of the section's heading to the line before the next heading.
+   The first section represents the whole file, and its own span starts at line 1. If the second section also
+   starts on line 1, the first section's own span is empty, and the first section's ``own_line_end`` is 0.
+   Every line of the file is in exactly one section's own span.
+4. The id of a section consists of the file's path and the slugs of all headings from the top-level heading to
+   the section. If sections with the same parent have the same slug, the second section gets the suffix
+   ``~2``, the third one ``~3``, and so on.
+5. Each block is added to the section whose own span contains the block's lines. Each heading becomes a
+   separate block.
+6. The sections of a file may add only a limited number of bytes to the index, and this limit grows with the
+   size of the file. The first heading that would exceed the limit is read as text, and so are all later
+   headings.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Literal, NamedTuple
 
-from branchrank.records import Record
+from branchrank.records import BREADCRUMB_SEPARATOR, Record
 
 BlockKind = Literal["heading", "prose", "code", "table", "list"]
 
@@ -119,3 +143,186 @@ class DocumentOutline(Record, frozen=True, kw_only=True):
             line_count=document.line_count,
             toctree=document.toctree,
         )
+
+
+_MAX_SLUG = 80
+#: The sections of a file of n bytes may add at most ``_MAX_GROWTH * n + _FREE_GROWTH`` bytes to the index.
+_MAX_GROWTH = 64
+_FREE_GROWTH = 16_384
+#: The number of bytes that each section adds to the index besides its id and its breadcrumb.
+_SECTION_BYTES = 500
+_IDS_PER_SECTION = 6
+
+
+class Heading(NamedTuple):
+    """A heading that a parser found in a file, before the file is split into sections.
+
+    ``level`` is 1 for a top-level heading and larger for lower-level headings. ``line_start`` is the first
+    line of the heading, including labels and an overline above the title. ``line_end`` is the last line of
+    the heading, including an underline. ``title`` is the heading's text without markup.
+    """
+
+    level: int
+    title: str
+    line_start: int
+    line_end: int
+    labels: tuple[str, ...] = ()
+
+
+def slug(title: str) -> str:
+    """Return the words of a title in lower case, joined by ``-``.
+
+    Words are runs of letters, digits and ``_`` in any script.
+    """
+    words = re.findall(r"\w+", title.casefold())
+    return "-".join(words)[:_MAX_SLUG].rstrip("-") or "section"
+
+
+def title_from_source(source: str) -> str:
+    """Derive a title from the path of a file that has no title.
+
+    The derived title is the file's name without its suffix. For a file named ``index`` or ``README`` in a
+    folder, the title is the name of the folder.
+    """
+    path = PurePosixPath(source)
+    name = path.name.split(".")[0] or path.name
+    return path.parent.name if name in ("index", "README") and path.parent.name else name
+
+
+def _named(
+    source: str, headings: Sequence[Heading], parent_of: Sequence[int | None]
+) -> tuple[list[str], list[int]]:
+    """Return the ids and the levels of all sections. Repeated ids get a suffix such as ``~2``."""
+    ids, levels = [source], [0]
+    used: Counter[tuple[int, str]] = Counter()
+    for position, heading in enumerate(headings, start=1):
+        parent = parent_of[position]
+        assert parent is not None
+        name = slug(heading.title)
+        used[parent, name] += 1
+        if used[parent, name] > 1:
+            name = f"{name}~{used[parent, name]}"
+        ids.append(f"{ids[parent]}{'/' if parent else '#'}{name}")
+        levels.append(levels[parent] + 1)
+    return ids, levels
+
+
+def limit_headings(
+    source: str, headings: Sequence[Heading], size: int
+) -> tuple[Sequence[Heading], list[Block], tuple[str, ...]]:
+    """Return the headings that start sections, the remaining headings as blocks of text, and notes.
+
+    ``size`` is the size of the file in bytes. Each section repeats the titles of all enclosing sections, so
+    the sections of a small file could need hundreds of times as many bytes as the file. To limit the size of
+    the index, the ids, breadcrumbs and records of the sections may take up at most 64 times ``size`` bytes
+    plus 16 KiB. The first heading that would exceed this limit is returned as a block of text, and so are all
+    later headings.
+    """
+    room = _MAX_GROWTH * size + _FREE_GROWTH
+    lengths: list[tuple[int, int]] = []
+    for index, (heading, parent) in enumerate(zip(headings, _parents(headings), strict=True)):
+        id_length, crumb_length = (len(source.encode()), 0) if parent is None else lengths[parent]
+        id_length += 1 + len(slug(heading.title).encode())
+        crumb_length += len(BREADCRUMB_SEPARATOR) + len(heading.title.encode())
+        lengths.append((id_length, crumb_length))
+        room -= _SECTION_BYTES + _IDS_PER_SECTION * id_length + 2 * crumb_length
+        if room < 0 and index:
+            rest = [
+                Block(kind="prose", text=other.title, line_start=other.line_start, line_end=other.line_end)
+                for other in headings[index:]
+                if other.title
+            ]
+            note = (
+                f"line {heading.line_start}: from here on, headings are read as text, "
+                "because the file has too many headings for its size"
+            )
+            return headings[:index], rest, (note,)
+    return headings, [], ()
+
+
+def finish_sections(
+    source: str,
+    *,
+    headings: Sequence[Heading],
+    blocks: Sequence[Block],
+    line_count: int,
+    title: str = "",
+) -> tuple[Section, ...]:
+    """Return the sections of a document in line order. The first section represents the whole file.
+
+    ``headings`` and ``blocks`` must be in line order. No two headings may start on the same line. Blocks must
+    not overlap each other or a heading. ``title`` is the title in the file's front matter, or an empty
+    string. If the document has exactly one top-level heading, the heading becomes part of the first section
+    and starts no section of its own. However, if ``title`` is not empty, a top-level heading of level 2 or
+    deeper always starts a section of its own, because ``title`` is then the page title.
+    """
+    parents = _parents(headings)
+    tops = [index for index, parent in enumerate(parents) if parent is None]
+    lone = len(tops) == 1 and tops[0] == 0 and (not title or headings[0].level == 1)
+    merged = headings[0] if lone else None
+    rest = headings[1:] if lone else headings
+    shift = 0 if lone else 1
+
+    starts = [1, *(heading.line_start for heading in rest)]
+    own_ends = [*(start - 1 for start in starts[1:]), line_count]
+    if rest and rest[0].line_start == 1:
+        own_ends[0] = 0
+    file_title = (merged.title if merged else "") or title or title_from_source(source)
+    parent_of = [None, *(0 if parent is None else parent + shift for parent in parents)]
+    if lone:
+        del parent_of[1]
+
+    ids, levels = _named(source, rest, parent_of)
+    ends = list(own_ends)
+    for position in range(len(ends) - 1, 0, -1):
+        parent = parent_of[position]
+        assert parent is not None
+        ends[parent] = max(ends[parent], ends[position])
+
+    contents = _assign(headings, blocks, starts)
+    return tuple(
+        Section(
+            id=ids[position],
+            title=rest[position - 1].title if position else file_title,
+            level=levels[position],
+            parent=parent_of[position],
+            line_start=starts[position],
+            own_line_end=own_ends[position],
+            line_end=ends[position],
+            blocks=tuple(contents[position]),
+            labels=rest[position - 1].labels if position else (merged.labels if merged else ()),
+        )
+        for position in range(len(starts))
+    )
+
+
+def breadcrumbs(document: Document) -> tuple[str, ...]:
+    """Return the breadcrumb of each section: the titles from the document's title to the section's title."""
+    crumbs: list[str] = []
+    for section in document.sections:
+        above = "" if section.parent is None else crumbs[section.parent] + BREADCRUMB_SEPARATOR
+        crumbs.append(above + section.title)
+    return tuple(crumbs)
+
+
+def _parents(headings: Sequence[Heading]) -> list[int | None]:
+    parents: list[int | None] = []
+    open_headings: list[int] = []
+    for index, heading in enumerate(headings):
+        while open_headings and headings[open_headings[-1]].level >= heading.level:
+            open_headings.pop()
+        parents.append(open_headings[-1] if open_headings else None)
+        open_headings.append(index)
+    return parents
+
+
+def _assign(headings: Sequence[Heading], blocks: Sequence[Block], starts: list[int]) -> list[list[Block]]:
+    heading_blocks = [
+        Block(kind="heading", text=heading.title, line_start=heading.line_start, line_end=heading.line_end)
+        for heading in headings
+        if heading.title
+    ]
+    contents: list[list[Block]] = [[] for _ in starts]
+    for block in sorted([*heading_blocks, *blocks], key=lambda block: block.line_start):
+        contents[bisect_right(starts, block.line_start) - 1].append(block)
+    return contents

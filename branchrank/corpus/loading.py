@@ -1,4 +1,13 @@
-"""Load a folder of documents into a :class:`Corpus`. The result depends only on the files' paths and bytes.
+"""Find the documents below a folder, and load them into a :class:`Corpus`.
+
+The result depends only on the files' paths and bytes.
+
+1. Hidden files, hidden folders and excluded paths are skipped without a note. Folders that contain a
+   benchmark run are also skipped without a note, so that a run does not change the corpus that it measures.
+   Symbolic links and special files, such as pipes, are skipped with a note. Because symbolic links are
+   skipped, the search can't leave the root folder or visit a folder twice.
+2. A file is a document if BranchRank has a reader for its suffix. Binary files and files larger than 64 MiB
+   are skipped with a note.
 
 All files are read in one process, because reading 5 MB takes about a second, and starting more processes
 would take longer.
@@ -7,16 +16,143 @@ would take longer.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+import os
+from collections.abc import Collection, Iterable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from branchrank.corpus.discovery import discover
 from branchrank.corpus.document import Document, DocumentOutline
-from branchrank.corpus.reading import read_document
-from branchrank.errors import BranchRankError, CorpusError
-from branchrank.io.files import digest_of, read_beneath
+from branchrank.corpus.reading import SUFFIXES, is_document, read_document
+from branchrank.errors import BranchRankError, CorpusError, nearest_path
+from branchrank.io.files import digest_of, open_beneath, read_beneath
 from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Record
+
+MAX_FILE_BYTES = 64 * 2**20
+_PROBE_BYTES = 8192
+_RUN_FILES = ({"run.json", "rows.jsonl"}, {"run.json", "rows.jsonl.zst"})
+
+
+class CorpusFile(Record, frozen=True, kw_only=True):
+    """The path, size and modification time of a document's file.
+
+    ``source`` is the file's path relative to the corpus folder, with ``/`` as the separator. ``size`` is the
+    file's size in bytes. ``mtime_ns`` is the time of the last modification in nanoseconds.
+    """
+
+    source: str
+    path: str
+    size: int
+    mtime_ns: int
+
+
+class Discovery(Record, frozen=True, kw_only=True):
+    """The files of a corpus, sorted by relative path, and notes about the files that were skipped."""
+
+    files: tuple[CorpusFile, ...]
+    notes: tuple[str, ...]
+
+
+def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
+    """Return the files of the documents below the folder ``root``, and notes about skipped files.
+
+    ``exclude`` contains paths to skip, relative to ``root``. A path, such as ``docs/results``, can also be a
+    shell pattern, such as ``*/drafts/*``.
+
+    Raises :class:`CorpusError` if ``root`` does not exist, is not a folder, or contains no documents.
+    """
+    notes: list[str] = []
+    files: list[CorpusFile] = []
+    for source, _ in walk(root, exclude, notes):
+        found = examine(root, source)
+        if isinstance(found, CorpusFile):
+            files.append(found)
+        else:
+            notes.append(found)
+    if not files:
+        raise without_documents(root)
+    return Discovery(
+        files=tuple(sorted(files, key=lambda file: file.source)),
+        notes=tuple(sorted(notes)),
+    )
+
+
+def walk(root: Path, exclude: Collection[str], notes: list[str]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield the relative path and the directory entry of every file with a suffix that BranchRank can read.
+
+    Files are yielded in no particular order and are not opened. A note is added to ``notes`` for each folder
+    that can't be listed and for each symbolic link. Raises :class:`CorpusError` if ``root`` does not exist or
+    is not a folder.
+    """
+    if not root.is_dir():
+        state = "is not a folder" if root.exists() else "does not exist"
+        raise CorpusError(
+            f"the corpus {root} {state}{nearest_path(root)}", remedy="give the path of a folder of documents"
+        )
+    patterns = [pattern.strip("/") for pattern in exclude]
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        try:
+            with os.scandir(root / folder) as scan:
+                entries = list(scan)
+        except OSError as error:
+            notes.append(f"{folder!a}: skipped because it can't be read ({error.strerror})")
+            continue
+        names = {entry.name for entry in entries}
+        if any(names >= files for files in _RUN_FILES):
+            continue
+        prefix = f"{folder}/" if folder else ""
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            source = prefix + entry.name
+            if patterns and _excluded(source, patterns):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(source)
+            elif entry.is_symlink():
+                notes.append(f"{source!a}: skipped because it is a symbolic link")
+            elif is_document(source):
+                yield source, entry
+
+
+def _excluded(source: str, patterns: list[str]) -> bool:
+    return any(source == pattern or fnmatchcase(source, pattern) for pattern in patterns)
+
+
+def examine(root: Path, source: str) -> CorpusFile | str:
+    """Return the file at the path ``source`` below ``root``, or a note that says why the file is skipped."""
+    try:
+        source.encode("utf-8")
+        with open_beneath(root, source) as stream:
+            status = os.fstat(stream.fileno())
+            head = stream.read(_PROBE_BYTES)
+    except UnicodeEncodeError:
+        reason = "its name is not UTF-8"
+    except OSError as error:
+        reason = f"it can't be read ({(error.strerror or str(error)).lower()})"
+    else:
+        if b"\0" in head:
+            reason = "it is a binary file"
+        elif status.st_size > MAX_FILE_BYTES:
+            reason = f"it has {status.st_size} bytes, more than the limit of {MAX_FILE_BYTES}"
+        else:
+            return CorpusFile(
+                source=source,
+                path=str(root / source),
+                size=status.st_size,
+                mtime_ns=status.st_mtime_ns,
+            )
+    return f"{source!a}: skipped because {reason}"
+
+
+def without_documents(root: Path) -> CorpusError:
+    """Return the error for a corpus that contains no documents."""
+    return CorpusError(
+        f"the corpus {root} contains no documents ({', '.join(SUFFIXES)})",
+        remedy="give a folder that contains documents, and check `exclude` in branchrank.toml",
+    )
 
 
 class Corpus(Record, frozen=True, kw_only=True):

@@ -23,12 +23,20 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from branchrank.corpus.document import Block, BlockKind, Document, Label, Reference
+from branchrank.corpus.document import (
+    Block,
+    BlockKind,
+    Document,
+    Heading,
+    Label,
+    Reference,
+    finish_sections,
+    limit_headings,
+)
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.markdown_syntax import markdown_parser
 from branchrank.corpus.markdown_text import MAX_INLINE, anchors, html_text, inline_text
-from branchrank.corpus.plain import plain_blocks
-from branchrank.corpus.sections import Heading, finish_sections, limit_headings
+from branchrank.corpus.reading import plain_blocks
 from branchrank.io.files import digest_bytes
 
 if TYPE_CHECKING:

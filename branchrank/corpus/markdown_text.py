@@ -19,8 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from branchrank.corpus.document import Label, Reference
-from branchrank.corpus.markdown_syntax import markdown_parser
-from branchrank.corpus.tags import COMPONENT_TAG, HTML_TAG, JSX_TAG, TagFinder
+from branchrank.corpus.markdown_syntax import COMPONENT_TAG, HTML_TAG, JSX_TAG, TagFinder, markdown_parser
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

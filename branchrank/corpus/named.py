@@ -6,7 +6,8 @@
    leaves no incomplete corpus. Only the regular files in the folder that ``named.toml`` specifies are
    unpacked, and no file is executed.
 3. :func:`locate_corpus` returns the folder of the corpus whose name or path the user gave.
-4. The name ``ir:ID`` refers to a dataset in the package ir-datasets (:mod:`branchrank.corpus.ir_dataset`).
+4. The name ``ir:ID`` refers to a dataset in the package ir-datasets
+   (:mod:`branchrank.corpus.ir_collections`).
 
 Named corpora are stored in the folder ``$BRANCHRANK_CORPORA``, or in the user's data folder if this
 environment variable is not set.
@@ -26,7 +27,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.corpus.ir_dataset import dataset_folder, is_dataset
+from branchrank.corpus.ir_collections import dataset_folder, is_dataset
 from branchrank.corpus.package_index import IndexConfiguration, fetch_pinned
 from branchrank.errors import CorpusError, nearest_path, or_else, suggestion
 from branchrank.io.progress import Progress, no_progress

@@ -23,8 +23,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from branchrank.corpus.lines import decode, split_lines
-from branchrank.corpus.normalized import NormalizedLines, normalize
+from branchrank.corpus.lines import NormalizedLines, decode, normalize, split_lines
 from branchrank.io.files import read_beneath
 from branchrank.records import Record, Span
 

@@ -1,8 +1,11 @@
-"""Parse the bytes of one file into a :class:`Document`. The file's suffix determines the parser."""
+"""Parse the bytes of one file into a :class:`Document`. The file's suffix determines the parser.
+
+A file whose markup can't be parsed is read as plain text, with one block per paragraph.
+"""
 
 from __future__ import annotations
 
-from branchrank.corpus.document import ENTRY_SUFFIX, Document
+from branchrank.corpus.document import ENTRY_SUFFIX, Block, Document
 from branchrank.errors import CorpusError
 
 RST_SUFFIXES = (".rst", ".rst.inc", ".txt")
@@ -31,10 +34,24 @@ def read_document(source: str, content: bytes) -> Document:
 
         return read_markdown(source, content)
     if name.endswith(ENTRY_SUFFIX):
-        from branchrank.corpus.beir import read_entry
+        from branchrank.corpus.ir_collections import read_entry
 
         return read_entry(source, content)
     raise CorpusError(
         f"cannot read the document {source!r}: its suffix is not one of {', '.join(SUFFIXES)}",
         remedy="convert the file to Markdown, and give it the suffix .md",
     )
+
+
+def plain_blocks(lines: list[str]) -> list[Block]:
+    """Return one block for each run of non-blank lines. The first line has line number 1."""
+    blocks: list[Block] = []
+    run: list[str] = []
+    for number, line in enumerate([*lines, ""], start=1):
+        if line.strip():
+            run.append(line)
+        elif run:
+            text = "\n".join(run)
+            blocks.append(Block(kind="prose", text=text, line_start=number - len(run), line_end=number - 1))
+            run = []
+    return blocks

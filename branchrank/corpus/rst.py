@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from branchrank.corpus.document import Document
+from branchrank.corpus.document import Document, finish_sections, limit_headings
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.rst_scan import Scanner
-from branchrank.corpus.sections import finish_sections, limit_headings
 
 
 def read_rst(source: str, content: bytes) -> Document:

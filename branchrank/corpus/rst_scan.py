@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from docutils.utils import column_width
 
-from branchrank.corpus.document import Block, BlockKind, Label
+from branchrank.corpus.document import Block, BlockKind, Heading, Label
 from branchrank.corpus.rst_directives import (
     PAGE_FIELDS,
     READABLE_OPTIONS,
@@ -34,11 +34,10 @@ from branchrank.corpus.rst_directives import (
     match_directive,
     match_field,
     match_option,
+    read_table,
     split_entry,
 )
 from branchrank.corpus.rst_inline import InlineReader, normalize_name
-from branchrank.corpus.rst_tables import read_table
-from branchrank.corpus.sections import Heading
 
 _RULE = re.compile(r"([!-/:-@\[-`{-~])\1*\s*$")
 _BULLET = re.compile(r"[-+*•‣⁃](?:\s+|$)")

@@ -39,7 +39,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from branchrank.corpus.discovery import MAX_FILE_BYTES
+from branchrank.corpus.loading import MAX_FILE_BYTES
 from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, search_files
 from branchrank.io.files import read_beneath
 from branchrank.records import Record, Span

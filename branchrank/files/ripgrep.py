@@ -24,7 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from branchrank.corpus.discovery import MAX_FILE_BYTES
+from branchrank.corpus.loading import MAX_FILE_BYTES
 from branchrank.errors import BranchRankError, CorpusError, MissingDependencyError
 from branchrank.records import Record
 

@@ -25,9 +25,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from branchrank.corpus.lines import normalize
 from branchrank.corpus.loading import Corpus, CorpusOutline, load_corpus
 from branchrank.corpus.named import locate_corpus
-from branchrank.corpus.normalized import normalize
 from branchrank.corpus.placing import Place, Places, passage_of, string_of
 from branchrank.embedders import Embedder, EmbedderIdentity, open_embedder, unit_rows
 from branchrank.embedders.agreement import Agreement, check_agreement

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 
 from branchrank import __version__
-from branchrank.corpus.discovery import discover
+from branchrank.corpus.loading import discover
 from branchrank.embedders import Embedder, open_embedder, token_embedder
 from branchrank.errors import ArtifactError
 from branchrank.execution.executors import Executor, open_executor

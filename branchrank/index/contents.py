@@ -15,9 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.corpus.discovery import CorpusFile, discover
 from branchrank.corpus.document import DocumentOutline
-from branchrank.corpus.loading import CorpusOutline, corpus_digest
+from branchrank.corpus.loading import CorpusFile, CorpusOutline, corpus_digest, discover
 from branchrank.embedders import Embedder
 from branchrank.errors import CorpusError
 from branchrank.execution.executors import Executor

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from stat import S_ISREG
 
-from branchrank.corpus.discovery import CorpusFile, examine, walk, without_documents
+from branchrank.corpus.loading import CorpusFile, examine, walk, without_documents
 from branchrank.index.documents import CorpusEntry, read_documents, read_modified
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.files import digest_file

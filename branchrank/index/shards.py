@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.corpus.chunking import chunk_document
+from branchrank.corpus.chunking import chunk_document, token_counter
 from branchrank.corpus.document import Document, DocumentOutline
 from branchrank.corpus.reading import read_document
-from branchrank.corpus.tokens import token_counter
 from branchrank.index.records_file import RecordLines, encoded
 from branchrank.io.files import read_beneath
 from branchrank.records import Chunk, Record

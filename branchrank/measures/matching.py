@@ -28,7 +28,7 @@ from typing import Literal
 
 import msgspec
 
-from branchrank.corpus.normalized import normalize
+from branchrank.corpus.lines import normalize
 from branchrank.measures.measures import Ranking
 from branchrank.records import GoldItem, GoldLevel, Hit, Question, Record, Span
 

@@ -17,13 +17,22 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from branchrank.corpus.document import Document, Section
-from branchrank.corpus.normalized import normalize
+from branchrank.corpus.lines import normalize
 from branchrank.measures.matching import is_file_level
 from branchrank.questions.anchoring import Lines, check_anchors
-from branchrank.questions.leakage import content_stems, leaked_share
 from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
+
+#: Returns the stems of a text's words, without stop words and question words.
+content_stems = analyzer(Bm25Settings(stop_words="questions", split_identifiers=False))
+
+
+def leaked_share(question: str, answer: str) -> float:
+    """Return the share, in 0..1, of the question's distinct content words that also occur in the answer."""
+    asked = frozenset(content_stems(question))
+    return len(asked & frozenset(content_stems(answer))) / len(asked) if asked else 0.0
+
 
 #: The minimum number of content words for reporting a question whose gold contains all of these words.
 LEAKING_WORDS = 5

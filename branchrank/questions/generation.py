@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from branchrank.corpus.normalized import normalize
+from branchrank.corpus.lines import normalize
 from branchrank.execution.executors import Executor, InProcess
 from branchrank.io.progress import Progress, no_progress
 from branchrank.llm.gateway import Answer, Gateway
@@ -31,7 +31,7 @@ from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import question_messages, questions_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.llm.session import Asker, Source
-from branchrank.questions.leakage import content_stems, leaked_share
+from branchrank.questions.checks import content_stems, leaked_share
 from branchrank.records import GoldItem, LLMCall, Node, Question, Record, Span
 from branchrank.systems.llm_choice import Estimate
 

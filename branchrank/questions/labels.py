@@ -10,18 +10,27 @@
 4. A passage that an LLM labels ``yes`` becomes gold only if the user accepts the LLM's labels. Every report
    on the questions states how many gold passages were labeled by an LLM and by no person. If a person labels
    the same passage, the gold from the LLM's label is removed.
+
+This module also asks an LLM for its proposals, and measures the agreement between two annotators.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Literal, get_args
 
 import msgspec
 
-from branchrank.errors import QuestionError
-from branchrank.questions.anchoring import Lines, lines_digest
-from branchrank.questions.writing import gold_item
+from branchrank.errors import LLMError, QuestionError, UsageError, or_else
+from branchrank.llm.gateway import Gateway
+from branchrank.llm.parsing import read_json
+from branchrank.llm.prompts import label_messages, label_schema
+from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
+from branchrank.measures.agreement import Agreement, cohens_kappa
+from branchrank.questions.anchoring import Lines, gold_item, lines_digest
+from branchrank.questions.question_files import load_questions
 from branchrank.records import GoldItem, LineNumber, Question, Record, Span
 
 #: The key for the list of labels in a question file.
@@ -185,3 +194,115 @@ def _overlaps(span: Span, question: Question, gold: Iterable[GoldItem]) -> bool:
 
 def _digest(span: Span, lines: Lines) -> str:
     return lines_digest(lines[span.source][span.line_start - 1 : span.line_end])
+
+
+STAGE = "label"
+#: The LLM proposes no more labels after this number of consecutive failed calls.
+MOST_FAILED = 3
+_PASSAGE_CHARS = 6000
+_WORD = re.compile(r"[a-z]+")
+
+
+class Proposals:
+    """Proposes labels with an LLM. ``failed`` is the number of consecutive failed calls."""
+
+    def __init__(self, llm: Gateway) -> None:
+        self._llm = llm
+        self.model = llm.model
+        self.failed = 0
+
+    def __call__(self, question: Question, heading: str, text: str) -> Choice | None:
+        """Return the proposed label for a passage, or ``None`` if the call failed.
+
+        Raises the same errors as :meth:`Gateway.ask`, and :class:`LLMError` after three consecutive failed
+        calls.
+        """
+        request = LLMRequest(
+            stage=STAGE,
+            messages=label_messages(question.question, heading, text[:_PASSAGE_CHARS]),
+            schema=label_schema(CHOICES),
+            max_tokens=self._llm.max_tokens,
+            context=CallContext(question_id=question.id, predictor="questions", seed=0),
+        )
+        answer = self._llm.ask(request, read_label)
+        self.failed = 0 if answer.fault is None else self.failed + 1
+        if self.failed >= MOST_FAILED:
+            raise LLMError(
+                f"{self.failed} calls in a row gave no label: {answer.detail or answer.fault}",
+                remedy="fix the problem with the LLM server and run the command again; labels are kept",
+            )
+        return answer.value
+
+
+def read_label(reply: LLMReply) -> Choice:
+    """Return the label that a reply contains. If a reply is not JSON, the first word that is a label is used.
+
+    >>> read_label(LLMReply(text='{"label": "Partly"}')), read_label(LLMReply(text="No, it does not."))
+    ('partly', 'no')
+    """
+    try:
+        value = read_json(reply.text)
+        said = str(value.get("label", "")) if isinstance(value, dict) else ""
+    except ReplyError:
+        said = reply.text
+    words = _WORD.findall(said.lower())
+    found = next((choice for word in words for choice in CHOICES if word == choice), None)
+    if found is None:
+        raise ReplyError("no label")
+    return found
+
+
+#: The two categories that remain if the labels ``partly`` and ``no`` are merged.
+BINARY = ("yes", "not yes")
+
+
+def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[Agreement, Agreement]:
+    """Return the agreement on the three labels, and the agreement on ``yes`` versus any other label.
+
+    Only passages that are labeled in both files are compared. ``names`` contains the annotator of ``first``
+    and the annotator of ``second``. If ``names`` is empty, each file must have labels by exactly one
+    annotator. Raises :class:`UsageError` for a wrong number of annotators or an annotator without labels, and
+    :class:`QuestionError` if no passage is labeled in both files.
+    """
+    if len(names) not in (0, 2):
+        raise UsageError(
+            f"{len(names)} annotators were given, but agreement is computed between exactly two",
+            remedy="--annotator FIRST --annotator SECOND",
+        )
+    loaded = [load_questions(path) for path in (first, second)]
+    given = names or ("", "")
+    chosen = [
+        _annotator(questions, name, path)
+        for questions, name, path in zip(loaded, given, (first, second), strict=True)
+    ]
+    labels = [by_passage(questions, name) for questions, name in zip(loaded, chosen, strict=True)]
+    common = sorted(labels[0].keys() & labels[1].keys())
+    if not common:
+        raise QuestionError(
+            f"{chosen[0]} and {chosen[1]} have not labeled the same passages",
+            remedy="let both annotators label the same run: "
+            "branchrank questions label RUN --output FILE --annotator NAME",
+        )
+    pairs = [(labels[0][key], labels[1][key]) for key in common]
+    decided = [(_decision(one), _decision(other)) for one, other in pairs]
+    return cohens_kappa(pairs, CHOICES), cohens_kappa(decided, BINARY)
+
+
+def _annotator(questions: Sequence[Question], name: str, path: Path) -> str:
+    there = annotators(questions)
+    if name and name not in there:
+        raise UsageError(
+            f"{path} has no labels by the annotator {name!r}{or_else(name, there)}",
+            remedy="correct --annotator",
+        )
+    if not name and len(there) != 1:
+        listed = ", ".join(there) or "nobody"
+        raise UsageError(
+            f"{path} has labels by {listed}, but only one annotator per file can be compared",
+            remedy="--annotator FIRST --annotator SECOND",
+        )
+    return name or there[0]
+
+
+def _decision(label: str) -> str:
+    return BINARY[label != "yes"]

@@ -20,9 +20,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from branchrank.corpus.document import Document, Reference, Section
+from branchrank.corpus.document import Document, Reference, Section, slug
 from branchrank.corpus.reading import SUFFIXES
-from branchrank.corpus.sections import slug
 
 _ORDER = re.compile(r"^\d+[-_.](?=\D)")
 _PAGE_SUFFIXES = (*SUFFIXES, ".html", ".htm")

@@ -28,8 +28,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from branchrank.corpus.document import Document, Section
-from branchrank.corpus.sections import slug
+from branchrank.corpus.document import Document, Section, slug
 from branchrank.questions.links import Links, Target
 from branchrank.records import GoldItem, Question, Span
 from branchrank.settings import Bm25Settings

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from branchrank.corpus.normalized import normalize
+from branchrank.corpus.lines import normalize
 from branchrank.index import Index
 from branchrank.measures.matching import is_file_level, is_strict
 from branchrank.records import GoldItem, Question, Record, StageTrace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from branchrank.corpus.tokens import token_counter
+from branchrank.corpus.chunking import token_counter
 from branchrank.measures.matching import (
     Judged,
     JudgedHit,

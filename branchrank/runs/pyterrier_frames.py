@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from branchrank.corpus import beir
+from branchrank.corpus import ir_collections
 from branchrank.errors import RunError, UsageError, suggestion
 from branchrank.io.files import write_jsonl, write_text
 from branchrank.questions.qrels import Qrels
@@ -129,9 +129,9 @@ def write_beir(folder: Path, documents: pd.DataFrame, topics: pd.DataFrame, qrel
         for query, labels in read_qrels_frame(qrels).items()
         for document, label in labels.items()
     ]
-    write_text(folder / beir.QRELS / "test.tsv", "".join(["query-id\tcorpus-id\tscore\n", *judged]))
-    write_jsonl(folder / beir.QUERIES, asked)
-    write_jsonl(folder / beir.CORPUS, entries)
+    write_text(folder / ir_collections.QRELS / "test.tsv", "".join(["query-id\tcorpus-id\tscore\n", *judged]))
+    write_jsonl(folder / ir_collections.QUERIES, asked)
+    write_jsonl(folder / ir_collections.CORPUS, entries)
     return folder
 
 

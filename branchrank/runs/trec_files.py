@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from branchrank.corpus.beir import entry_id
+from branchrank.corpus.ir_collections import entry_id
 from branchrank.errors import RunError
 from branchrank.io.files import write_text
 from branchrank.measures.matching import resolve_source

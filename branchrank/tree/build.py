@@ -41,9 +41,8 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from branchrank.corpus.document import Block, Document, DocumentOutline, Section
+from branchrank.corpus.document import Block, Document, DocumentOutline, Section, breadcrumbs
 from branchrank.corpus.reading import SUFFIXES
-from branchrank.corpus.sections import breadcrumbs
 from branchrank.records import Node, Record
 
 ROOT_ID = "/"

@@ -27,10 +27,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from branchrank.corpus.document import Block, Document
+from branchrank.corpus.document import Block, Document, Heading, finish_sections
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.reading import read_document
-from branchrank.corpus.sections import Heading, finish_sections
 from branchrank.errors import InputError
 from branchrank.io.files import NOT_JSON
 from branchrank.records import Node, Record

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.commands import ROOT, benchmark, invoke, make_project
 
-from branchrank.corpus.discovery import discover
+from branchrank.corpus.loading import discover
 from branchrank.io.printable import safe_line
 
 

@@ -13,8 +13,7 @@ import pytest
 from corpus.invariants import problems_of
 from corpus.scanner import line_count
 
-from branchrank.corpus.discovery import discover
-from branchrank.corpus.loading import load_corpus
+from branchrank.corpus.loading import discover, load_corpus
 from branchrank.corpus.named import add_corpus
 from branchrank.errors import BranchRankError
 from branchrank.tree.build import build_nodes

@@ -11,7 +11,7 @@ import pytest
 from branchrank.corpus.named import add_corpus
 from branchrank.errors import BranchRankError
 from branchrank.questions.anchoring import Lines, check_anchors, corpus_lines
-from branchrank.questions.leakage import content_stems
+from branchrank.questions.checks import content_stems
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from branchrank.corpus.document import Document
+from branchrank.corpus.lines import normalize
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.named import add_corpus
-from branchrank.corpus.normalized import normalize
 from branchrank.errors import BranchRankError
 from branchrank.questions.anchoring import check_anchors, corpus_lines
 from branchrank.questions.mining import Mined, mine_questions

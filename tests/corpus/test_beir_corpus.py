@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.corpus.beir import entry_id, entry_source, is_beir, unpack_beir
+from branchrank.corpus.ir_collections import entry_id, entry_source, is_beir, unpack_beir
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.reading import is_document, read_document
 from branchrank.errors import CorpusError

@@ -7,10 +7,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.corpus.chunking import chunk_document
-from branchrank.corpus.document import Block, BlockKind, Document
-from branchrank.corpus.sections import Heading, finish_sections
-from branchrank.corpus.tokens import token_counter
+from branchrank.corpus.chunking import chunk_document, token_counter
+from branchrank.corpus.document import Block, BlockKind, Document, Heading, finish_sections
 from branchrank.records import Chunk
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.corpus.discovery import discover
+from branchrank.corpus.loading import discover
 from branchrank.errors import CorpusError
 
 
@@ -81,7 +81,7 @@ def test_a_name_that_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_huge_file_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("branchrank.corpus.discovery.MAX_FILE_BYTES", 10)
+    monkeypatch.setattr("branchrank.corpus.loading.MAX_FILE_BYTES", 10)
     write(tmp_path, "a.md")
     write(tmp_path, "b.md", content=b"x" * 11)
     assert sources(tmp_path) == ["a.md"]

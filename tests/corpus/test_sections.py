@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.corpus.document import Block, Document, Section
-from branchrank.corpus.sections import Heading, breadcrumbs, finish_sections, slug
+from branchrank.corpus.document import Block, Document, Heading, Section, breadcrumbs, finish_sections, slug
 
 
 def _sections(

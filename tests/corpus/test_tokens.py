@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from branchrank.corpus.tokens import token_counter
+from branchrank.corpus.chunking import token_counter
 
 PIECES = ["word", "Tokenization", "foo_bar", "a.b", "x" * 101, "[MASK]", "[CLS]x", "naïve", "日本", "　"]
 PIECES += ["\t", "\r\n", " ", "\x0b", "\x01", "\x7f", "–", "e\u0301", "$", "--", "don't", "\u200b", "😀"]

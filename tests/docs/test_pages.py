@@ -18,9 +18,8 @@ from branchrank import errors, records, spec
 from branchrank.bench.experiment import load_experiment
 from branchrank.cli.compare import EXIT_CODES
 from branchrank.cli.main import main
-from branchrank.corpus.document import Document
+from branchrank.corpus.document import Document, slug
 from branchrank.corpus.loading import load_corpus
-from branchrank.corpus.sections import slug
 from branchrank.index.config_file import WorkspaceConfig
 from branchrank.io.files import read_jsonl
 from branchrank.questions.anchoring import check_anchors, corpus_lines

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.corpus.discovery import MAX_FILE_BYTES, discover
+from branchrank.corpus.loading import MAX_FILE_BYTES, discover
 from branchrank.errors import CorpusError
 from branchrank.files import ripgrep
 from branchrank.files.grep import Grep, Passage, counts_of, extract_terms

@@ -9,7 +9,7 @@ import pytest
 from support.commands import invoke
 from support.small_corpus import small_workspace
 
-from branchrank.corpus import discovery
+from branchrank.corpus import loading
 from branchrank.errors import ArtifactError
 from branchrank.index import build_index, open_index, records_file, stamps
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -98,7 +98,7 @@ def test_a_mapped_tree_is_the_tree_of_its_nodes(workspace: WorkspaceFolder) -> N
 def test_documents_of_an_unchanged_corpus_are_not_opened(
     workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovery, "open_beneath", lambda *_: pytest.fail("a document was opened"))
+    monkeypatch.setattr(loading, "open_beneath", lambda *_: pytest.fail("a document was opened"))
     open_index(workspace).close()
 
 

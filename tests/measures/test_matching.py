@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.gold import gold, golds_of, hit, hits_of, question
 
-from branchrank.corpus.normalized import normalize
+from branchrank.corpus.lines import normalize
 from branchrank.measures.matching import judge, source_cluster, without_excluded
 from branchrank.measures.measures import parse_measure
 from branchrank.records import Question, Span

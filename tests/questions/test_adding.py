@@ -11,8 +11,7 @@ from support.commands import invoke, json_lines, make_project, program
 from support.pseudo_terminal import Terminal
 
 from branchrank.errors import UsageError
-from branchrank.questions.anchoring import lines_digest
-from branchrank.questions.writing import read_lines
+from branchrank.questions.anchoring import lines_digest, read_lines
 
 GOLD = ("--source", "guide/brewing.md", "--lines", "7-8")
 

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from support.commands import invoke
 from support.made_runs import run_of
 
-from branchrank.corpus.beir import entry_source, read_entry, unpack_beir
+from branchrank.corpus.ir_collections import entry_source, read_entry, unpack_beir
 from branchrank.errors import InputError, QuestionError
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.measures.names import named_measure
-from branchrank.questions.beir import beir_questions
+from branchrank.questions.qrels import beir_questions
 from branchrank.questions.question_files import load_questions
 from branchrank.records import GoldItem, Question, Span
 from branchrank.runs.rows import Row, RowHit

@@ -15,12 +15,12 @@ from support.scripted_llm import Action, Chat, ScriptedLLM
 
 from branchrank.llm.request import BudgetError
 from branchrank.llm.session import LLMSession
+from branchrank.questions.checks import leaked_share
 from branchrank.questions.generation import (
     GeneratedQuestions,
     find_quote,
     generate_questions,
 )
-from branchrank.questions.leakage import leaked_share
 from branchrank.questions.question_files import load_questions, write_questions
 from branchrank.records import Node, Span
 from branchrank.settings import LLMSettings

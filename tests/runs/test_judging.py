@@ -7,7 +7,7 @@ from support.gold import gold
 from support.predictors import Scripted, passage
 
 from branchrank.bench.answering import answer
-from branchrank.corpus.tokens import token_counter
+from branchrank.corpus.chunking import token_counter
 from branchrank.records import Question
 from branchrank.runs.judging import judged_hits
 from branchrank.runs.scores import Scores, standard_measures

@@ -61,9 +61,8 @@ class Meter:
 
 
 def _read(shape: Shape, content: bytes) -> Cost:
-    from branchrank.corpus.chunking import chunk_document
+    from branchrank.corpus.chunking import chunk_document, token_counter
     from branchrank.corpus.reading import read_document
-    from branchrank.corpus.tokens import token_counter
     from branchrank.tree.build import build_nodes
 
     count_tokens = token_counter()

@@ -12,7 +12,7 @@ from support.commands import QUESTIONS
 
 from branchrank.bench.experiment import load_experiment
 from branchrank.bench.seal import Seal, read_seal
-from branchrank.corpus.beir import read_entries
+from branchrank.corpus.ir_collections import read_entries
 from branchrank.index.adopted_files import read_found
 from branchrank.index.adoption import Adoption, read_adoption
 from branchrank.index.config_file import read_config, update_config
@@ -21,8 +21,7 @@ from branchrank.index.user_files import given_chunks, given_nodes
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.files import digest_of, write_jsonl
 from branchrank.llm.ledger import read_prices
-from branchrank.questions.beir import beir_questions
-from branchrank.questions.qrels import read_qrels
+from branchrank.questions.qrels import beir_questions, read_qrels
 from branchrank.questions.question_files import load_questions, write_questions
 from branchrank.runs import directory as names
 from branchrank.runs.directory import own_digest, read_run, write_run

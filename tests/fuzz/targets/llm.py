@@ -14,8 +14,7 @@ from branchrank.llm.client import Response, read_completion
 from branchrank.llm.parsing import read_json, read_labels, read_text, yes_log_odds
 from branchrank.llm.request import CallFailedError, LLMReply, LLMRequest, Message, ReplyError
 from branchrank.questions.generation import _read as read_drafts
-from branchrank.questions.labels import CHOICES
-from branchrank.questions.proposals import read_label
+from branchrank.questions.labels import CHOICES, read_label
 from fuzz.target import Target, require, seeds
 
 LABELS = ("S1", "S2", "S10", "s3")

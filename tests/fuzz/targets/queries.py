@@ -18,7 +18,7 @@ from branchrank.index.sqlite_index import open_fts5
 from branchrank.io.printable import safe, safe_line
 from branchrank.io.table import csv_cell, table_csv, text_of
 from branchrank.measures.measures import parse_measure
-from branchrank.questions.writing import read_lines
+from branchrank.questions.anchoring import read_lines
 from branchrank.ranking import fusion
 from branchrank.records import Hit, Scored
 from branchrank.systems.query import read_filters
