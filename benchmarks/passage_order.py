@@ -24,7 +24,7 @@ from branchrank.questions.question_files import load_questions
 from branchrank.ranking.lists import RankedList
 from branchrank.ranking.passages import best_of_each, led_by_sections
 from branchrank.records import Hit, Question, Retrieval
-from branchrank.settings.addresses import with_values
+from branchrank.settings.fields import with_values
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.hits import chunk_hit
 

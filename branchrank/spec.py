@@ -26,46 +26,38 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings for adding neighboring tree nodes to the results of a branch.
 
     Before neighbors are added, each chunk that the branch found is replaced with the chunk's node.
+
+    Attributes:
+        depth: neighbors up to this many steps away in the tree are added to the sections that the branch
+            found
+        siblings: siblings added per section
+        file_roots: maximum number of files whose top-level section is added to the results of the branch,
+            starting with the files that contain the highest-scoring sections
     """
 
-    depth: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=4,
-            description="neighbors up to this many steps away in the tree are added to the sections that the "
-            "branch found",
-        ),
-    ] = 1
-    siblings: Annotated[int, Meta(ge=0, le=50, description="siblings added per section")] = 2
-    file_roots: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=50,
-            description="maximum number of files whose top-level section is added to the results of the "
-            "branch, starting with the files that contain the highest-scoring sections",
-        ),
-    ] = 5
+    depth: Annotated[int, Meta(ge=0, le=4)] = 1
+    siblings: Annotated[int, Meta(ge=0, le=50)] = 2
+    file_roots: Annotated[int, Meta(ge=0, le=50)] = 5
 
 
 class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings for a ``tree`` branch.
 
     In each step, an LLM or the lexical scores of the subtrees determine the next nodes.
+
+    Attributes:
+        beam: number of nodes followed at each step
+        depth: maximum number of steps down the tree
+        max_steps: maximum number of LLM calls that select nodes, per question
+        step_candidates: number of child nodes that are shown to the LLM in one call
+        final_candidates: number of visited nodes that are ranked at the end
     """
 
-    beam: Annotated[int, Meta(ge=1, le=100_000, description="number of nodes followed at each step")] = 4
-    depth: Annotated[int, Meta(ge=1, le=100_000, description="maximum number of steps down the tree")] = 12
-    max_steps: Annotated[
-        int, Meta(ge=1, le=100_000, description="maximum number of LLM calls that select nodes, per question")
-    ] = 12
-    step_candidates: Annotated[
-        int, Meta(ge=1, le=100_000, description="number of child nodes that are shown to the LLM in one call")
-    ] = 24
-    final_candidates: Annotated[
-        int, Meta(ge=1, le=100_000, description="number of visited nodes that are ranked at the end")
-    ] = 24
+    beam: Annotated[int, Meta(ge=1, le=100_000)] = 4
+    depth: Annotated[int, Meta(ge=1, le=100_000)] = 12
+    max_steps: Annotated[int, Meta(ge=1, le=100_000)] = 12
+    step_candidates: Annotated[int, Meta(ge=1, le=100_000)] = 24
+    final_candidates: Annotated[int, Meta(ge=1, le=100_000)] = 24
     steps_by: Literal["llm", "lexical"] = "lexical"
     final_by: Literal["llm", "lexical"] = "lexical"
 
@@ -77,22 +69,18 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     specific to this kind. If ``doubled`` is true, the branch ignores ``top_n`` and returns twice as many
     results as the query requests. If ``expand`` is set, the branch returns nodes. If ``threshold`` is
     ``calibrated``, the branch uses the threshold that was measured for the index's model.
+
+    Attributes:
+        top_n: number of results that the branch returns
+        weight: weight of the branch in the fusion
+        threshold: chunks at or above this squared L2 distance are dropped
     """
 
     kind: str
     unit: Unit = "chunk"
-    top_n: Annotated[int, Meta(ge=1, le=100_000, description="number of results that the branch returns")] = (
-        40
-    )
-    weight: Annotated[float, Meta(ge=0.0, le=100.0, description="weight of the branch in the fusion")] = 1.0
-    threshold: (
-        Annotated[
-            float,
-            Meta(gt=0.0, le=4.0, description="chunks at or above this squared L2 distance are dropped"),
-        ]
-        | Literal["calibrated"]
-        | None
-    ) = None
+    top_n: Annotated[int, Meta(ge=1, le=100_000)] = 40
+    weight: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0
+    threshold: Annotated[float, Meta(gt=0.0, le=4.0)] | Literal["calibrated"] | None = None
     doubled: bool = False
     expand: Expand | None = None
     tree: TreeSearch | None = None
@@ -109,25 +97,17 @@ class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     The method ``none`` requires a single branch, whose scores are not changed. If ``unit_interval`` is true,
     fused scores are scaled to the range from 0 to 1.
+
+    Attributes:
+        method: how the branches are fused; rrf: by ranks; score: cosine + 0.5 * BM25 score / the query's best
+            BM25 score; convex, dbsf: by normalized scores; none: for one branch
+        k: constant k of RRF
+        cap: number of candidates kept after the fusion; 0: all
     """
 
-    method: Annotated[
-        FusionMethod,
-        Meta(
-            description="how the branches are fused; rrf: by ranks; score: cosine + 0.5 * BM25 score / "
-            "the query's best BM25 score; convex, dbsf: by normalized scores; none: for one branch"
-        ),
-    ] = "rrf"
-    k: Annotated[int, Meta(ge=1, le=100_000, description="constant k of RRF")] = 60
-    cap: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=100_000,
-            description="number of candidates kept after the fusion; 0: all",
-            extra={RECOMMENDED: (20, 50)},
-        ),
-    ] = 0
+    method: FusionMethod = "rrf"
+    k: Annotated[int, Meta(ge=1, le=100_000)] = 60
+    cap: Annotated[int, Meta(ge=0, le=100_000, extra={RECOMMENDED: (20, 50)})] = 0
     unit_interval: bool = False
 
 
@@ -137,74 +117,49 @@ class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     The method ``maxsim`` is late interaction (:mod:`branchrank.ranking.maxsim`). Late interaction compares
     the query's token vectors with the token vectors of each chunk. The index's embedding model computes the
     token vectors.
+
+    Attributes:
+        method: second score for the best candidates; maxsim: late interaction of token vectors
+        candidates: number of top-ranked candidates for which a MaxSim score is computed
+        weight: weight of the MaxSim score, relative to a fusion score of weight 1
     """
 
-    method: Annotated[
-        Literal["none", "maxsim"],
-        Meta(description="second score for the best candidates; maxsim: late interaction of token vectors"),
-    ] = "none"
-    candidates: Annotated[
-        int,
-        Meta(
-            ge=1, le=1000, description="number of top-ranked candidates for which a MaxSim score is computed"
-        ),
-    ] = 30
-    weight: Annotated[
-        float,
-        Meta(
-            ge=0.0, le=100.0, description="weight of the MaxSim score, relative to a fusion score of weight 1"
-        ),
-    ] = 1.0
+    method: Literal["none", "maxsim"] = "none"
+    candidates: Annotated[int, Meta(ge=1, le=1000)] = 30
+    weight: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0
 
 
 class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings for grouping by document, which returns each document once, with the document's best chunk."""
+    """Settings for grouping by document, which returns each document once, with the document's best chunk.
 
-    by: Annotated[Literal["none", "document"], Meta(description="how results are grouped")] = "none"
-    aggregate: Annotated[
-        Literal["max", "avg"], Meta(description="how a document's score is computed from its chunks' scores")
-    ] = "max"
-    members: Annotated[int, Meta(ge=1, le=100_000, description="chunks kept per document")] = 3
+    Attributes:
+        by: how results are grouped
+        aggregate: how a document's score is computed from its chunks' scores
+        members: chunks kept per document
+    """
+
+    by: Literal["none", "document"] = "none"
+    aggregate: Literal["max", "avg"] = "max"
+    members: Annotated[int, Meta(ge=1, le=100_000)] = 3
 
 
 class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings for the reranker, which is a CrossEncoder or an LLM."""
+    """Settings for the reranker, which is a CrossEncoder or an LLM.
 
-    method: Annotated[
-        RerankMethod,
-        Meta(
-            description="reranker; llm: one listwise call; pointwise: yes/no log-probabilities; "
-            "cross-encoder: a model"
-        ),
-    ] = "none"
-    candidate_order: Annotated[
-        Literal["shuffled", "fused"],
-        Meta(description="order in which the LLM sees the candidates; shuffled: random with a recorded seed"),
-    ] = "shuffled"
-    fusion_weight: Annotated[
-        float,
-        Meta(
-            ge=0.0,
-            le=1.0,
-            description="weight of the reranker's order in the final order; 1: reranker only; 0: order "
-            "before reranking",
-        ),
-    ] = 1.0
-    context_tokens: Annotated[
-        int,
-        Meta(
-            ge=512,
-            le=1_000_000,
-            description="maximum prompt tokens; if the candidates do not fit, the LLM is called twice",
-        ),
-    ] = 8000
-    cross_encoder: Annotated[
-        str,
-        Meta(
-            description="sentence-transformers CrossEncoder: a model name or path",
-            extra={"reaches": "cross-encoder"},
-        ),
-    ] = ""
+    Attributes:
+        method: reranker; llm: one listwise call; pointwise: yes/no log-probabilities; cross-encoder: a model
+        candidate_order: order in which the LLM sees the candidates; shuffled: random with a recorded seed
+        fusion_weight: weight of the reranker's order in the final order; 1: reranker only; 0: order before
+            reranking
+        context_tokens: maximum prompt tokens; if the candidates do not fit, the LLM is called twice
+        cross_encoder: sentence-transformers CrossEncoder: a model name or path
+    """
+
+    method: RerankMethod = "none"
+    candidate_order: Literal["shuffled", "fused"] = "shuffled"
+    fusion_weight: Annotated[float, Meta(ge=0.0, le=1.0)] = 1.0
+    context_tokens: Annotated[int, Meta(ge=512, le=1_000_000)] = 8000
+    cross_encoder: Annotated[str, Meta(extra={"reaches": "cross-encoder"})] = ""
 
 
 class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -214,41 +169,37 @@ class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     (:mod:`branchrank.systems.passage_order`). If a reranker ranked the sections, the score of a passage is
     ``1 / (i * j)``, where ``i`` is the rank of the section and ``j`` is the rank of the passage within the
     section. Systems that rank chunks ignore ``order``.
+
+    Attributes:
+        order: sections: one passage per section, in the order of the sections; scores: all passages of the
+            sections, sorted by fused score
+        lines: number of lines to which a hit is extended within its section; 0: not extended
     """
 
-    order: Annotated[
-        Literal["sections", "scores"],
-        Meta(
-            description="sections: one passage per section, in the order of the sections; "
-            "scores: all passages of the sections, sorted by fused score"
-        ),
-    ] = "sections"
+    order: Literal["sections", "scores"] = "sections"
 
-    lines: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=10_000,
-            description="number of lines to which a hit is extended within its section; 0: not extended",
-        ),
-    ] = 0
+    lines: Annotated[int, Meta(ge=0, le=10_000)] = 0
 
 
 class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The endpoint and the model for a system's LLM calls. Fields that are not set are empty strings."""
+    """The endpoint and the model for a system's LLM calls. Fields that are not set are empty strings.
 
-    base_url: Annotated[
-        str,
-        Meta(
-            description="OpenAI-compatible endpoint of the LLM; empty: no LLM is used",
-            extra={"reaches": "LLM endpoint"},
-        ),
-    ] = ""
-    model: Annotated[str, Meta(description="model of the LLM")] = ""
+    Attributes:
+        base_url: OpenAI-compatible endpoint of the LLM; empty: no LLM is used
+        model: model of the LLM
+    """
+
+    base_url: Annotated[str, Meta(extra={"reaches": "LLM endpoint"})] = ""
+    model: str = ""
 
 
 class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A complete retrieval system."""
+    """A complete retrieval system.
+
+    Attributes:
+        returns: text of a hit on a section; passage: the section's best passage; section: all lines of the
+            section before its first subsection
+    """
 
     name: str
     branches: tuple[Branch, ...]
@@ -258,13 +209,7 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rerank: Rerank = Rerank()
     passages: Passages = Passages()
     llm: Endpoint = Endpoint()
-    returns: Annotated[
-        Literal["passage", "section"],
-        Meta(
-            description="text of a hit on a section; passage: the section's best passage; "
-            "section: all lines of the section before its first subsection"
-        ),
-    ] = "passage"
+    returns: Literal["passage", "section"] = "passage"
 
     @property
     def searched(self) -> tuple[Branch, ...]:

@@ -149,7 +149,7 @@ def _part(part: type[Settings]) -> str:
     lines = [
         f"## {part.section}",
         "",
-        _wrapped(f"`[{part.section}]`: {part.__doc__}"),
+        _wrapped(f"`[{part.section}]`: {(part.__doc__ or '').partition('Attributes:')[0].rstrip()}"),
         "",
         "| setting | flag | default | allowed | meaning |",
         "| --- | --- | --- | --- | --- |",

@@ -35,7 +35,7 @@ from branchrank.settings import (
     read_toml,
     resolve,
 )
-from branchrank.settings.addresses import explained, laid_over
+from branchrank.settings.fields import explained, laid_over
 from branchrank.spec import System
 from branchrank.systems.builtin import BUILTIN
 from branchrank.systems.checks import problems
@@ -349,8 +349,7 @@ def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:
     part = settings.parts.get(section)
     if not endpoint or not isinstance(part, SystemSettings) or "base_url" not in part.aliases:
         return settings
-    parts = {**settings.parts, section: msgspec.structs.replace(part, base_url=endpoint)}
-    return msgspec.structs.replace(settings, parts=parts)
+    return settings.with_parts(msgspec.structs.replace(part, base_url=endpoint))
 
 
 def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:

@@ -208,8 +208,7 @@ def with_depth(settings: Resolved) -> Resolved:
         return settings
     deeper = msgspec.structs.replace(part, top_k=min(needed, limit))
     return msgspec.structs.replace(
-        settings,
-        parts={**settings.parts, part.section: deeper},
+        settings.with_parts(deeper),
         origins={**settings.origins, _TOP_K: "the deepest measure"},
     )
 

@@ -246,8 +246,7 @@ class _RecordedPlan:
             name: (engine if name.startswith(f"{EngineSettings.section}.") else settings).origins[name]
             for name in settings.origins
         }
-        parts = {**settings.parts, EngineSettings.section: engine.part(EngineSettings)}
-        return replace(settings, parts=parts, origins=origins)
+        return replace(settings.with_parts(engine.part(EngineSettings)), origins=origins)
 
     def _resolved(self, tables: Mapping[str, Any], flags: Mapping[str, Any] | None = None) -> Resolved:
         path = self.directory / names.RUN_JSON
@@ -260,11 +259,11 @@ class _RecordedPlan:
         """Return the settings of one of the run's indexes."""
         own = {key: value for key, value in table.items() if key != Bm25Settings.section}
         recorded = self._resolved({IndexSettings.section: own}).part(IndexSettings)
-        parts = {**settings.parts, IndexSettings.section: with_reached(recorded, self._value)}
+        settings = settings.with_parts(with_reached(recorded, self._value))
         if Bm25Settings.section in table:
             words = self._resolved({Bm25Settings.section: table[Bm25Settings.section]})
-            parts[Bm25Settings.section] = words.part(Bm25Settings)
-        return replace(settings, parts=parts)
+            settings = settings.with_parts(words.part(Bm25Settings))
+        return settings
 
     def _value(self, kind: str, recorded: str) -> str:
         """Return the value to use, and add it to ``reached`` if the user must trust the run to use it."""

@@ -46,7 +46,7 @@ from branchrank.runs.comparisons import clusters_of, primary_measure
 from branchrank.runs.rows import Row
 from branchrank.runs.scores import Scores, mean
 from branchrank.settings import BenchmarkSettings, Bm25Settings, Resolved, read_toml
-from branchrank.settings.addresses import value_at, with_values
+from branchrank.settings.fields import value_at, with_values
 from branchrank.spec import System
 
 #: Tuned setting -> its field in the system, and the factors by which the system's value is multiplied.
@@ -242,21 +242,14 @@ def _plan(given: Plan, contenders: Sequence[PlannedSystem], points: Mapping[str,
             weights = {WEIGHTS[name][0]: value for name, value in point.items() if name in WEIGHTS}
             system = with_values(each.system, {**weights, "name": _label(each.system.name, number)})
             predictors.append(PlannedSystem(system=system, index=index))
-    settings = msgspec.structs.replace(
-        given.settings,
-        parts={
-            **given.settings.parts,
-            BenchmarkSettings.section: msgspec.structs.replace(
-                given.settings.part(BenchmarkSettings), baseline=""
-            ),
-        },
-    )
+    part = msgspec.structs.replace(given.settings.part(BenchmarkSettings), baseline="")
+    settings = given.settings.with_parts(part)
     return msgspec.structs.replace(given, predictors=tuple(predictors), indexes=indexes, settings=settings)
 
 
 def _with_bm25(settings: Resolved, values: Point) -> Resolved:
     words = msgspec.structs.replace(settings.part(Bm25Settings), **values)
-    return msgspec.structs.replace(settings, parts={**settings.parts, Bm25Settings.section: words})
+    return settings.with_parts(words)
 
 
 def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progress) -> list[Row]:

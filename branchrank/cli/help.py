@@ -37,22 +37,6 @@ COMMON: dict[str, Headings] = {
         "LLM": ("--max-calls", "--max-tokens", "--llm-record", "--llm-replay"),
         "Output": ("--reports", "--fresh", "--dry-run", "--jobs", "--quiet"),
     },
-    "resume": {
-        "Files and predictors for the run": (
-            "--data-dir",
-            "--questions",
-            "--predictor",
-            "--api-endpoint",
-            "--allow",
-        ),
-        "Models and servers for the run": (
-            "--embedder",
-            "--embedding-url",
-            "--hybrid-base-url",
-            "--pageindex-base-url",
-        ),
-        "Output": ("--jobs", "--quiet"),
-    },
     "beir run": {
         "Queries and sample": ("--split", "--remove-query", *_SAMPLE),
         "Workspace and predictors": ("--data-dir", "--predictor", "--embedder", "--vector-store", "--top-k"),

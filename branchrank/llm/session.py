@@ -324,5 +324,4 @@ def with_relative_files(settings: Resolved) -> Resolved:
     llm = settings.part(LLMSettings)
     files = {"replay": llm.replay, "price_table": llm.price_table}
     relative = {name: os.path.relpath(path) for name, path in files.items() if path}
-    parts = {**settings.parts, LLMSettings.section: msgspec.structs.replace(llm, **relative)}
-    return msgspec.structs.replace(settings, parts=parts)
+    return settings.with_parts(msgspec.structs.replace(llm, **relative))

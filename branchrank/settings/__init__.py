@@ -12,68 +12,320 @@ The ``vector_top_n`` setting in the section ``local`` is ``[local] vector_top_n`
 ``BRANCHRANK_LOCAL_VECTOR_TOP_N`` in the environment and ``--local-vector-top-n`` on the command line.
 """
 
-from branchrank.settings.base import Settings
-from branchrank.settings.layers import (
-    DEFAULT,
-    Resolved,
-    Setting,
-    checked,
-    reaching_settings,
-    read_toml,
-    resolve,
-    settings_of,
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from branchrank.errors import UsageError, or_else, suggestion
+from branchrank.io.files import read_file
+from branchrank.records import Record
+from branchrank.settings.fields import Settings as Settings
+from branchrank.settings.fields import field_texts, split_hint
+from branchrank.settings.parts import (
+    PARTS as PARTS,
 )
 from branchrank.settings.parts import (
-    PARTS,
-    BenchmarkSettings,
-    Bm25Settings,
-    CacheSettings,
-    EmbeddingSettings,
-    EngineSettings,
-    IndexSettings,
-    LLMSettings,
+    BenchmarkSettings as BenchmarkSettings,
+)
+from branchrank.settings.parts import (
+    Bm25Settings as Bm25Settings,
+)
+from branchrank.settings.parts import (
+    CacheSettings as CacheSettings,
+)
+from branchrank.settings.parts import (
+    EmbeddingSettings as EmbeddingSettings,
+)
+from branchrank.settings.parts import (
+    EngineSettings as EngineSettings,
+)
+from branchrank.settings.parts import (
+    IndexSettings as IndexSettings,
+)
+from branchrank.settings.parts import (
+    LLMSettings as LLMSettings,
 )
 from branchrank.settings.systems import (
-    ALIASES,
-    DISTANCE_THRESHOLD,
-    SYSTEM_PARTS,
-    GrepSettings,
-    HybridSettings,
-    LateInteractionSettings,
-    LocalSettings,
-    PageindexSettings,
-    QdrantSettings,
-    RetrievalSettings,
-    SystemSettings,
+    ALIASES as ALIASES,
 )
+from branchrank.settings.systems import (
+    DISTANCE_THRESHOLD as DISTANCE_THRESHOLD,
+)
+from branchrank.settings.systems import (
+    SYSTEM_PARTS as SYSTEM_PARTS,
+)
+from branchrank.settings.systems import (
+    GrepSettings as GrepSettings,
+)
+from branchrank.settings.systems import (
+    HybridSettings as HybridSettings,
+)
+from branchrank.settings.systems import (
+    LateInteractionSettings as LateInteractionSettings,
+)
+from branchrank.settings.systems import (
+    LocalSettings as LocalSettings,
+)
+from branchrank.settings.systems import (
+    PageindexSettings as PageindexSettings,
+)
+from branchrank.settings.systems import (
+    QdrantSettings as QdrantSettings,
+)
+from branchrank.settings.systems import (
+    RetrievalSettings as RetrievalSettings,
+)
+from branchrank.settings.systems import (
+    SystemSettings as SystemSettings,
+)
+from branchrank.spec import RECOMMENDED
 
-__all__ = [
-    "ALIASES",
-    "DEFAULT",
-    "DISTANCE_THRESHOLD",
-    "PARTS",
-    "SYSTEM_PARTS",
-    "BenchmarkSettings",
-    "Bm25Settings",
-    "CacheSettings",
-    "EmbeddingSettings",
-    "EngineSettings",
-    "GrepSettings",
-    "HybridSettings",
-    "IndexSettings",
-    "LLMSettings",
-    "LateInteractionSettings",
-    "LocalSettings",
-    "PageindexSettings",
-    "QdrantSettings",
-    "Resolved",
-    "RetrievalSettings",
-    "Setting",
-    "Settings",
-    "SystemSettings",
-    "checked",
-    "reaching_settings",
-    "read_toml",
-    "resolve",
-    "settings_of",
-]
+S = TypeVar("S", bound=Settings)
+#: The origin of a value that is not set by TOML, the environment or a flag.
+DEFAULT = "default"
+
+
+class Setting(Record, frozen=True, kw_only=True):
+    """The description of one setting, for flags, docs and error messages.
+
+    ``reaches`` is the kind of host, model or file outside the workspace that the value refers to, such as
+    ``Qdrant server``. If the value refers to nothing outside the workspace, ``reaches`` is empty.
+    """
+
+    section: str
+    name: str
+    flag: str
+    type: Any
+    default: Any
+    description: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    #: Whether the value is a comma-separated list, stored as one string.
+    several: bool = False
+    #: The recommended range. Values outside the recommended range are allowed, but cause a warning.
+    recommended: tuple[float, float] | None = None
+    #: The path (such as ``fuse.k``) of the field that this setting changes in a built-in system, or "".
+    address: str = ""
+    reaches: str = ""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable of the setting."""
+        return f"BRANCHRANK_{self.section}_{self.name}".upper()
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values in words, or an empty string if every value of the type is allowed."""
+        if self.choices:
+            return ", ".join(self.choices)
+        if self.low is not None and self.high is not None:
+            advice = " (recommended: {:g} to {:g})".format(*self.recommended) if self.recommended else ""
+            return f"{_number(self.low)} to {_number(self.high)}{advice}"
+        if self.low is not None:
+            return f"at least {_number(self.low)}"
+        return ""
+
+
+def _number(value: float) -> str:
+    """Format the bound of a range in digits, without an exponent."""
+    return str(int(value)) if value == int(value) else str(value)
+
+
+@cache
+def _hints(part: type[Settings]) -> dict[str, Any]:
+    """Return the annotations of a settings record's fields (cached, because evaluating them is slow)."""
+    return get_type_hints(part, include_extras=True)
+
+
+def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
+    """Return the description of every setting in a settings record, in the order of the record's fields."""
+    hints = _hints(part)
+    aliases = part.aliases if issubclass(part, SystemSettings) else {}
+    prefix = "" if part.short_flags else f"{part.section}-"
+    described = []
+    for field in msgspec.structs.fields(part):
+        bare, metas = split_hint(hints[field.name])
+        extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
+        texts = [meta.description for meta in metas if meta.description]
+        flag = part.flag_names.get(field.name, f"--{prefix}{field.name}".replace("_", "-"))
+        described.append(
+            Setting(
+                section=part.section,
+                name=field.name,
+                flag=flag,
+                type=bare,
+                default=field.default,
+                description=texts[0] if texts else field_texts(part)[field.name],
+                low=_bound(metas, "ge", "gt"),
+                high=_bound(metas, "le", "lt"),
+                choices=tuple(str(choice) for choice in get_args(bare))
+                if get_origin(bare) is Literal
+                else (),
+                recommended=extra.get(RECOMMENDED),
+                address=aliases.get(field.name, ""),
+                several="several" in extra,
+                reaches=extra.get("reaches", ""),
+            )
+        )
+    return tuple(described)
+
+
+def _bound(metas: Sequence[msgspec.Meta], *names: str) -> float | None:
+    """Return the first of the bounds (such as ``ge``) that a mark sets."""
+    return next((each for meta in metas for name in names if (each := getattr(meta, name)) is not None), None)
+
+
+@cache
+def reaching_settings() -> dict[str, Setting]:
+    """Return the settings that refer to something outside the workspace, keyed by ``section.name``."""
+    described = (setting for part in PARTS for setting in settings_of(part))
+    return {f"{each.section}.{each.name}": each for each in described if each.reaches}
+
+
+class Resolved(Record, frozen=True, kw_only=True):
+    """All settings, and the origin of each value, such as ``"flag --local-rrf-k"`` for ``"local.rrf_k"``."""
+
+    parts: dict[str, Settings]
+    origins: dict[str, str]
+
+    def part(self, record_type: type[S]) -> S:
+        """Return the settings of one section."""
+        value = self.parts[record_type.section]
+        assert isinstance(value, record_type)
+        return value
+
+    def with_parts(self, *changed: Settings) -> Resolved:
+        """Return a copy with other settings for some sections."""
+        return msgspec.structs.replace(self, parts={**self.parts, **{part.section: part for part in changed}})
+
+    @property
+    def warnings(self) -> list[str]:
+        """A warning for each value outside its recommended range."""
+        found = []
+        for part in PARTS:
+            for setting in settings_of(part):
+                value = getattr(self.parts[part.section], setting.name)
+                if setting.recommended and not setting.recommended[0] <= value <= setting.recommended[1]:
+                    low, high = setting.recommended
+                    found.append(
+                        f"{setting.section}.{setting.name} = {value} "
+                        f"({self.origins[f'{setting.section}.{setting.name}']}) is outside the recommended "
+                        f"range of {low:g} to {high:g}"
+                    )
+        return found
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file, or an empty dict if the file does not exist.
+
+    Raises :class:`UsageError` with the file and line if the file cannot be read or is not TOML.
+    """
+    try:
+        return tomllib.loads(read_file(path).decode("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError) as error:  # a number with 5,000 digits raises ValueError
+        raise UsageError(f"{path} is not TOML: {error}", remedy=f"correct {path}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", remedy=f"make {path} readable") from None
+
+
+def resolve(
+    *,
+    toml: Mapping[str, Any] | None = None,
+    toml_name: str = "branchrank.toml",
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Resolved:
+    """Merge defaults, TOML, environment variables and flags into the settings of every section.
+
+    ``flags`` maps ``"section.name"`` to the values given on the command line or by the caller. Raises a
+    :class:`UsageError` that lists every unknown name, and every invalid value with its origin and the allowed
+    range.
+    """
+    toml = toml or {}
+    environment = os.environ if environment is None else environment
+    flags = flags or {}
+    names = [f"{part.section}.{setting.name}" for part in PARTS for setting in settings_of(part)]
+    problems = [_unknown_name(name, names) for name in flags if name not in names]
+    parts: dict[str, Settings] = {}
+    origins: dict[str, str] = {}
+    for part in PARTS:
+        table = toml.get(part.section, {})
+        if not isinstance(table, Mapping):
+            problems.append(f"{toml_name}: [{part.section}] must be a table")
+            table = {}
+        settings = settings_of(part)
+        known = [setting.name for setting in settings]
+        problems.extend(
+            f"{toml_name}: [{part.section}] has no setting {name!r}{or_else(name, known)}"
+            for name in table
+            if name not in known
+        )
+        values: dict[str, Any] = {}
+        for setting in settings:
+            value, origin = _layered(setting, table, toml_name, environment, flags)
+            origins[f"{part.section}.{setting.name}"] = origin
+            try:
+                values[setting.name] = checked(part, setting, value)
+            except ValueError:
+                allowed = f"; allowed: {setting.allowed}" if setting.allowed else ""
+                problems.append(f"{setting.section}.{setting.name} = {value!r} ({origin}){allowed}")
+        if len(values) == len(settings):
+            parts[part.section] = part(**values)
+    if problems:
+        raise UsageError(
+            "invalid settings:\n" + "\n".join(f"  - {problem}" for problem in problems),
+            remedy="correct the settings; `branchrank settings` lists all names, values and ranges",
+        )
+    return Resolved(parts=parts, origins=origins)
+
+
+def _unknown_name(name: str, names: Sequence[str]) -> str:
+    near = suggestion(name, names)
+    return f"there is no setting {name!r}" + (f"; {near}" if near else "")
+
+
+def _layered(
+    setting: Setting,
+    table: Mapping[str, Any],
+    toml_name: str,
+    environment: Mapping[str, str],
+    flags: Mapping[str, Any],
+) -> tuple[Any, str]:
+    """Return the setting's value in the highest layer that sets it, and the name of that layer."""
+    key = f"{setting.section}.{setting.name}"
+    if key in flags:
+        return flags[key], f"flag {setting.flag}"
+    if setting.variable in environment:
+        return environment[setting.variable], f"environment {setting.variable}"
+    if setting.name in table:
+        return table[setting.name], toml_name
+    return setting.default, DEFAULT
+
+
+def checked(part: type[Settings], setting: Setting, value: object) -> Any:
+    """Convert a value to the setting's type.
+
+    Raises ``ValueError`` if the value has the wrong type or is out of range.
+    """
+    hint = _hints(part)[setting.name]
+    if isinstance(value, str) and setting.type is bool:
+        words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        if value.lower() not in words:
+            raise ValueError(value)
+        value = words[value.lower()]
+    if setting.several and isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        value = ",".join(value) if setting.type is str else value[0] if len(value) == 1 else value
+    try:
+        return msgspec.convert(value, hint, strict=not isinstance(value, str))
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, ca
 import msgspec
 from msgspec import Meta
 
-from branchrank.settings.addresses import hint_at, value_at
-from branchrank.settings.base import Settings, reaches
+from branchrank.settings.fields import Settings, hint_at, reaches, value_at
 from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
 
 #: The dense branch of ``grep`` drops chunks at or above this squared L2 distance between unit vectors.
@@ -161,11 +160,15 @@ class LocalSettings(SystemSettings, frozen=True, kw_only=True):
     passage_order="passages.order",
 )
 class HybridSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings for the ``hybrid`` predictor, which ranks sections with vectors, the tree, BM25 and an LLM."""
+    """Settings for the ``hybrid`` predictor, which ranks sections with vectors, the tree, BM25 and an LLM.
+
+    Attributes:
+        no_llm: do not rerank with the LLM
+    """
 
     section: ClassVar[str] = "hybrid"
     title: ClassVar[str] = "The hybrid predictor"
-    no_llm: Annotated[bool, Meta(description="do not rerank with the LLM")] = False
+    no_llm: bool = False
 
 
 @alias_fields(
@@ -179,14 +182,17 @@ class HybridSettings(SystemSettings, frozen=True, kw_only=True):
     model="llm.model",
 )
 class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings for the ``pageindex`` predictor, which searches the tree from the root downwards."""
+    """Settings for the ``pageindex`` predictor, which searches the tree from the root downwards.
+
+    Attributes:
+        no_llm: search the tree by keywords, without an LLM
+        llm_final_only: search the tree by keywords; use the LLM only for the final ranking
+    """
 
     section: ClassVar[str] = "pageindex"
     title: ClassVar[str] = "The pageindex predictor"
-    no_llm: Annotated[bool, Meta(description="search the tree by keywords, without an LLM")] = False
-    llm_final_only: Annotated[
-        bool, Meta(description="search the tree by keywords; use the LLM only for the final ranking")
-    ] = False
+    no_llm: bool = False
+    llm_final_only: bool = False
 
 
 @alias_fields(
@@ -196,64 +202,46 @@ class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
     rrf_k="fuse.k",
 )
 class GrepSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings for the ``grep`` predictor, which fuses a word search in the files with a vector search."""
+    """Settings for the ``grep`` predictor, which fuses a word search in the files with a vector search.
+
+    Attributes:
+        context_lines: lines shown before and after a match
+        ranking: filter for grep passages; bm25: drop the quarter with the lowest BM25 scores
+    """
 
     section: ClassVar[str] = "grep"
     title: ClassVar[str] = "The grep predictor"
-    context_lines: Annotated[int, Meta(ge=0, le=100, description="lines shown before and after a match")] = 10
-    ranking: Annotated[
-        Literal["none", "bm25"],
-        Meta(description="filter for grep passages; bm25: drop the quarter with the lowest BM25 scores"),
-    ] = "none"
+    context_lines: Annotated[int, Meta(ge=0, le=100)] = 10
+    ranking: Literal["none", "bm25"] = "none"
 
 
 @alias_fields(QDRANT, fusion="fuse.method", rrf_k="fuse.k")
 class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings for the ``qdrant`` predictor, which fuses dense and sparse rankings with weighted RRF."""
+    """Settings for the ``qdrant`` predictor, which fuses dense and sparse rankings with weighted RRF.
+
+    Attributes:
+        url: URL of a Qdrant server; empty: embedded Qdrant
+        collection: name of an existing collection, which is searched but not changed
+        path: folder that contains a Qdrant shard, or a collection written by the local mode of qdrant-client
+        fusion_weight: weight of the dense vectors; 0: sparse only, 1: dense only
+        enable_hybrid: search the sparse vectors in addition to the dense vectors
+        shards: number of shards of a new collection; 0: the server's default
+        replication_factor: number of copies of each shard; 0: the server's default
+        write_consistency: number of shard copies that must confirm a write; 0: the server's default
+        on_disk: store the vectors of a new collection on the server's disk, not in memory
+    """
 
     section: ClassVar[str] = "qdrant"
     title: ClassVar[str] = "The qdrant predictor"
-    url: Annotated[
-        str, reaches("Qdrant server"), Meta(description="URL of a Qdrant server; empty: embedded Qdrant")
-    ] = ""
-    collection: Annotated[
-        str,
-        reaches("Qdrant collection"),
-        Meta(description="name of an existing collection, which is searched but not changed"),
-    ] = ""
-    path: Annotated[
-        str,
-        reaches("Qdrant collection"),
-        Meta(
-            description="folder that contains a Qdrant shard, or a collection written by the local mode of "
-            "qdrant-client"
-        ),
-    ] = ""
-    fusion_weight: Annotated[
-        float,
-        Meta(ge=0.0, le=1.0, description="weight of the dense vectors; 0: sparse only, 1: dense only"),
-    ] = QDRANT.branches[0].weight
-    enable_hybrid: Annotated[
-        bool, Meta(description="search the sparse vectors in addition to the dense vectors")
-    ] = True
-    shards: Annotated[
-        int,
-        Meta(ge=0, le=1024, description="number of shards of a new collection; 0: the server's default"),
-    ] = 0
-    replication_factor: Annotated[
-        int, Meta(ge=0, le=64, description="number of copies of each shard; 0: the server's default")
-    ] = 0
-    write_consistency: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=64,
-            description="number of shard copies that must confirm a write; 0: the server's default",
-        ),
-    ] = 0
-    on_disk: Annotated[
-        bool, Meta(description="store the vectors of a new collection on the server's disk, not in memory")
-    ] = False
+    url: Annotated[str, reaches("Qdrant server")] = ""
+    collection: Annotated[str, reaches("Qdrant collection")] = ""
+    path: Annotated[str, reaches("Qdrant collection")] = ""
+    fusion_weight: Annotated[float, Meta(ge=0.0, le=1.0)] = QDRANT.branches[0].weight
+    enable_hybrid: bool = True
+    shards: Annotated[int, Meta(ge=0, le=1024)] = 0
+    replication_factor: Annotated[int, Meta(ge=0, le=64)] = 0
+    write_consistency: Annotated[int, Meta(ge=0, le=64)] = 0
+    on_disk: bool = False
 
     @property
     def is_existing(self) -> bool:
@@ -276,17 +264,17 @@ class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
 
     The ``sqlite`` predictor fuses FTS5 and vector rankings with weighted RRF, and groups the results by
     document.
+
+    Attributes:
+        final_limit: number of documents or chunks to return
+        hybrid_alpha: weight of the vectors; 0: keyword only, 1: semantic only
     """
 
     section: ClassVar[str] = "retrieval"
     title: ClassVar[str] = "The sqlite predictor and document search"
     flag_names: ClassVar[dict[str, str]] = {"hybrid_alpha": "--hybrid-alpha"}
-    final_limit: Annotated[
-        int, Meta(ge=1, le=1000, description="number of documents or chunks to return")
-    ] = 12
-    hybrid_alpha: Annotated[
-        float, Meta(ge=0.0, le=1.0, description="weight of the vectors; 0: keyword only, 1: semantic only")
-    ] = SQLITE.branches[1].weight
+    final_limit: Annotated[int, Meta(ge=1, le=1000)] = 12
+    hybrid_alpha: Annotated[float, Meta(ge=0.0, le=1.0)] = SQLITE.branches[1].weight
 
 
 @alias_fields(
@@ -307,11 +295,15 @@ class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
     context_tokens="rerank.context_tokens",
 )
 class LateInteractionSettings(SystemSettings, frozen=True, kw_only=True):
-    """Settings for the ``late-interaction`` predictor, which reranks candidates by MaxSim."""
+    """Settings for the ``late-interaction`` predictor, which reranks candidates by MaxSim.
+
+    Attributes:
+        no_llm: do not rerank with the LLM
+    """
 
     section: ClassVar[str] = "late_interaction"
     title: ClassVar[str] = "The late-interaction predictor"
-    no_llm: Annotated[bool, Meta(description="do not rerank with the LLM")] = False
+    no_llm: bool = False
 
 
 #: The settings records of the built-in systems.

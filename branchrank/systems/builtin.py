@@ -21,7 +21,7 @@ from branchrank.settings import (
     RetrievalSettings,
     SystemSettings,
 )
-from branchrank.settings.addresses import with_values
+from branchrank.settings.fields import with_values
 from branchrank.settings.systems import BM25, DENSE
 from branchrank.spec import System
 

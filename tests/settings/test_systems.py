@@ -15,7 +15,7 @@ from support.commands import invoke
 from branchrank.cli.options import given_flags, settings_options
 from branchrank.errors import UsageError
 from branchrank.settings import ALIASES, SYSTEM_PARTS, Setting, resolve, settings_of
-from branchrank.settings.addresses import hint_at, value_at
+from branchrank.settings.fields import hint_at, value_at
 from branchrank.spec import (
     Branch,
     Endpoint,

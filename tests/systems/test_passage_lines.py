@@ -14,7 +14,7 @@ from support.commands import invoke, make_project
 from support.worlds import PAGES, QUERIES, make_index
 
 from branchrank.settings import resolve
-from branchrank.settings.addresses import with_values
+from branchrank.settings.fields import with_values
 from branchrank.spec import Branch, Fuse, System
 from branchrank.systems.builtin import BUILTIN, builtin_systems
 from branchrank.systems.engine import Engine

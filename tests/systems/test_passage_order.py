@@ -14,7 +14,7 @@ from support.worlds import PAGES, QUERIES, make_index
 from branchrank.llm.session import LLMSession
 from branchrank.records import Retrieval, StageTrace
 from branchrank.settings import LLMSettings
-from branchrank.settings.addresses import with_values
+from branchrank.settings.fields import with_values
 from branchrank.spec import Branch, Endpoint, Rerank, System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine

@@ -10,7 +10,7 @@ import pytest
 from support.worlds import QUERIES, make_index
 
 from branchrank.records import Scored
-from branchrank.settings.addresses import with_values
+from branchrank.settings.fields import with_values
 from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine

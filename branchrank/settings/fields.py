@@ -1,7 +1,9 @@
-"""Read and change a field of a system by its dotted address, such as ``fuse.k`` or ``branches.dense.weight``.
+"""Describe the fields of records, and read and change a field of a system by its dotted address.
 
-1. In an address, a dot separates the name of a record from the name of one of its fields.
-2. In an address that begins with ``branches.``, the part after the first dot is a branch's kind.
+1. The type, the range and the marks of a field are in its annotation, and its description is in the section
+   ``Attributes:`` of the record's docstring.
+2. In an address, such as ``fuse.k``, a dot separates the name of a record from the name of one of its fields.
+   In an address that begins with ``branches.``, the part after the first dot is a branch's kind.
 3. A TOML table that changes a system can contain three kinds of entries. An entry whose key is an address
    changes the field at this address. A nested table changes only the fields that the table lists. If the
    value of an entry is a list, the list replaces the field's current list, and the two lists are not merged.
@@ -11,14 +13,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from inspect import cleandoc
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from branchrank.errors import or_else
+from branchrank.records import Record
 from branchrank.spec import System
+
+
+def reaches(role: str) -> Meta:
+    """Mark a setting whose value refers to a host, a model or a file outside the workspace.
+
+    When a run is resumed, a setting with this mark is not read from the run, but must be passed as a flag.
+    """
+    return Meta(extra={"reaches": role})
+
+
+#: Marks a setting with comma-separated values. The setting's flag can be repeated, and its TOML value can be
+#: a list.
+SEVERAL = Meta(extra={"several": True})
+
+
+class Settings(Record, frozen=True, kw_only=True):
+    """Base class of all settings records. ``section`` is the name of the TOML table and the flag prefix."""
+
+    section: ClassVar[str] = ""
+    #: Heading above the section's flags in ``--help``.
+    title: ClassVar[str] = ""
+    #: Whether the flags are named ``--<field>``, and not ``--<section>-<field>``.
+    short_flags: ClassVar[bool] = False
+    #: A map from fields to flags, for the flags with another name.
+    flag_names: ClassVar[dict[str, str]] = {}
+
 
 #: Matches msgspec's messages about unknown fields and about values that are not among the allowed choices.
 _UNKNOWN = re.compile(
@@ -36,9 +67,33 @@ def value_at(system: System, address: str) -> Any:
 def hint_at(system: System, address: str) -> tuple[Any, Meta]:
     """Return the type (without ``None``) and the range and description of the field at ``address``."""
     owner, name = _owner(system, address)
-    hint = get_type_hints(type(owner), include_extras=True)[name]
-    bare, meta = get_args(without_none(hint))
-    return bare, meta
+    record: Any = type(owner)
+    bare, metas = split_hint(get_type_hints(record, include_extras=True)[name])
+    ranged = {key: getattr(meta, key) for meta in metas for key in ("ge", "gt", "le", "lt", "extra")}
+    return bare, Meta(description=field_texts(record).get(name, ""), **ranged)
+
+
+def split_hint(hint: Any) -> tuple[Any, list[Meta]]:
+    """Return the type (without ``None``) and the marks of a field's annotation."""
+    hint = without_none(hint)
+    if get_origin(hint) is not Annotated:
+        return hint, []
+    bare, *metas = get_args(hint)
+    return bare, metas
+
+
+@cache
+def field_texts(record: type) -> dict[str, str]:
+    """Return the description of each field in the section ``Attributes:`` of a record's docstring."""
+    _, _, section = cleandoc(record.__doc__ or "").partition("\nAttributes:\n")
+    texts: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        if line.startswith(" " * 8):
+            texts[name] += f" {line.strip()}"
+        else:
+            name, _, texts[name] = line.strip().partition(": ")
+    return texts
 
 
 def without_none(hint: Any) -> Any:
