@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from branchrank.cli.terminal import Group, progress_bars
+from branchrank.cli.terminal import Group
+from branchrank.io.progress import shown_progress
 
 
 @click.group("corpus", cls=Group)
@@ -25,7 +26,7 @@ def add(name: str, quiet: bool) -> None:
     """
     from branchrank.library import add_corpus
 
-    with progress_bars(quiet) as progress:
+    with shown_progress(not quiet) as progress:
         path = add_corpus(name, progress=progress)
     click.echo(f"{name}: {path}")
 

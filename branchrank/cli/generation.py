@@ -10,8 +10,9 @@ import click
 
 import branchrank
 from branchrank.cli.options import data_dir_option, given_flags, settings_options
-from branchrank.cli.terminal import Command, progress_bars, say
+from branchrank.cli.terminal import Command, say
 from branchrank.errors import InputError, LLMError
+from branchrank.io.progress import shown_progress
 from branchrank.settings import CacheSettings, EngineSettings, LLMSettings, settings_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -94,7 +95,7 @@ def generate(
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
-        progress_bars(quiet) as bars,
+        shown_progress(not quiet) as bars,
     ):
         if dry_run:
             _print_estimate(
@@ -147,7 +148,7 @@ def summarize(output: Path, data_dir: Path, base_url: str, model: str, seed: int
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
-        progress_bars(quiet) as bars,
+        shown_progress(not quiet) as bars,
     ):
         result, spent = opened.tree_tools.summarize(
             output, base_url=base_url, model=model, seed=seed, progress=bars

@@ -21,7 +21,6 @@ from branchrank.cli.help import COMMON, entry_name, help_all_option, write_optio
 from branchrank.cli.remedies import remedy_for
 from branchrank.errors import BranchRankError, StorageError, suggestion
 from branchrank.io.printable import safe as safe
-from branchrank.io.progress import progress_bars as progress_bars
 
 if TYPE_CHECKING:
     from branchrank.io.printable import Redactor

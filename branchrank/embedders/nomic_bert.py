@@ -15,7 +15,6 @@ transformers uses BERT's field names, and supports only the architecture of the 
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ _UNUSED = ("pooler.", "cls.")
 
 
 class PublishedConfig(Record, frozen=True, kw_only=True):
-    """The fields of a published ``config.json`` that affect the vectors, with the published defaults."""
+    """The fields of a published ``config.json`` that transformers supports, with the published defaults."""
 
     n_embd: int = 768
     n_layer: int = 12
@@ -66,39 +65,25 @@ class PublishedConfig(Record, frozen=True, kw_only=True):
     layer_norm_epsilon: float = 1e-5
     activation_function: str = "gelu_new"
     rotary_emb_base: float = 1000.0
-    rotary_emb_fraction: float = 0.0
-    rotary_emb_interleaved: bool = False
-    rotary_emb_scale_base: float | None = None
-    rotary_scaling_factor: float | None = None
-    rotary_head_dim: bool = False
-    qkv_proj_bias: bool = True
-    mlp_fc1_bias: bool = True
-    mlp_fc2_bias: bool = True
-    norm_mlp: bool = False
-    prenorm: bool = False
-    parallel_block: bool = False
-    causal: bool = False
-    use_rms_norm: bool | None = False
     num_heads_kv: int | None = None
-    num_experts: int = 0
 
 
-#: Maps each field that has no equivalent in transformers to its supported values.
-_FIXED: dict[str, tuple[Any, ...]] = {
-    "rotary_emb_fraction": (1.0,),
-    "rotary_emb_interleaved": (False,),
-    "rotary_emb_scale_base": (None,),
-    "rotary_scaling_factor": (None,),
-    "rotary_head_dim": (False,),
-    "qkv_proj_bias": (False,),
-    "mlp_fc1_bias": (False,),
-    "mlp_fc2_bias": (False,),
-    "norm_mlp": (False,),
-    "prenorm": (False,),
-    "parallel_block": (False,),
-    "causal": (False,),
-    "use_rms_norm": (False, None),
-    "num_experts": (0,),
+#: Maps each field that has no equivalent in transformers to its supported value and its published default.
+_FIXED: dict[str, tuple[Any, Any]] = {
+    "rotary_emb_fraction": (1.0, 0.0),
+    "rotary_emb_interleaved": (False, False),
+    "rotary_emb_scale_base": (None, None),
+    "rotary_scaling_factor": (None, None),
+    "rotary_head_dim": (False, False),
+    "qkv_proj_bias": (False, True),
+    "mlp_fc1_bias": (False, True),
+    "mlp_fc2_bias": (False, True),
+    "norm_mlp": (False, False),
+    "prenorm": (False, False),
+    "parallel_block": (False, False),
+    "causal": (False, False),
+    "use_rms_norm": (False, False),
+    "num_experts": (0, 0),
 }
 
 
@@ -111,8 +96,8 @@ def native_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
         content = path.read_bytes()
-        fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        if msgspec.json.decode(fields.get("model_type", b'""')) != "nomic_bert" or "n_embd" not in fields:
+        fields = msgspec.json.decode(content, type=dict[str, Any])
+        if fields.get("model_type") != "nomic_bert" or "n_embd" not in fields:
             return {}
         published = msgspec.json.decode(content, type=PublishedConfig)
     except FileNotFoundError:
@@ -141,30 +126,32 @@ def _multiple(size: int, of: int) -> int:
     return -(-size // of) * of
 
 
-def _check(path: Path, published: PublishedConfig, given: Collection[str]) -> None:
-    wrong = {name: allowed for name, allowed in _FIXED.items() if getattr(published, name) not in allowed}
-    for name, allowed in wrong.items():
-        raise _unusable(path, published, given, name, f"only {_shown(allowed[0])}")
+def _check(path: Path, published: PublishedConfig, fields: dict[str, Any]) -> None:
+    """Raise :class:`ModelError` for the first field with a value that transformers does not support."""
+    values = {**{name: default for name, (_, default) in _FIXED.items()}, **msgspec.to_builtins(published)}
+    values |= {name: fields[name] for name in _FIXED if name in fields}
+    heads, size = published.n_head, published.n_embd
+    allowed = {
+        name: f"only {_shown(only)}"
+        for name, (only, _) in _FIXED.items()
+        if values[name] != only and not (only is False and values[name] is None)
+    }
     if published.activation_function not in _GATES:
-        raise _unusable(path, published, given, "activation_function", f"only {', '.join(_GATES)}")
-    if published.num_heads_kv not in (None, published.n_head):
-        raise _unusable(path, published, given, "num_heads_kv", f"only n_head, {published.n_head}")
-    if not (published.n_head > 0 < published.n_embd) or published.n_embd % (2 * published.n_head):
-        raise _unusable(path, published, given, "n_embd", "only multiples of 2 * n_head")
+        allowed["activation_function"] = f"only {', '.join(_GATES)}"
+    if published.num_heads_kv not in (None, heads):
+        allowed["num_heads_kv"] = f"only n_head, {heads}"
+    if not (heads > 0 < size) or size % (2 * heads):
+        allowed["n_embd"] = "only multiples of 2 * n_head"
     for name in ("n_layer", "type_vocab_size", "n_positions", "vocab_size", "pad_vocab_size_multiple"):
-        if getattr(published, name) < 1:
-            raise _unusable(path, published, given, name, "only 1 and more")
-
-
-def _unusable(
-    path: Path, published: PublishedConfig, given: Collection[str], name: str, allowed: str
-) -> ModelError:
-    value = _shown(getattr(published, name)) + ("" if name in given else ", its default")
-    return ModelError(
-        f"{path}: {name} is {value}, but NomicBert in transformers supports {allowed}, "
-        "and code shipped with a model is never run",
-        remedy=_REMEDY,
-    )
+        if values[name] < 1:
+            allowed[name] = "only 1 and more"
+    for name, supported in allowed.items():
+        value = _shown(values[name]) + ("" if name in fields else ", its default")
+        raise ModelError(
+            f"{path}: {name} is {value}, but NomicBert in transformers supports {supported}, "
+            "and code shipped with a model is never run",
+            remedy=_REMEDY,
+        )
 
 
 def _shown(value: object) -> str:

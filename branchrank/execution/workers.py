@@ -41,7 +41,7 @@ from branchrank import __version__
 from branchrank.errors import UsageError, WorkerError
 from branchrank.execution.executors import R, S, Task
 from branchrank.execution.threads import thread_count, use_threads
-from branchrank.io.environment import enter_folder, set_up_worker
+from branchrank.io.environment import set_up_worker
 from branchrank.io.progress import Notify
 
 AHEAD = 4
@@ -149,7 +149,7 @@ class Handler:
                 "worker needs",
                 remedy="put it on a disk that all nodes share, or add --ray-ship",
             )
-        enter_folder(place)
+        os.chdir(place)
 
 
 def _raised(error: Exception) -> bytes:

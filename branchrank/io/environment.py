@@ -72,11 +72,6 @@ def set_up_worker(variables: Mapping[str, str], path: Iterable[str] = ()) -> Non
     sys.path.extend(place for place in path if place not in sys.path)
 
 
-def enter_folder(folder: str | os.PathLike[str]) -> None:
-    """Change the working directory of a worker process."""
-    os.chdir(folder)
-
-
 def torch_threads() -> int:
     """Return PyTorch's number of threads, or 0 if PyTorch is not loaded."""
     torch = sys.modules.get("torch")

@@ -301,13 +301,12 @@ class CacheFile:
     def _set_aside(self, error: Exception) -> bool:
         """Rename the damaged cache file, and return whether the rename succeeded."""
         number = 1
-        while (aside := self._path.with_name(f"{self._path.name}.set-aside-{number}")).exists():
+        while (aside := Path(f"{self._path}.set-aside-{number}")).exists():
             number += 1
         try:
-            self._path.rename(aside)
-            for suffix in ("-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    self._path.with_name(f"{self._path.name}{suffix}").rename(f"{aside}{suffix}")
+            for suffix in ("", "-wal", "-shm"):
+                if (file := Path(f"{self._path}{suffix}")).exists():
+                    file.rename(f"{aside}{suffix}")
         except OSError:
             return False
         self._notify(

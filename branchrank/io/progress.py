@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from branchrank.io.environment import preserved_random_state
 from branchrank.io.printable import safe
@@ -28,8 +28,8 @@ def no_progress(stage: str, done: int, total: int) -> None:
     """Ignore the progress."""
 
 
-class ProgressReporter(Protocol):
-    """Shows the progress of a long operation, stage by stage."""
+class ProgressReporter:
+    """Shows the progress of a long operation, stage by stage. This base class shows nothing."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Show that ``done`` of the ``total`` units in ``stage`` are finished.
@@ -41,54 +41,36 @@ class ProgressReporter(Protocol):
         """Show a status line, such as the costs so far, in place of the previous status line."""
 
 
-class Quiet:
-    """A progress reporter that shows nothing."""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Do nothing."""
-
-    def status(self, text: str) -> None:
-        """Do nothing."""
-
-
-class Announcements:
-    """Reports progress if standard error is not a terminal.
-
-    Each stage is printed once, and the last status is printed at the end.
-    """
+class _Announcements(ProgressReporter):
+    """Prints each stage once and the last status at the end, if standard error is not a terminal."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
-        self.last = ""
+        self.status_text = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Print the name of a stage when it is reported for the first time."""
         if stage not in self.seen:
             self.seen.add(stage)
             _print_line(f"{stage} ({total})" if total else stage)
 
     def status(self, text: str) -> None:
-        """Store the status line, to print it at the end."""
-        self.last = text
+        self.status_text = text
 
 
-class NotebookLine:
-    """Shows progress on one line of a notebook cell's output, updated in place."""
+class _NotebookLine(ProgressReporter):
+    """Shows progress on one line of a notebook cell's output, with about 100 updates per stage."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
-        self.stage = self.text = ""
-        self.shown = ""
+        self.stage = self.text = self.shown = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show the progress of a stage, with at most about 100 updates per stage."""
         if done % max(1, total // 100) and done != total:
             return
         self.stage = f"{stage} {done:,}/{total:,}" if total else stage
         self._update()
 
     def status(self, text: str) -> None:
-        """Replace the status text that follows the stage's progress."""
         self.text = text
         self._update()
 
@@ -99,78 +81,72 @@ class NotebookLine:
             self.handle.update({"text/plain": line}, raw=True)
 
 
-class Bars:
+class _Bars(ProgressReporter):
     """Shows one progress bar per stage, and a status text next to the bar that changed last."""
 
     def __init__(self, bars: Any) -> None:
         self.bars = bars
         self.tasks: dict[str, Any] = {}
-        self.moving = ""
+        self.moving: Any = None
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Update the progress bar of a stage."""
         if stage not in self.tasks:
             self.tasks[stage] = self.bars.add_task(stage, total=total or None, text="")
-        self.moving = stage
-        self.bars.update(self.tasks[stage], completed=done, total=total or None)
+        self.moving = self.tasks[stage]
+        self.bars.update(self.moving, completed=done, total=total or None)
 
     def status(self, text: str) -> None:
-        """Replace the status text."""
-        if self.moving:
-            self.bars.update(self.tasks[self.moving], text=safe(text))
+        if self.moving is not None:
+            self.bars.update(self.moving, text=safe(text))
 
 
-class Called:
+class _Called(ProgressReporter):
     """Reports progress to a callback function, and ignores status lines."""
 
     def __init__(self, callback: Progress) -> None:
         self.callback = callback
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Pass the progress on to the callback function."""
         self.callback(stage, done, total)
-
-    def status(self, text: str) -> None:
-        """Do nothing."""
 
 
 @contextlib.contextmanager
 def shown_progress(progress: bool | Progress) -> Iterator[ProgressReporter]:
-    """Yield a reporter that shows bars (``True``), shows nothing (``False``) or calls a given function."""
-    if isinstance(progress, bool):
-        with progress_bars(quiet=not progress) as shown:
-            yield shown
-    else:
-        yield Called(progress)
+    """Yield a reporter that shows progress (``True``), shows nothing (``False``) or calls a given function.
 
-
-@contextlib.contextmanager
-def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
-    """Yield a reporter for the current output, which is a notebook, a terminal or a log.
+    Progress is shown on a line in a notebook, as bars in a terminal, and otherwise as lines in a log.
 
     Example::
 
-        with progress_bars() as progress:
+        with shown_progress(True) as progress:
             progress("questions", 3, 100)
     """
-    if quiet:
-        yield Quiet()
-        return
-    if handle := _notebook_handle():
-        yield NotebookLine(handle)
-        return
-    with preserved_random_state():
-        from rich.console import Console
+    if not isinstance(progress, bool):
+        yield _Called(progress)
+    elif not progress:
+        yield ProgressReporter()
+    elif handle := _notebook_handle():
+        yield _NotebookLine(handle)
+    else:
+        with preserved_random_state():
+            from rich.console import Console
+        console = Console(stderr=True)
+        with _bars(console) if console.is_terminal else _announcements() as reporter:
+            yield reporter
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        announcements = Announcements()
-        try:
-            yield announcements
-        finally:  # the costs are also shown after an interrupt
-            if announcements.last:
-                _print_line(announcements.last)
-        return
+
+@contextlib.contextmanager
+def _announcements() -> Iterator[ProgressReporter]:
+    announcements = _Announcements()
+    try:
+        yield announcements
+    finally:  # the costs are also shown after an interrupt
+        if announcements.status_text:
+            _print_line(announcements.status_text)
+
+
+@contextlib.contextmanager
+def _bars(console: Any) -> Iterator[ProgressReporter]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -181,7 +157,7 @@ def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
         TextColumn("{task.fields[text]}", markup=False),
     )
     with Progress(*columns, console=console) as bars:
-        yield Bars(bars)
+        yield _Bars(bars)
 
 
 def _notebook_handle() -> Any:

@@ -51,7 +51,7 @@ def test_the_replay_has_the_bytes_of_the_resumed_recording(tmp_path: Path, resum
 
         server.script = lambda chat, number: scripted.ids(list(chat.entries)[::-1])
         if resumed_by == "resume":
-            reached = ("--hybrid-base-url", server.base_url, "--llm-record", "c.sqlite")
+            reached = ("--trust",)
             resumed = program("-m", "branchrank.cli.main", "resume", run, *reached, cwd=project)
         else:
             resumed = program(*recording, cwd=project)
