@@ -221,11 +221,11 @@ def figures(made: Run) -> dict[str, Any]:
             "failed_calls": round(row.llm_failed_calls_per_query * row.questions),
             "fallbacks": row.fallbacks,
         }
-        for row in made.summary_rows
+        for row in made.data.summary_rows
     ]
     return {
-        "questions_digest": made.record.questions_digest,
-        "corpus_digest": made.record.corpus_digest,
+        "questions_digest": made.data.record.questions_digest,
+        "corpus_digest": made.data.record.corpus_digest,
         "rows": digest_file(made.directory / "rows.jsonl"),
         "predictors": rows,
     }
@@ -261,7 +261,7 @@ def recorded_scripts(data_dir: Path, questions: Path, folder: Path) -> list[Kept
         server.models = ARMS
         url = server.base_url
         made = run(data_dir, questions, folder / "recorded", cassette, url=url, how="record", model=False)
-    if failed := [call for call in made.ledger if call.outcome != "ok"]:
+    if failed := [call for call in made.data.ledger if call.outcome != "ok"]:
         raise RuntimeError(f"{len(failed)} scripted calls failed, the first call with {failed[0].outcome!r}")
     return kept_calls(cassette)
 

@@ -28,8 +28,8 @@ import msgspec
 from branchrank import Run
 from branchrank.library import plan_from_experiment, run_benchmark
 from branchrank.measures.intervals import difference_interval
-from branchrank.measures.names import named_measure
-from branchrank.measures.verdicts import Comparison, compare_pairs
+from branchrank.measures.measures import named_measure
+from branchrank.measures.verdicts import CompareOptions, Comparison, compare_pairs
 from branchrank.questions.question_files import (
     load_questions,
     questions_digest,
@@ -123,7 +123,7 @@ def read_runs(work: Path) -> dict[str, tuple[QuestionSet, Run]]:
         runs = sorted((work / "reports" / each.name).glob("*/run.json"))
         if runs:
             run = Run.load(runs[-1].parent)
-            if run.record.questions_digest != each.digest:
+            if run.data.record.questions_digest != each.digest:
                 raise SystemExit(f"the questions in {runs[-1]} differ from {each.name} in ranking_sets.toml")
             found[each.name] = (each, run)
     return found
@@ -162,9 +162,11 @@ def pooled(
     scores: dict[str, dict[str, float]] = {}
     clusters: dict[str, str] = {}
     for each, run in runs:
-        clusters |= {f"{each.corpus}/{key}": f"{each.corpus}/{page}" for key, page in run.clusters.items()}
+        clusters |= {
+            f"{each.corpus}/{key}": f"{each.corpus}/{page}" for key, page in run.data.clusters.items()
+        }
         for name in run.predictors:
-            values = run.scores.per_question(name, named_measure(measure))
+            values = run.data.scores.per_question(name, named_measure(measure))
             scores.setdefault(name, {}).update(
                 {f"{each.corpus}/{key}": value for key, value in values.items()}
             )
@@ -179,7 +181,7 @@ def compare(
 ) -> str:
     """Return a Markdown table with one comparison per step, adjusted for all steps together."""
     pairs = [((b, scores[b]), (c, scores[c])) for c, b in steps]
-    found = compare_pairs(pairs, clusters, measure=measure)
+    found = compare_pairs(pairs, clusters, measure=measure, options=CompareOptions(seed=0))
     return table(
         ("step", "from", "to", "difference", "wins / losses", "p", "Holm's p"), map(comparison_row, found)
     )
@@ -221,9 +223,9 @@ def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
 
     measure = named_measure(STRICT[0])
     shown = [
-        (name, each.name, estimate(run.scores.per_question(name, measure), run.clusters))
+        (name, each.name, estimate(run.data.scores.per_question(name, measure), run.data.clusters))
         for each, run in runs
-        if len(run.asked) >= 100
+        if len(run.data.asked) >= 100
         for name in run.predictors
     ]
     return standalone(draw(rates(shown).spec))
@@ -233,7 +235,7 @@ def print_tables(work: Path, svg: Path | None) -> None:
     """Print the tables of `docs/results/ranking.md`."""
     runs = read_runs(work)
     for each, run in runs.values():
-        print(f"## {each.name}: {len(run.asked)} questions, {each.digest[:16]}\n")
+        print(f"## {each.name}: {len(run.data.asked)} questions, {each.digest[:16]}\n")
         print(table(("system", "strict @1 / @5", "relaxed @1 / @5", "MRR@5", "lines per hit"), set_rows(run)))
     groups: dict[str, list[tuple[QuestionSet, Run]]] = {}
     for each, run in runs.values():

@@ -23,7 +23,7 @@ from branchrank.index.workspace_folder import CONFIG
 from branchrank.io.files import storage_errors, write_bytes, write_text
 from branchrank.io.progress import Notify, Progress, no_notice
 from branchrank.run import Run
-from branchrank.runs.listing import list_runs
+from branchrank.runs.directory import list_runs
 from branchrank.settings import IndexSettings
 from branchrank.workspace import Workspace
 
@@ -124,8 +124,7 @@ def _finished(workspace: Workspace, reports: Path) -> Run | None:
             run = Run.load(listed.directory)
         except RunError:
             continue
-        if run.record.corpus_digest == corpus and [each.embedder for each in run.record.indexes] == [
-            embedder
-        ]:
+        record = run.data.record
+        if record.corpus_digest == corpus and [each.embedder for each in record.indexes] == [embedder]:
             return run
     return None

@@ -22,56 +22,53 @@ from branchrank.bench import (
     plan_from_run,
     seal_plan,
 )
-from branchrank.exchange import (
-    ALPHA,
-    BEIR_MEASURES,
-    COMPARED_MEASURES,
-    DELTA,
-    ResultsTable,
-    beir_from_frames,
-    compare_frames,
-    compare_trec,
-    comparison_table,
-    import_beir,
-    latex,
-    qrels_frame,
-    results_frame,
-    run_beir,
-    run_table,
-    topics_frame,
-    write_latex,
-)
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
 from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.measures.agreement import Agreement
+from branchrank.measures.power import ALPHA
+from branchrank.measures.verdicts import DELTA
 from branchrank.questions.anchoring import read_lines
 from branchrank.questions.generation import GenerationEstimate
 from branchrank.questions.labels import Choice as LabelChoice
 from branchrank.run import Run
+from branchrank.runs import directory, exchange, results_table
+from branchrank.runs.exchange import (
+    BEIR_MEASURES,
+    TREC_MEASURES,
+    DocumentIds,
+    beir_from_frames,
+    compare_frames,
+    compare_trec,
+    score_trec,
+)
+from branchrank.runs.results_table import ResultsTable, comparison_table
 from branchrank.runs.run import RunData
 from branchrank.systems.query import FILTER_KEYS, read_filters
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
 from branchrank.workspace_questions import Spent
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from branchrank.bench.tuning import Tuning
     from branchrank.corpus.named import CorpusPlace
+    from branchrank.measures.measures import NamedMeasure
+    from branchrank.questions.qrels import BeirQuestions
     from branchrank.records import LLMCall
     from branchrank.report.datasets import DatasetReport
     from branchrank.report.power_analysis import PowerAnalysis
     from branchrank.report.verify import Verification
-    from branchrank.runs.listing import ListedRun
+    from branchrank.runs.directory import ListedRun
     from branchrank.runs.run_comparison import RunGate
-    from branchrank.runs.trec_files import TrecScores
     from branchrank.starter_files import StarterFiles
 
 __all__ = [
     "ALPHA",
     "BEIR_MEASURES",
-    "COMPARED_MEASURES",
     "DELTA",
     "FILTER_KEYS",
+    "TREC_MEASURES",
     "TUNING_BUDGET",
     "TUNING_FOLDS",
     "Agreement",
@@ -126,8 +123,6 @@ __all__ = [
     "write_tuned",
 ]
 
-#: The measures that :func:`score_trec` computes by default, named as in ir-measures.
-TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
 #: Default arguments of :func:`tune`.
 TUNING_FOLDS = 5
 TUNING_BUDGET = 16
@@ -161,7 +156,7 @@ def run_benchmark(
         seal=None if seal is None else Path(seal),
         notify=notify,
     )
-    return Run.of(run_and_report(plan, options, progress))
+    return Run(run_and_report(plan, options, progress))
 
 
 def tune(
@@ -235,9 +230,7 @@ def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
     >>> list_runs("no/such/folder")
     []
     """
-    from branchrank.runs import listing
-
-    return listing.list_runs(Path(reports))
+    return directory.list_runs(Path(reports))
 
 
 def verify(
@@ -279,7 +272,7 @@ def verify(
 
 
 def compare_datasets(
-    runs: Mapping[str, str | Path | RunData] | Sequence[str | Path | RunData],
+    runs: Mapping[str, str | Path | Run] | Sequence[str | Path | Run],
     *,
     measure: str = "",
     baseline: str = "",
@@ -298,8 +291,8 @@ def compare_datasets(
     """
     from branchrank.report.datasets import dataset_report
 
-    def loaded(run: str | Path | RunData) -> RunData:
-        return run if isinstance(run, RunData) else Run.load(run)
+    def loaded(run: str | Path | Run) -> RunData:
+        return run.data if isinstance(run, Run) else Run.load(run).data
 
     if isinstance(runs, Mapping):
         given: Mapping[str, RunData] | Sequence[RunData] = {name: loaded(run) for name, run in runs.items()}
@@ -341,7 +334,7 @@ def power(
     True
     """
     from branchrank.report.power_analysis import power_analysis
-    from branchrank.runs.pilot import pilot
+    from branchrank.runs.estimates import pilot
     from branchrank.runs.run import load_run
 
     return power_analysis(
@@ -357,17 +350,133 @@ def power(
     )
 
 
-def score_trec(
-    runs: Iterable[str | Path], qrels: str | Path, measures: Iterable[str] = TREC_MEASURES
-) -> list[TrecScores]:
-    """Score TREC run files against qrels. Scores are averaged over all judged queries.
+def import_beir(
+    folder: str | Path, output: str | Path, *, split: str = "test", remove_query: bool = False
+) -> BeirQuestions:
+    """Convert the queries and relevance judgments in a BEIR folder to a question file.
 
-    Raises :class:`~branchrank.errors.RunError` for a file that can't be read, and
-    :class:`~branchrank.errors.UsageError` for an unknown measure.
+    If ``remove_query`` is true, the document with the query's id is removed from each query's hits. Raises
+    :class:`~branchrank.errors.QuestionError` for a folder without queries or judgments, and
+    :class:`~branchrank.errors.InputError` for a file that can't be read.
     """
-    from branchrank.runs import trec_files
+    from branchrank.corpus.named import locate_corpus
+    from branchrank.questions.qrels import beir_questions
+    from branchrank.questions.question_files import write_questions
 
-    return trec_files.score_trec([Path(path) for path in runs], Path(qrels), measures)
+    made = beir_questions(locate_corpus(folder), split, remove_query=remove_query)
+    write_questions(Path(output), made.questions)
+    return made
+
+
+def run_beir(
+    folder: str | Path,
+    predictors: Sequence[str] = ("bm25",),
+    measures: Sequence[str] = BEIR_MEASURES,
+    *,
+    split: str = "test",
+    data_dir: str | Path | None = None,
+    remove_query: bool = False,
+    reports: str | Path = "reports",
+    settings: Mapping[str, object] | None = None,
+    fresh: bool = False,
+    command: str = "",
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Run:
+    """Index a BEIR folder, run predictors on the queries in a split, and write the report.
+
+    ``folder`` may also be ``ir:ID``, where ``ID`` is the id of a dataset that ir-datasets has already
+    downloaded.
+
+    Each predictor ranks up to 1,000 whole documents. ``measures`` contains the names of measures in the
+    ir-measures package. The measures are computed on the graded judgments, and the first measure is the
+    primary measure. ``data_dir`` is the workspace (by default ``data/`` followed by the dataset folder's
+    name). By default, a new workspace has no embedder, and it analyzes text in the same way as published BM25
+    results. ``settings`` (such as ``"index.embedder"``) override the defaults. An existing index is reused,
+    and an interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance
+    tests between the predictors.
+
+    If a name, a measure or a file is invalid, :class:`~branchrank.errors.UsageError` or
+    :class:`~branchrank.errors.InputError` is raised before any work starts.
+
+    >>> from branchrank import library
+    >>> run = library.run_beir("beir/small")
+    >>> table = library.run_table(run)
+    >>> table.measures, [each.name for each in table.systems]
+    (('nDCG@10', 'R@100', 'AP'), ['bm25'])
+    """
+    from branchrank.bench import BenchmarkOptions
+    from branchrank.report.writing import run_and_report
+    from branchrank.workspace_beir import beir_plan
+
+    plan = beir_plan(
+        Path(folder),
+        split=split,
+        predictors=predictors,
+        measures=measures,
+        data_dir=None if data_dir is None else Path(data_dir),
+        remove_query=remove_query,
+        settings=settings,
+        notify=notify,
+        progress=progress,
+        reports=Path(reports),
+        command=command,
+    )
+    return Run(run_and_report(plan, BenchmarkOptions(fresh=fresh, notify=notify), progress))
+
+
+def run_table(run: Run, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
+    """Return a run's table of results (:func:`branchrank.runs.results_table.run_table`)."""
+    return results_table.run_table(run.data, measures)
+
+
+def topics_frame(run: Run) -> pd.DataFrame:
+    """Return the PyTerrier topics of a run: the questions that have gold.
+
+    The topics are a frame with the columns ``qid`` and ``query``.
+    """
+    return exchange.topics_frame(run.data)
+
+
+def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
+    """Return a predictor's hits as PyTerrier results (columns qid, query, docno, rank and score).
+
+    ``ids`` selects the kind of document ids, as in :meth:`Run.export_trec`. Ranks start at 0, and the scores
+    of n hits are n, n-1, ..., 1. If a predictor answered each question several times, the first answer to
+    each question is returned. Raises :class:`~branchrank.errors.UsageError` for an unknown predictor.
+
+    >>> from branchrank import Run, library
+    >>> run = Run.load(library.list_runs("reports")[0].directory)
+    >>> list(library.results_frame(run, "local").columns)
+    ['qid', 'query', 'docno', 'rank', 'score']
+    """
+    return exchange.results_frame(run.data, predictor, ids)
+
+
+def qrels_frame(run: Run, ids: DocumentIds = "document") -> pd.DataFrame:
+    """Return a run's judgments as PyTerrier qrels (a frame with the columns qid, docno and label)."""
+    return exchange.qrels_frame(run.data, ids)
+
+
+def latex(table: ResultsTable) -> str:
+    """Return the table of results as LaTeX, for ``\\\\input`` in a paper that loads the booktabs package.
+
+    The highest mean of each column is bold. Symbols mark the results of significance tests, and the caption
+    explains the symbols.
+    """
+    from branchrank.io.table import latex_table
+
+    return latex_table(table.table, "tab:results")
+
+
+def write_latex(path: str | Path, table: ResultsTable) -> None:
+    """Write a table of results as LaTeX to a file.
+
+    Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
+    """
+    from branchrank.io.files import write_text
+
+    write_text(Path(path), latex(table))
 
 
 def write_gate(

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from branchrank.errors import UsageError
-from branchrank.measures.verdicts import DELTA
+from branchrank.measures.verdicts import DELTA, CompareOptions, Comparison
+from branchrank.runs.comparisons import baselines_of, pairs_of
 from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.run import RunData, load_run
+from branchrank.runs.warnings import total_failures
 from branchrank.settings import arguments
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from branchrank.bench import RunAccess
-    from branchrank.measures.verdicts import Comparison
     from branchrank.report.verify import Verification
-    from branchrank.runs.predictor_comparison import PredictorComparisons
-    from branchrank.runs.run_comparison import RunComparison, RunGate
+    from branchrank.runs.attribution import Explanation
+    from branchrank.runs.run_comparison import PredictorComparisons, RunComparison, RunGate
 
 
-class Run(RunData):
-    """A finished run of a benchmark.
+class Run:
+    """A finished run of a benchmark. ``data`` contains everything that the run stored.
 
     The result tables are available as attributes, such as ``summary``. Each table is a pandas DataFrame that
     is computed from the run's rows. Notebooks display a run as a table and a plot.
@@ -39,34 +42,119 @@ class Run(RunData):
     ['report.md', 'report.html']
     """
 
+    def __init__(self, data: RunData) -> None:
+        self.data = data
+
     @classmethod
-    def load(cls, directory: str | Path) -> Self:
+    def load(cls, directory: str | Path) -> Run:
         """Load a finished run from its directory.
 
         Raises :class:`~branchrank.errors.RunError` if the run is missing, unfinished, damaged or from another
         version of BranchRank.
         """
-        return cls.of(load_run(arguments.path("directory", directory)))
-
-    @classmethod
-    def of(cls, data: RunData) -> Self:
-        """Create an object of this class from a run's data."""
-        return cls(**{field.name: getattr(data, field.name) for field in fields(data)})
+        return cls(load_run(arguments.path("directory", directory)))
 
     def __repr__(self) -> str:
-        cut = f", {' and '.join(self.conditions)}" if self.conditions else ""
-        return f"<Run {self.directory.name}: {len(self.asked)} questions{cut}, {', '.join(self.predictors)}>"
+        data = self.data
+        cut = f", {' and '.join(data.conditions)}" if data.conditions else ""
+        return f"<Run {data.directory.name}: {len(data.asked)} questions{cut}, {', '.join(data.predictors)}>"
 
     def _repr_html_(self) -> str:
         from branchrank.report.notebook import run_html
 
-        return run_html(self)
+        return run_html(self.data)
+
+    @property
+    def directory(self) -> Path:
+        """The absolute path of the run's directory."""
+        return self.data.directory
+
+    @property
+    def predictors(self) -> list[str]:
+        """The names of the predictors, in the order in which the run lists them."""
+        return self.data.predictors
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """A message for each predictor whose queries or LLM calls all failed, with the most common reason."""
+        return tuple(total_failures(self.data.rows, self.data.record.predictors))
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """A table with the columns of ``summary.csv``, and one row per predictor."""
+        from branchrank.runs.tables import summary_sheet
+
+        return summary_sheet(self.data).frame
+
+    @cached_property
+    def comparisons(self) -> pd.DataFrame:
+        """A table with the columns of ``comparisons.csv``, and one row per declared comparison."""
+        from branchrank.runs.tables import comparisons_sheet
+
+        return comparisons_sheet(self.data.judgment.comparisons).frame
+
+    @cached_property
+    def questions(self) -> pd.DataFrame:
+        """A table with the columns of ``questions.csv``, and one row per question, predictor and repeat."""
+        from branchrank.runs.tables import questions_sheet
+
+        return questions_sheet(self.data).frame
+
+    @cached_property
+    def calls(self) -> pd.DataFrame:
+        """A table with the columns of ``llm_calls.csv``, and one row per LLM call (including its retries)."""
+        from branchrank.runs.tables import calls_sheet
+
+        return calls_sheet(self.data.ledger).frame
+
+    @cached_property
+    def timings(self) -> pd.DataFrame:
+        """A table with the columns of ``timings.csv``, and one row per timed query and stage."""
+        from branchrank.runs.tables import timings_sheet
+
+        return timings_sheet(self.data.timed).frame
 
     def print(self) -> None:
         """Print the summary table and the verdicts, as ``branchrank show`` does."""
         from branchrank.report.terminal import print_summary
 
-        print_summary(self)
+        print_summary(self.data)
+
+    def where(self, *conditions: str) -> Run:
+        """Return the run restricted to the questions in a slice.
+
+        >>> from branchrank import Run, library
+        >>> run = Run.load(library.list_runs("reports")[0].directory)
+        >>> set(run.where("kind=error").questions["question_id"])
+        {'coffee'}
+
+        A condition has the form ``SLICE=VALUE``. SLICE is ``gold``, ``kind``, ``difficulty``, ``overlap``,
+        ``content``, ``size`` or ``depth``. Conditions on different slices must all be met. Of several
+        conditions on the same slice, at least one must be met. Scores on a slice are exploratory, since the
+        slice was not declared before the run.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
+        """
+        return Run(self.data.where(*conditions))
+
+    def explain(self, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
+        """Return the gold's rank after each stage for one question, and the stage at which the gold was lost.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown question or predictor.
+        """
+        from branchrank.runs.attribution import explain
+
+        return explain(self.data, question_id, predictors, top=top)
+
+    def export_trec(self, output: str | Path, ids: Literal["gold", "document"] = "gold") -> list[Path]:
+        """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``, and return the paths.
+
+        With ``ids="gold"``, the document id of a hit is the id of the gold that it matches. With
+        ``ids="document"``, the document id of a hit is the path of its file.
+        """
+        from branchrank.runs.exchange import export_trec
+
+        return export_trec(self.data, Path(output), ids)
 
     def compare(
         self, candidate: str, baseline: str = "", measure: str = "", *, delta: float | None = None
@@ -80,9 +168,18 @@ class Run(RunData):
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
         """
-        from branchrank.runs.predictor_comparison import compare_within
-
-        return compare_within(self, candidate, baseline, measure=measure, delta=delta)
+        data = self.data
+        baseline = baseline or data.judgment.baseline
+        for name in (candidate, baseline):
+            data.check_predictor(name)
+        if candidate == baseline:
+            raise UsageError(f"{candidate!r} can't be compared with itself", remedy="choose another baseline")
+        chosen = data.measure(measure)
+        if chosen.same(data.primary) and delta in (None, data.settings.delta):
+            for declared in data.judgment.comparisons:
+                if (declared.candidate, declared.baseline) == (candidate, baseline):
+                    return declared
+        return data.compare(chosen, [(baseline, candidate)], delta)[0]
 
     def compare_all(
         self, baseline: str | Sequence[str] = "", measure: str = "", *, delta: float | None = None
@@ -101,13 +198,16 @@ class Run(RunData):
         >>> [(each.candidate, each.baseline) for each in run.compare_all("all-pairs").comparisons]
         [('hybrid', 'local')]
         """
-        from branchrank.runs.predictor_comparison import compare_all
+        from branchrank.runs.run_comparison import PredictorComparisons
 
-        return compare_all(self, baseline, measure=measure, delta=delta)
+        data = self.data
+        baselines = baselines_of(baseline or data.settings.baseline, data.predictors)
+        pairs = pairs_of(baselines, data.predictors)
+        return PredictorComparisons(comparisons=data.compare(data.measure(measure), pairs, delta))
 
     def compare_with(
         self,
-        baseline: RunData,
+        baseline: Run,
         *,
         predictor: str = "",
         baseline_predictor: str = "",
@@ -128,42 +228,25 @@ class Run(RunData):
         """
         from branchrank.runs.run_comparison import compare_runs
 
-        return compare_runs(
-            self,
-            baseline,
-            predictor=predictor,
-            baseline_predictor=baseline_predictor,
+        options = CompareOptions(
             primary=primary,
             measures=arguments.texts("measures", measures, "nDCG@10"),
+            predictor=predictor,
+            baseline=baseline_predictor,
             delta=delta,
         )
+        return compare_runs(self.data, baseline.data, options)
 
-    def gate(
-        self,
-        baseline: RunData,
-        *,
-        delta: float = DELTA,
-        predictor: str = "",
-        baseline_predictor: str = "",
-        primary: str = "",
-        measures: str | Sequence[str] = (),
-    ) -> RunGate:
+    def gate(self, baseline: Run, *, delta: float = DELTA, **options: Any) -> RunGate:
         """Decide whether this run is worse than the baseline by ``delta`` or more (pass, fail or undecided).
 
-        The decision is based on the primary measure only. The differences in the other ``measures`` are
-        printed, but not tested. Raises the same errors as :meth:`compare_with`.
+        The decision is based on the primary measure only. The differences in the other measures are printed,
+        but not tested. ``options`` are further arguments of :meth:`compare_with`, which also raises the
+        errors.
         """
         from branchrank.runs.run_comparison import gate_runs
 
-        return gate_runs(
-            self,
-            baseline,
-            delta=delta,
-            predictor=predictor,
-            baseline_predictor=baseline_predictor,
-            primary=primary,
-            measures=arguments.texts("measures", measures, "nDCG@10"),
-        )
+        return gate_runs(self.compare_with(baseline, delta=delta or 1e-9, **options), delta)
 
     def report(
         self,
@@ -188,7 +271,7 @@ class Run(RunData):
         from branchrank.runs.directory import clear_temporary
         from branchrank.runs.tables import write_tables
 
-        if into is None and self.conditions:
+        if into is None and self.data.conditions:
             raise UsageError(
                 "a report on some of the questions can't replace the report on the whole run",
                 remedy="choose another directory with into=",
@@ -199,11 +282,11 @@ class Run(RunData):
                 remedy="choose another directory",
             )
         if into is None:
-            if self.record.status == "finished":
+            if self.data.record.status == "finished":
                 clear_temporary(self.directory.absolute())
-            write_tables(self)
+            write_tables(self.data)
         return write_report(
-            self,
+            self.data,
             with_text=with_text,
             corpus=None if corpus is None else locate_corpus(corpus),
             into=None if into is None else Path(into),

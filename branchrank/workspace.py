@@ -277,7 +277,7 @@ class Workspace(Searcher):
             split=split,
             filters=arguments.texts("filters", filters, "file_path=guide/*"),
         )
-        return Run.of(run_and_report(plan, BenchmarkOptions(fresh=fresh, notify=folder.notify), progress))
+        return Run(run_and_report(plan, BenchmarkOptions(fresh=fresh, notify=folder.notify), progress))
 
     def check(self) -> CheckedIndex:
         """Compare each file of the index with the digest that the build recorded for the file.

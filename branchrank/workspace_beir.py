@@ -18,10 +18,11 @@ from branchrank.corpus.named import locate_corpus
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
 from branchrank.io.progress import Notify, Progress, no_notice
-from branchrank.measures.names import MODES, named_measure
+from branchrank.measures.measures import MODES, named_measure
 from branchrank.questions.qrels import beir_questions
 from branchrank.questions.question_files import write_questions
 from branchrank.runs.comparisons import check_plan
+from branchrank.runs.exchange import BEIR_MEASURES
 from branchrank.runs.words import plural
 from branchrank.settings import BenchmarkSettings, IndexSettings
 from branchrank.spec import System
@@ -30,8 +31,6 @@ from branchrank.systems.checks import check_embedder, problems
 from branchrank.systems.document_systems import DEPTH, document_system
 from branchrank.workspace import Workspace
 
-#: The default measures of a BEIR run. The first is the primary measure.
-BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
 #: Default settings of a new workspace. Text is analyzed as in published BM25 results, and vector search is
 #: exact.
 NEW_WORKSPACE: Mapping[str, object] = {
@@ -45,7 +44,6 @@ RUN: Mapping[str, object] = {
     "benchmark.top_k": DEPTH,
     "benchmark.trace_depth": 0,
     "benchmark.latency_sample": 0,
-    "benchmark.delta": 0.02,
 }
 #: Unless ``benchmark.rows`` is set, runs with at least this many hits (about 30 MB) store compact rows.
 LARGE_RUN_HITS = 100_000

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from branchrank.questions.generation import GeneratedQuestions, GenerationEstimate
     from branchrank.questions.labels import Proposals
     from branchrank.questions.mining import Mined
+    from branchrank.run import Run
     from branchrank.runs.labeling import Labeling
-    from branchrank.runs.run import RunData
 
 AnyPath = str | PathLike[str]
 
@@ -172,7 +172,7 @@ class WorkspaceQuestions:
 
     def label(
         self,
-        run: RunData,
+        run: Run,
         output: AnyPath,
         *,
         annotator: str,
@@ -189,7 +189,7 @@ class WorkspaceQuestions:
         from branchrank.runs.labeling import Labeling
 
         return Labeling(
-            run,
+            run.data,
             Path(output),
             annotator=annotator,
             root=self._folder.corpus_root,

@@ -34,8 +34,8 @@ from branchrank.llm.request import BudgetError
 from branchrank.llm.session import files_of, with_relative_files
 from branchrank.records import Question, Record, StageTrace
 from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
-from branchrank.runs.judging import judged_hits
 from branchrank.runs.rows import Row, RowLog
+from branchrank.runs.scores import judged_hits
 from branchrank.systems.memo import Memo
 
 #: The number of questions in a shard.

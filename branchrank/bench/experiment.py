@@ -22,7 +22,7 @@ import msgspec
 
 from branchrank.errors import UsageError, nearest_path, or_else
 from branchrank.index.config_file import read_config
-from branchrank.measures.names import measure_names, named_measure
+from branchrank.measures.measures import measure_names, named_measure
 from branchrank.records import Record
 from branchrank.runs.comparisons import ALL_PAIRS
 from branchrank.settings import (

@@ -25,7 +25,7 @@ from branchrank.bench.predictors import (
 from branchrank.errors import BranchRankError, InputError, UsageError
 from branchrank.execution.executors import check_engine
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.measures.names import depth_needed
+from branchrank.measures.measures import depth_needed
 from branchrank.questions.question_files import (
     GIVE_QUESTIONS,
     check_wording,

@@ -42,7 +42,7 @@ from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.measures.intervals import Interval, difference_interval
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question, Record
-from branchrank.runs.comparisons import clusters_of, primary_measure
+from branchrank.runs.comparisons import primary_measure
 from branchrank.runs.rows import Row
 from branchrank.runs.scores import Scores, mean
 from branchrank.settings import BenchmarkSettings, Bm25Settings, Resolved, read_toml
@@ -138,19 +138,19 @@ def tune(
     asked = [question for question in check_plan(plan) if question.answerable]
     rows = _rows(plan, asked, notify, progress)
     scores = Scores(rows, asked)
-    fold_of = _folds(clusters_of(scores), folds, seed)
+    fold_of = _folds(scores.clusters, folds, seed)
     part = plan.settings.part(BenchmarkSettings)
     measure = primary_measure(part)
     systems = []
     for each in contenders:
         name = each.system.name
         values = [scores.per_question(_label(name, number), measure) for number in range(len(points[name]))]
-        systems.append(_chosen(name, points[name], values, clusters_of(scores), fold_of))
+        systems.append(_chosen(name, points[name], values, scores.clusters, fold_of))
     return Tuning(
         measure=measure.name,
         questions=len(asked),
         questions_digest=questions_digest(asked),
-        sources=len(set(clusters_of(scores).values())),
+        sources=len(set(scores.clusters.values())),
         folds=folds,
         seed=seed,
         systems=tuple(systems),

@@ -80,7 +80,7 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
     "-m",
     "names",
     multiple=True,
-    default=branchrank.library.COMPARED_MEASURES,
+    default=branchrank.library.BEIR_MEASURES,
     show_default=True,
     help="Measure, by its name in ir-measures. Repeatable.",
 )

@@ -1,4 +1,4 @@
-"""Confidence intervals for rates, means and paired differences, over questions that share pages.
+"""Confidence intervals and effect sizes for rates, means and differences, over questions that share pages.
 
 Each interval is a textbook interval for n independent questions, in which n is replaced by the effective
 number of questions (:mod:`branchrank.measures.clustering`). If every question has its own page, the effective
@@ -27,11 +27,19 @@ therefore added to the sample. The number of pseudo-observations is z**2 for rat
 differences. The assumed intraclass correlation is 0.4 for rates and means, and 0.2 for differences. Without
 pseudo-observations, a single question whose value differs from all others would make the interval much wider.
 ``benchmarks/interval_coverage.py`` simulates how often each interval contains the true value.
+
+Effect sizes, unlike p-values, do not depend on the sample size. The effect size for hit rates is the matched
+odds ratio, wins / losses (Agresti 2013, section 11.1). Let p be the share of wins among the questions on
+which the systems differ. The confidence interval for the odds ratio is the interval for the share p
+(clustered by page), with each bound converted to odds. The effect size for other measures is Cohen's d_z, the
+mean difference divided by the standard deviation of the differences (Cohen 1988, section 2.3.5; Lakens 2013,
+equation 7).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 
@@ -42,7 +50,7 @@ from branchrank.measures.clustering import (
     page_totals,
     t_penalty,
 )
-from branchrank.measures.significance import Floats
+from branchrank.measures.significance import ROUNDING, Floats
 from branchrank.records import Record
 
 LEVEL = 0.95
@@ -242,3 +250,51 @@ def _t_bounds(totals: PageTotals, scale: Floats, n: Floats, level: float) -> tup
     variance = totals.variance * whole / max(whole - 1, 1) + z2 * ties * scale / n
     half = np.sqrt(z2 * variance / n)
     return np.maximum(totals.mean - half, -1.0), np.minimum(totals.mean + half, 1.0)
+
+
+def matched_odds(
+    differences: Sequence[float] | Floats,
+    pages: Sequence[str],
+    *,
+    level: float = LEVEL,
+    rejected: bool = False,
+) -> tuple[float | None, float | None, float | None]:
+    """Return the matched odds ratio of ``differences`` (n,), and its interval clustered by ``pages`` (n,).
+
+    The ratio is from 0 to infinity, and infinity means no losses. The ratio and the bounds are ``None`` if
+    all differences are 0. The bounds are ``None`` if too few pages contain gold of the questions on which the
+    systems differ.
+
+    ``rejected`` is true if the significance test rejected equality. If ``rejected`` is true, the odds ratios
+    in the interval are all at least 1 or all at most 1. If ``rejected`` is false, the interval includes 1.
+
+    >>> ratio, low, high = matched_odds([1.0] * 12 + [-1.0] * 6, [str(n) for n in range(18)])
+    >>> ratio, round(low, 2), round(high, 2)
+    (2.0, 0.78, 5.14)
+    """
+    won = [float(gap > 0) for gap in differences if gap]
+    if not won:
+        return None, None, None
+    share, lost = sum(won) / len(won), won.count(0.0)
+    where = [page for gap, page in zip(differences, pages, strict=True) if gap]
+    found = compatible(mean_interval(won, where, level=level), share, rejected=rejected, null=0.5)
+    ratio = sum(won) / lost if lost else inf
+    return (ratio, None, None) if found is None else (ratio, _odds(found.low), _odds(found.high))
+
+
+def _odds(share: float) -> float:
+    return inf if share >= 1 else share / (1 - share)
+
+
+def cohens_d(differences: Sequence[float] | Floats) -> float | None:
+    """Return Cohen's d_z of paired ``differences`` (n,), their mean divided by their standard deviation.
+
+    Returns ``None`` if there are fewer than two questions, or if all differences are equal.
+
+    >>> round(cohens_d([0.2, 0.5, -0.1, 0.4]), 3)
+    0.945
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    if len(values) < 2 or np.ptp(values) < ROUNDING:
+        return None
+    return float(values.mean() / values.std(ddof=1))

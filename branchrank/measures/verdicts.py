@@ -17,13 +17,21 @@
    significant, and ``inconclusive`` otherwise. A result is unanimous if the same predictor scores higher in
    every cluster in which the two predictors' scores differ. A cluster counts as different if the scores
    differ on at least one of its questions, even if its wins and losses cancel out.
+5. Over several datasets (:func:`compare_strata`), the difference is the mean of the datasets' mean
+   differences, so that every dataset has the same weight. The test is a sign-flip test by page, stratified by
+   dataset: the sum of a page's differences is divided by (number of datasets * number of questions in the
+   page's dataset), so that the total over all pages is the macro difference. The interval combines the
+   datasets' intervals, which are independent of each other. Let d be the datasets' differences, l and u the
+   bounds of their intervals, and w the weights. The bounds are sum(w * d) - sqrt(sum((w * (d - l))**2)) and
+   sum(w * d) + sqrt(sum((w * (u - d))**2)) (MOVER, Zou and Donner 2008). A system's macro average has the
+   same kind of interval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil
-from typing import Literal
+from math import ceil, sqrt
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -39,8 +47,15 @@ from branchrank.measures.clustering import (
     t_penalty,
     working_degrees,
 )
-from branchrank.measures.effects import Odds, cohens_d, matched_odds
-from branchrank.measures.intervals import Interval, compatible, difference_interval
+from branchrank.measures.intervals import (
+    LEVEL,
+    Interval,
+    cohens_d,
+    compatible,
+    difference_interval,
+    matched_odds,
+    mean_interval,
+)
 from branchrank.measures.significance import (
     DRAWS,
     ROUNDING,
@@ -59,10 +74,37 @@ from branchrank.records import Record
 Verdict = Literal["better", "worse", "equivalent within delta", "inconclusive", "too few questions to tell"]
 Decision = Literal["pass", "fail", "undecided"]
 
-DELTA = 0.02
+DELTA = 0.05
 PILOT_BELOW = 50
 
 Scores = Mapping[str, float]
+NamedScores = tuple[str, Scores]
+
+
+class CompareOptions(Record, frozen=True, kw_only=True):
+    """What is compared and how it is tested. Commands, the library and runs share this record.
+
+    ``primary`` is the measure that is tested, and ``measures`` are measures for the table. ``predictor``
+    selects one candidate, and ``baseline`` the systems with which the others are compared. An empty value
+    stands for the default of the comparison. If ``all_pairs`` is true, every pair of systems is compared. If
+    ``missing_is_zero`` is true, a judged query that is missing from a TREC run scores 0. ``delta`` is the
+    largest difference that counts as equivalent, ``alpha`` is the family-wise error rate, and ``seed`` and
+    ``draws`` belong to the sign-flip test.
+    """
+
+    primary: str = ""
+    measures: tuple[str, ...] = ()
+    predictor: str = ""
+    baseline: str | tuple[str, ...] = ""
+    all_pairs: bool = False
+    missing_is_zero: bool = False
+    delta: float = DELTA
+    alpha: float = power.ALPHA
+    seed: int = 42
+    draws: int = DRAWS
+
+
+DEFAULTS = CompareOptions()
 
 
 class Comparison(Record, frozen=True, kw_only=True):
@@ -84,7 +126,12 @@ class Comparison(Record, frozen=True, kw_only=True):
     difference, and ``questions_needed`` is ``None`` if 20,000 questions are not enough. ``p_floor`` is the
     smallest possible p-value, which results if the same predictor wins in every cluster in which the scores
     differ. ``odds_ratio`` with its bounds ``odds_low`` and ``odds_high`` (for hit rates) and ``d_z`` (for
-    other measures) are effect sizes (:mod:`branchrank.measures.effects`).
+    other measures) are effect sizes (:mod:`branchrank.measures.intervals`).
+
+    In a comparison over several datasets, ``difference`` and the means are macro averages, ``n`` and the
+    counts are over all datasets, and ``differences`` contains the mean difference on each dataset. The effect
+    sizes and the figures for planning (``mde``, ``questions_needed``) are ``None``. The bounds of the
+    interval are ``None`` if any dataset has too few pages.
     """
 
     measure: str
@@ -100,13 +147,13 @@ class Comparison(Record, frozen=True, kw_only=True):
     p: float
     p_adjusted: float
     test: str
-    p_mcnemar: float | None
-    p_t: float | None
+    p_mcnemar: float | None = None
+    p_t: float | None = None
     wins: int
     ties: int
     losses: int
-    mde: float | None
-    questions_needed: int | None
+    mde: float | None = None
+    questions_needed: int | None = None
     p_floor: float
     family: int
     alpha: float
@@ -116,6 +163,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     odds_low: float | None = None
     odds_high: float | None = None
     d_z: float | None = None
+    differences: tuple[float, ...] = ()
 
     @property
     def differing(self) -> int:
@@ -123,102 +171,66 @@ class Comparison(Record, frozen=True, kw_only=True):
         return self.wins + self.losses
 
 
-class _Pair(Record, frozen=True, kw_only=True):
-    """A comparison before the correction for multiple comparisons."""
+class Stratum(NamedTuple):
+    """The scores and gold pages for one dataset.
+
+    ``scores`` maps system -> question id -> score in 0..1. ``pages`` maps question id -> source of the gold.
+    """
+
+    scores: Mapping[str, Scores]
+    pages: Mapping[str, str]
+
+
+class _Tested(Record, frozen=True, kw_only=True):
+    """A pair's differences, test and interval, before the correction for multiple comparisons.
+
+    ``differences`` (n,) are in the order of ``pages``, which names the page (and dataset) of each question.
+    ``hits`` is true if all scores are 0 or 1.
+    """
 
     baseline: str
     candidate: str
     mean_a: float
     mean_b: float
+    difference: float
     differences: Floats
+    pages: Sequence[str]
     hits: bool
     interval: Interval | None
     result: Significance
-
-
-def compare_predictors(
-    scores: Mapping[str, Scores],
-    clusters: Mapping[str, str],
-    *,
-    baseline: str,
-    measure: str,
-    delta: float = DELTA,
-    alpha: float = power.ALPHA,
-    seed: int = 0,
-    draws: int = DRAWS,
-) -> tuple[Comparison, ...]:
-    """Compare every other predictor with the baseline, in the order of ``scores``.
-
-    ``scores`` maps predictor -> question id -> score in 0..1, and ``clusters`` maps question id -> gold
-    source. Holm's correction covers all candidates. If an LLM predictor has repeats, average their scores
-    before calling this function (:mod:`branchrank.measures.repeats`).
-
-    Raises :class:`UsageError` for a missing baseline, a negative delta or a score outside 0..1. Also raises
-    :class:`UsageError` if there are no questions, or if a predictor is not scored on exactly the questions of
-    ``clusters``.
-    """
-    _check(scores, clusters, baseline, delta)
-    return compare_pairs(
-        [((baseline, scores[baseline]), (name, of)) for name, of in scores.items() if name != baseline],
-        clusters,
-        measure=measure,
-        delta=delta,
-        alpha=alpha,
-        seed=seed,
-        draws=draws,
-    )
+    by_dataset: tuple[float, ...] = ()
 
 
 def compare_pairs(
-    pairs: Sequence[tuple[tuple[str, Scores], tuple[str, Scores]]],
+    pairs: Sequence[tuple[NamedScores, NamedScores]],
     clusters: Mapping[str, str],
     *,
     measure: str,
-    delta: float = DELTA,
-    alpha: float = power.ALPHA,
-    seed: int = 0,
-    draws: int = DRAWS,
+    options: CompareOptions = DEFAULTS,
 ) -> tuple[Comparison, ...]:
     """Compare each candidate with its own baseline; Holm's correction covers all the pairs.
 
-    Each pair consists of a baseline and a candidate, both as ``(name, scores)``. Raises :class:`UsageError`
-    under the same conditions as :func:`compare_predictors`.
+    Each pair consists of a baseline and a candidate, both as ``(name, scores)``, where ``scores`` maps
+    question id -> score in 0..1. ``clusters`` maps question id -> gold source. If an LLM predictor has
+    repeats, average their scores before calling this function.
+
+    Raises :class:`UsageError` for a negative delta or a score outside 0..1. Also raises :class:`UsageError`
+    if there are no questions, or if a predictor is not scored on exactly the questions of ``clusters``.
     """
-    for (baseline, a), (candidate, b) in pairs:
-        _check({baseline: a, candidate: b}, clusters, baseline, delta)
+    for pair in pairs:
+        _check(pair, clusters, options.delta)
     ids = sorted(clusters)
-    sources = [clusters[each] for each in ids]
-    found = [
-        _pair(
-            baseline,
-            candidate,
-            np.array([a[each] for each in ids], dtype=np.float64),
-            np.array([b[each] for each in ids], dtype=np.float64),
-            sources,
-            seed,
-            draws,
-            level=1 - alpha / len(pairs),
-        )
-        for (baseline, a), (candidate, b) in pairs
-    ]
-    adjusted = holm([pair.result.p for pair in found])
-    return tuple(
-        _comparison(pair, p, sources, measure, len(found), alpha, delta)
-        for pair, p in zip(found, adjusted, strict=True)
-    )
+    pages = [clusters[each] for each in ids]
+    tested = [_tested(pair, ids, pages, options, 1 - options.alpha / len(pairs)) for pair in pairs]
+    return _concluded(tested, measure, options)
 
 
-def _check(scores: Mapping[str, Scores], clusters: Mapping[str, str], baseline: str, delta: float) -> None:
-    if baseline not in scores:
-        raise UsageError(
-            f"the baseline {baseline!r} is not among the predictors {', '.join(scores)}",
-            remedy="choose the baseline from these predictors",
-        )
+def _check(pair: tuple[NamedScores, NamedScores], clusters: Mapping[str, str], delta: float) -> None:
     if not clusters:
         raise UsageError("there are no questions", remedy="run the benchmark on at least one question")
     if delta < 0:
         raise UsageError(f"delta is negative ({delta})", remedy="give a delta of 0 or more")
-    for name, of in scores.items():
+    for name, of in pair:
         unpaired = sorted(of.keys() ^ clusters.keys())
         if unpaired:
             raise UsageError(
@@ -234,119 +246,200 @@ def _check(scores: Mapping[str, Scores], clusters: Mapping[str, str], baseline: 
             )
 
 
-def _pair(
-    baseline: str,
-    candidate: str,
-    a: Floats,
-    b: Floats,
-    sources: Sequence[str],
-    seed: int,
-    draws: int,
+def _tested(
+    pair: tuple[NamedScores, NamedScores],
+    ids: Sequence[str],
+    pages: Sequence[str],
+    options: CompareOptions,
     level: float,
-) -> _Pair:
-    differences = b - a
-    differences[np.abs(differences) < ROUNDING] = 0.0
-    sums = cluster_sums(differences, sources)
+) -> _Tested:
+    """Test one pair on the questions ``ids``, whose gold is on ``pages``."""
+    (baseline, old), (candidate, new) = pair
+    a, b = (np.array([of[each] for each in ids], dtype=np.float64) for of in (old, new))
+    differences = _differences(a, b)
+    sums = cluster_sums(differences, pages)
     hits = bool(np.isin(np.concatenate([a, b]), (0.0, 1.0)).all())
     if hits and len(sums) == len(differences):
         result = mcnemar(int((differences > 0).sum()), int((differences < 0).sum()))
     else:
-        result = sign_flip(sums, seed=seed, draws=draws)
+        result = sign_flip(sums, seed=options.seed, draws=options.draws)
         if len(sums) < len(differences):
             result = Significance(p=result.p, test=f"cluster {result.test}")
-    return _Pair(
+    return _Tested(
         baseline=baseline,
         candidate=candidate,
         mean_a=float(a.mean()),
         mean_b=float(b.mean()),
+        difference=float(differences.mean()),
         differences=differences,
+        pages=pages,
         hits=hits,
-        interval=difference_interval(differences, sources, level=level),
+        interval=difference_interval(differences, pages, level=level),
         result=result,
     )
 
 
-def _comparison(
-    pair: _Pair,
-    p_adjusted: float,
-    sources: Sequence[str],
+def _differences(a: Floats, b: Floats) -> Floats:
+    """Return b - a, in which differences below 1e-9 are 0."""
+    differences = b - a
+    differences[np.abs(differences) < ROUNDING] = 0.0
+    return differences
+
+
+def compare_strata(
+    strata: Sequence[Stratum],
+    *,
     measure: str,
-    family: int,
-    alpha: float,
-    delta: float,
-) -> Comparison:
-    n = len(pair.differences)
-    wins, losses = int((pair.differences > 0).sum()), int((pair.differences < 0).sum())
-    moved = cluster_sums(
-        np.abs(pair.differences), sources
-    )  # absolute values, so that wins and losses don't cancel out
-    floor = p_floor(len(non_zero(moved)))
-    difference = float(pair.differences.mean())
-    interval = compatible(pair.interval, difference, rejected=p_adjusted < alpha)
-    mde, needed = _sizing(pair, sources, alpha / family)
-    odds: Odds | None = None
-    if pair.hits:
-        odds = matched_odds(pair.differences, sources, level=1 - alpha / family, rejected=p_adjusted < alpha)
-    return Comparison(
-        measure=measure,
-        baseline=pair.baseline,
-        candidate=pair.candidate,
-        n=n,
-        clusters=len(moved),
-        mean_a=pair.mean_a,
-        mean_b=pair.mean_b,
-        difference=difference,
-        ci_low=None if interval is None else interval.low,
-        ci_high=None if interval is None else interval.high,
-        p=pair.result.p,
-        p_adjusted=p_adjusted,
-        test=pair.result.test,
-        p_mcnemar=mcnemar(wins, losses).p if pair.hits else None,
-        p_t=paired_t(pair.differences),
-        wins=wins,
-        ties=n - wins - losses,
-        losses=losses,
-        mde=mde,
-        questions_needed=needed,
-        p_floor=floor,
-        family=family,
-        alpha=alpha,
-        delta=delta,
-        verdict=verdict_of(p_adjusted, difference, interval, floor, family, alpha, delta),
-        odds_ratio=None if odds is None else odds.ratio,
-        odds_low=None if odds is None else odds.low,
-        odds_high=None if odds is None else odds.high,
-        d_z=None if pair.hits else cohens_d(pair.differences),
+    baseline: str,
+    options: CompareOptions = DEFAULTS,
+) -> tuple[Comparison, ...]:
+    """Compare each system with the baseline over all datasets.
+
+    The comparisons are in the order in which the first dataset lists the systems. Each stratum must have at
+    least one question, and all strata must have scores for the same systems.
+    """
+    candidates = [name for name in strata[0].scores if name != baseline]
+    tested = [
+        _tested_strata(strata, baseline, candidate, options, len(candidates)) for candidate in candidates
+    ]
+    return _concluded(tested, measure, options)
+
+
+def _tested_strata(
+    strata: Sequence[Stratum], baseline: str, candidate: str, options: CompareOptions, family: int
+) -> _Tested:
+    """Test one pair over all datasets."""
+    level = 1 - options.alpha / family
+    pages = [list(stratum.pages.values()) for stratum in strata]
+    gaps = [
+        _differences(*(np.array([of[name][key] for key in keys]) for name in (baseline, candidate)))
+        for of, keys in strata
+    ]
+    means = [float(each.mean()) for each in gaps]
+    # The sums are multiplied by a factor of at least 1, because sign_flip treats sums below 1e-9 as 0.
+    largest = max(map(len, gaps))
+    weighted = [
+        cluster_sums(each, where) * (largest / len(each)) for each, where in zip(gaps, pages, strict=True)
+    ]
+    result = sign_flip(np.concatenate(weighted), seed=options.seed, draws=options.draws)
+    intervals = [
+        difference_interval(each, where, level=level) for each, where in zip(gaps, pages, strict=True)
+    ]
+    return _Tested(
+        baseline=baseline,
+        candidate=candidate,
+        mean_a=macro_average(strata, baseline)[0],
+        mean_b=macro_average(strata, candidate)[0],
+        difference=sum(means) / len(means),
+        differences=np.concatenate(gaps),
+        pages=[f"{place} {page}" for place, where in enumerate(pages) for page in where],
+        hits=False,
+        interval=macro_interval(means, intervals, level),
+        result=Significance(p=result.p, test=f"stratified {result.test}"),
+        by_dataset=tuple(means),
     )
 
 
-def verdict_of(
-    p_adjusted: float,
-    difference: float,
-    interval: Interval | None,
-    floor: float,
-    family: int,
-    alpha: float,
-    delta: float,
-) -> Verdict:
-    """Return the verdict of a comparison (step 4 of the module's docstring).
+def macro_average(strata: Sequence[Stratum], system: str) -> tuple[float, Interval | None]:
+    """Return a system's macro average (the mean of the per-dataset means) with a 95% interval."""
+    means, intervals = [], []
+    for stratum in strata:
+        values = [stratum.scores[system][key] for key in stratum.pages]
+        means.append(sum(values) / len(values))
+        intervals.append(mean_interval(values, list(stratum.pages.values())))
+    return sum(means) / len(means), macro_interval(means, intervals)
 
-    ``floor`` is the smallest p-value that the comparison can have, and ``family`` is the number of
-    comparisons that Holm's correction covers.
+
+def macro_interval(
+    estimates: Sequence[float], intervals: Sequence[Interval | None], level: float = LEVEL
+) -> Interval | None:
+    """Return the interval for the mean of independent ``estimates``.
+
+    The result is ``None`` if the interval of any estimate is ``None``, or if there are no estimates.
+
+    >>> found = macro_interval([0.2, 0.4], [Interval(low=0.1, high=0.3), Interval(low=0.3, high=0.5)])
+    >>> round(found.low, 4), round(found.high, 4)
+    (0.2293, 0.3707)
     """
-    if p_adjusted < alpha:
-        return "better" if difference > 0 else "worse"
-    if interval and -delta < interval.low and interval.high < delta:
-        return "equivalent within delta"
-    return "too few questions to tell" if floor * family >= alpha else "inconclusive"
+    known = [each for each in intervals if each is not None]
+    if not known or len(known) < len(intervals):
+        return None
+    mean = sum(estimates) / len(estimates)
+    below = sqrt(sum((value - each.low) ** 2 for value, each in zip(estimates, known, strict=True)))
+    above = sqrt(sum((each.high - value) ** 2 for value, each in zip(estimates, known, strict=True)))
+    return Interval(low=mean - below / len(known), high=mean + above / len(known), level=level)
 
 
-def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:
+def _concluded(tested: Sequence[_Tested], measure: str, options: CompareOptions) -> tuple[Comparison, ...]:
+    """Return the comparisons of one family, with adjusted p-values, intervals and verdicts."""
+    adjusted = holm([each.result.p for each in tested])
+    return tuple(
+        _comparison(each, p, len(tested), measure, options) for each, p in zip(tested, adjusted, strict=True)
+    )
+
+
+def _comparison(
+    tested: _Tested, p_adjusted: float, family: int, measure: str, options: CompareOptions
+) -> Comparison:
+    n = len(tested.differences)
+    wins, losses = int((tested.differences > 0).sum()), int((tested.differences < 0).sum())
+    # Absolute values, so that wins and losses on a page don't cancel out.
+    moved = cluster_sums(np.abs(tested.differences), tested.pages)
+    floor = p_floor(len(non_zero(moved)))
+    interval = compatible(tested.interval, tested.difference, rejected=p_adjusted < options.alpha)
+    verdict: Verdict
+    if p_adjusted < options.alpha:
+        verdict = "better" if tested.difference > 0 else "worse"
+    elif interval and -options.delta < interval.low and interval.high < options.delta:
+        verdict = "equivalent within delta"
+    else:
+        verdict = "too few questions to tell" if floor * family >= options.alpha else "inconclusive"
+    return Comparison(
+        measure=measure,
+        baseline=tested.baseline,
+        candidate=tested.candidate,
+        n=n,
+        clusters=len(moved),
+        mean_a=tested.mean_a,
+        mean_b=tested.mean_b,
+        difference=tested.difference,
+        ci_low=None if interval is None else interval.low,
+        ci_high=None if interval is None else interval.high,
+        p=tested.result.p,
+        p_adjusted=p_adjusted,
+        test=tested.result.test,
+        wins=wins,
+        ties=n - wins - losses,
+        losses=losses,
+        p_floor=floor,
+        family=family,
+        alpha=options.alpha,
+        delta=options.delta,
+        verdict=verdict,
+        differences=tested.by_dataset,
+        **({} if tested.by_dataset else _effects(tested, options.alpha / family, p_adjusted < options.alpha)),
+    )
+
+
+def _effects(tested: _Tested, alpha: float, rejected: bool) -> dict[str, Any]:
+    """Return the effect sizes, the other p-values and the planning figures of a comparison."""
+    differences, pages = tested.differences, tested.pages
+    mde, needed = _sizing(tested, alpha)
+    found: dict[str, Any] = {"p_t": paired_t(differences), "mde": mde, "questions_needed": needed}
+    if not tested.hits:
+        return {**found, "d_z": cohens_d(differences)}
+    ratio, low, high = matched_odds(differences, pages, level=1 - alpha, rejected=rejected)
+    wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
+    found["p_mcnemar"] = mcnemar(wins, losses).p
+    return {**found, "odds_ratio": ratio, "odds_low": low, "odds_high": high}
+
+
+def _sizing(pair: _Tested, alpha: float) -> tuple[float | None, int | None]:
     """Return the smallest detectable difference and the number of questions needed, for a power of 80%."""
-    totals = page_totals(pair.differences, sources)
+    totals = page_totals(pair.differences, pair.pages)
     if totals.shared and effective_pages(totals.sizes) < LEAST_PAGES:
         return None, None
-    n, difference = len(pair.differences), abs(float(pair.differences.mean()))
+    n, difference = len(pair.differences), abs(pair.difference)
     effective = _planned_questions(totals, 1 - alpha)
     if pair.hits:
         disagreement = int(np.count_nonzero(pair.differences)) / n

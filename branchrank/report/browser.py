@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Any
 
 from branchrank.io.printable import safe
-from branchrank.measures.names import named_measure
+from branchrank.measures.measures import named_measure
 from branchrank.records import Question
 from branchrank.runs.attribution import lost_in
 from branchrank.runs.directory import COMPACT_ROWS

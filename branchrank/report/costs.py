@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from branchrank.io.table import Table
 from branchrank.llm.ledger import Totals, totals, totals_by
-from branchrank.measures.latency import Percentile
 from branchrank.records import LLMCall
 from branchrank.report.blocks import Block, Paragraph, Section
 from branchrank.runs.directory import RunRecord
-from branchrank.runs.estimates import latencies
 from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
-from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL
+from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Percentile, Warm
 from branchrank.runs.words import NOTHING, milliseconds, number, percent
 
 _NOT_STAGES = (TOTAL, COMPUTE, LLM_WAIT, CPU, "embed cpu")
@@ -23,7 +21,7 @@ def latency(run: RunData) -> Section:
         return Section(
             title="Latency", blocks=(Paragraph(text="Latency was not measured (--latency-sample 0)."),)
         )
-    found = {row.predictor: latencies(run.timed, row.predictor) for row in run.summary_rows}
+    found = {row.predictor: Warm(run.timed, row.predictor).percentiles() for row in run.summary_rows}
     stages = tuple(
         (name, stage, str(p50.n), milliseconds(p50.value_ms), milliseconds(p95.value_ms))
         for name, by_stage in found.items()

@@ -9,7 +9,7 @@ from typing import Any
 from branchrank.records import Record
 from branchrank.report.blocks import Plot
 from branchrank.report.drawing import FULL_WIDTH, HEIGHT, WIDTH, finished, legend
-from branchrank.runs.estimates import Estimate
+from branchrank.runs.scores import Estimate
 from branchrank.runs.words import interval, is_share, percent
 
 _LINE_COLORS = ["#2f7fb8", "#d9772f", "#23917f", "#d0503f", "#8d6cab", "#9d755d", "#a88717", "#7c8490"]

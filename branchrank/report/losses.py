@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from branchrank.io.table import Cell, Table
-from branchrank.measures.names import named_measure
-from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
+from branchrank.measures.measures import named_measure
+from branchrank.measures.tradeoffs import Answer, RiskCoverage, risk_coverage
 from branchrank.report import line_plots
 from branchrank.report.blocks import Block, Paragraph, Points, Section
 from branchrank.report.rates import over

@@ -7,7 +7,7 @@ from itertools import count
 from math import log, log10, sqrt
 from typing import Any
 
-from branchrank.measures.frontier import Standing
+from branchrank.measures.tradeoffs import Standing
 from branchrank.measures.verdicts import Comparison
 from branchrank.report.blocks import Plot
 from branchrank.report.drawing import (
@@ -24,7 +24,7 @@ from branchrank.report.drawing import (
     finished,
     text_pixels,
 )
-from branchrank.runs.estimates import Estimate
+from branchrank.runs.scores import Estimate
 from branchrank.runs.words import (
     confidence,
     gap,

@@ -9,7 +9,7 @@ from branchrank.io.printable import safe
 from branchrank.io.table import Table, plain
 from branchrank.measures import power
 from branchrank.records import Record
-from branchrank.runs.pilot import Pilot
+from branchrank.runs.estimates import Pilot
 from branchrank.runs.words import p_value
 
 #: Assumptions for a power analysis without a pilot. In our runs, score differences of questions on the same

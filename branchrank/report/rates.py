@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from branchrank.io.table import Cell, Styled, Table
-from branchrank.measures.matching import SHARES, Mode, gold_level
-from branchrank.measures.names import NamedMeasure
+from branchrank.measures.matching import SHARES, gold_level
+from branchrank.measures.measures import Mode, NamedMeasure
 from branchrank.records import GoldLevel
 from branchrank.report import plots
 from branchrank.report.blocks import Paragraph, Plot
 from branchrank.runs.comparisons import Judgment
-from branchrank.runs.estimates import Estimate
 from branchrank.runs.run import RunData
+from branchrank.runs.scores import Estimate
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.words import interval, is_share, plural, score
 

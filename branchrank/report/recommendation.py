@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 from branchrank.io.table import Cell, Styled
-from branchrank.measures.names import NamedMeasure
+from branchrank.measures.measures import NamedMeasure
 from branchrank.measures.verdicts import Comparison
 from branchrank.records import Record
 from branchrank.report.blocks import Callout

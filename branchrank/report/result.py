@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from branchrank.io.table import Cell, Styled, Table
-from branchrank.measures.fragility import fragility
 from branchrank.measures.matching import SHARES
-from branchrank.measures.names import NamedMeasure
+from branchrank.measures.measures import NamedMeasure
+from branchrank.measures.significance import fragility
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Paragraph, Points, Section

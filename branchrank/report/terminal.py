@@ -13,7 +13,7 @@ from rich.text import Text
 
 from branchrank.io.printable import safe
 from branchrank.io.table import Cell, Styled, Table, plain_cell
-from branchrank.measures.names import NamedMeasure
+from branchrank.measures.measures import NamedMeasure
 from branchrank.measures.verdicts import Comparison
 from branchrank.report.content import heading
 from branchrank.report.rates import at_depths, named, over, rates_table, value

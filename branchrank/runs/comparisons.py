@@ -12,9 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from branchrank.errors import UsageError, suggestion
-from branchrank.measures.matching import SHARES, source_cluster
-from branchrank.measures.names import NamedMeasure, measure_names, named_measure, named_measures, named_once
-from branchrank.measures.verdicts import Comparison, compare_pairs
+from branchrank.measures.matching import SHARES
+from branchrank.measures.measures import (
+    NamedMeasure,
+    measure_names,
+    named_measure,
+    named_measures,
+    named_once,
+)
+from branchrank.measures.verdicts import CompareOptions, Comparison, compare_pairs
 from branchrank.records import Record
 from branchrank.runs.scores import Scores
 from branchrank.settings import BenchmarkSettings
@@ -105,77 +111,39 @@ def check_plan(settings: BenchmarkSettings, predictors: Sequence[str]) -> None:
     the run stores.
     """
     for measure in declared_measures(settings):
-        check_depth(measure, settings.top_k)
+        cutoff, kept = measure.measure.cutoff or 0, settings.top_k
+        if cutoff > kept:
+            raise UsageError(
+                f"measure {measure.name!r} needs {cutoff} hits, but --top-k {kept} keeps fewer",
+                remedy=f"--top-k {cutoff}, or a cutoff of at most {kept}",
+            )
     baselines_of(settings.baseline, predictors)
 
 
-def check_depth(measure: NamedMeasure, top_k: int) -> None:
-    """Raise :class:`UsageError` if a measure needs more than ``top_k`` hits."""
-    cutoff = measure.measure.cutoff or 0
-    if cutoff > top_k:
-        raise UsageError(
-            f"measure {measure.name!r} needs {cutoff} hits, but --top-k {top_k} keeps fewer",
-            remedy=f"--top-k {cutoff}, or a cutoff of at most {top_k}",
-        )
-
-
-def check_kept(measure: NamedMeasure, kept: int) -> None:
-    """Raise :class:`UsageError` if a measure needs more than the ``kept`` hits that a run stored."""
-    cutoff = measure.measure.cutoff or 0
-    if cutoff > kept:
-        raise UsageError(
-            f"measure {measure.name!r} needs {cutoff} hits, but the run has only {kept} for each question",
-            remedy=f"choose a cutoff of at most {kept}, or run the benchmark again with this measure",
-        )
-
-
-def clusters_of(scores: Scores) -> dict[str, str]:
-    """Map the id of each answerable question to its cluster, which is the source file of its gold."""
-    return {key: source_cluster(scores.questions[key]) for key in scores.answerable}
-
-
-def judge(scores: Scores, measure: NamedMeasure, settings: BenchmarkSettings, seed: int) -> Judgment:
-    """Compute the comparisons that a run's settings declare."""
-    baselines = baselines_of(settings.baseline, scores.predictors)
-    comparisons = compare_scored(
-        scores,
-        measure,
-        pairs_of(baselines, scores.predictors),
-        delta=settings.delta,
-        alpha=settings.alpha,
-        seed=seed,
-    )
+def judge(
+    scores: Scores, measure: NamedMeasure, declared: str | Sequence[str], options: CompareOptions
+) -> Judgment:
+    """Compute the comparisons with the baselines that a run declared."""
+    baselines = baselines_of(declared, scores.predictors)
+    comparisons = compare_scored(scores, measure, pairs_of(baselines, scores.predictors), options)
     return Judgment(
         measure=measure.name,
         baselines=baselines,
         comparisons=comparisons,
         winner=_winner(comparisons, baselines, scores, measure),
-        all_pairs=settings.baseline == ALL_PAIRS,
+        all_pairs=declared == ALL_PAIRS,
     )
 
 
 def compare_scored(
-    scores: Scores,
-    measure: NamedMeasure,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    delta: float,
-    alpha: float,
-    seed: int,
+    scores: Scores, measure: NamedMeasure, pairs: Sequence[tuple[str, str]], options: CompareOptions
 ) -> tuple[Comparison, ...]:
     """Compare pairs (baseline, candidate) of predictors, and apply Holm's correction over all pairs."""
-    clusters = clusters_of(scores)
-    if not clusters or not pairs:
+    if not scores.clusters:
         return ()
     values = {name: scores.per_question(name, measure) for pair in pairs for name in pair}
-    return compare_pairs(
-        [((old, values[old]), (new, values[new])) for old, new in pairs],
-        clusters,
-        measure=measure.name,
-        delta=delta,
-        alpha=alpha,
-        seed=seed,
-    )
+    scored = [((old, values[old]), (new, values[new])) for old, new in pairs]
+    return compare_pairs(scored, scores.clusters, measure=measure.name, options=options)
 
 
 def _winner(

@@ -3,27 +3,21 @@
 1. The table has a row for each system that is in every run, and a column for each dataset. The last column is
    the macro average, which is the mean of the datasets' means.
 2. Every cell shows the mean of the same measure, with a confidence interval. Every system is compared with
-   the baseline over all datasets together (:mod:`branchrank.measures.stratified`).
+   the baseline over all datasets together (:mod:`branchrank.measures.verdicts`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from branchrank.errors import RunError, UsageError, suggestion
-from branchrank.measures.stratified import (
-    StratifiedComparison,
-    Stratum,
-    compare_strata,
-    macro_average,
-)
+from branchrank.measures.verdicts import Comparison, Stratum, compare_strata, macro_average
 from branchrank.records import Record
-from branchrank.runs.estimates import Estimate, estimate
-
-if TYPE_CHECKING:
-    from branchrank.runs.run import RunData
+from branchrank.runs.run import RunData
+from branchrank.runs.scores import Estimate, bounded, estimate
 
 
 class SystemOverDatasets(Record, frozen=True, kw_only=True):
@@ -48,7 +42,7 @@ class DatasetComparison(Record, frozen=True, kw_only=True):
     questions: tuple[int, ...]
     pages: tuple[int, ...]
     systems: tuple[SystemOverDatasets, ...]
-    comparisons: tuple[StratifiedComparison, ...]
+    comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -107,9 +101,7 @@ def compare_datasets(
             strata,
             measure=chosen.name,
             baseline=baseline,
-            delta=first.settings.delta if delta is None else delta,
-            alpha=first.settings.alpha,
-            seed=first.record.seed,
+            options=first.options if delta is None else msgspec.structs.replace(first.options, delta=delta),
         ),
         notes=tuple(_notes(runs, systems)),
     )
@@ -135,12 +127,7 @@ def _row(strata: Sequence[Stratum], system: str) -> SystemOverDatasets:
     return SystemOverDatasets(
         system=system,
         estimates=tuple(cell for cell in cells if cell is not None),
-        macro=Estimate(
-            value=mean,
-            low=None if interval is None else interval.low,
-            high=None if interval is None else interval.high,
-            n=sum(len(stratum.pages) for stratum in strata),
-        ),
+        macro=bounded(mean, interval, sum(len(stratum.pages) for stratum in strata)),
     )
 
 

@@ -1,85 +1,43 @@
-"""A run's means (with confidence intervals), latency percentiles, LLM costs and Pareto frontier.
-
-1. The confidence interval for a mean allows for correlation between questions about the same page
-   (:mod:`branchrank.measures.intervals`). Every table, plot and file uses the intervals from this module.
-2. A latency percentile has an upper confidence bound if there are enough queries.
-"""
+"""Figures computed from a run: differences, flip rates, LLM costs, the Pareto frontier and pilots."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from branchrank.errors import UsageError
 from branchrank.llm.ledger import totals
-from branchrank.measures.frontier import Choice, Standing, cheapest_not_inferior, frontier
-from branchrank.measures.intervals import difference_interval, mean_interval
-from branchrank.measures.latency import Percentile, percentile
-from branchrank.measures.names import NamedMeasure
-from branchrank.measures.repeats import flip_rate as flipping
+from branchrank.measures.clustering import intraclass_correlation, page_totals
+from branchrank.measures.intervals import difference_interval
+from branchrank.measures.measures import NamedMeasure
+from branchrank.measures.tradeoffs import Choice, Standing, cheapest_not_inferior, frontier
+from branchrank.measures.verdicts import CompareOptions
 from branchrank.records import Record
-from branchrank.runs.scores import mean
-from branchrank.runs.timings import WARM, Timing
-
-if TYPE_CHECKING:
-    from branchrank.runs.run import RunData
-
-
-class Estimate(Record, frozen=True, kw_only=True):
-    """A mean over ``n`` questions, with its 95% confidence interval.
-
-    ``low`` and ``high`` are ``None`` if the gold is on too few pages to compute an interval.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
-    n: int
-
-
-def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estimate | None:
-    """Return the mean of a predictor's scores with its interval, or ``None`` if there are no questions.
-
-    ``clusters`` maps each question's id to the source of its gold.
-    """
-    if not values:
-        return None
-    scores = list(values.values())
-    found = mean_interval(scores, [clusters[key] for key in values])
-    return Estimate(
-        value=mean(scores),
-        low=None if found is None else found.low,
-        high=None if found is None else found.high,
-        n=len(scores),
-    )
+from branchrank.runs.run import RunData
+from branchrank.runs.scores import Estimate, bounded, mean
 
 
 def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> Estimate:
     """Return the mean score difference b - a, with an interval not adjusted for multiple comparisons."""
     differences = [b[key] - a[key] for key in run.clusters]
-    found = difference_interval(differences, list(run.clusters.values()))
-    return Estimate(
-        value=mean(differences),
-        low=None if found is None else found.low,
-        high=None if found is None else found.high,
-        n=len(differences),
+    return bounded(
+        mean(differences), difference_interval(differences, list(run.clusters.values())), len(differences)
     )
 
 
 def flip_rate(run: RunData, predictor: str, measure: NamedMeasure) -> float:
-    """Return the share of questions on which a predictor's repeats have different scores."""
+    """Return the share of questions on which a predictor's repeats have different scores.
+
+    The question remains the unit of analysis: three repeats of 20 questions are 20 observations, not 60.
+    """
     scores = run.scores
-    return flipping(
-        [scores.value(row, measure) for row in scores.rows_of(predictor, key)] for key in scores.answerable
-    )
-
-
-def latencies(timings: Sequence[Timing], predictor: str) -> dict[str, tuple[Percentile, Percentile]]:
-    """Return the p50 and p95 of each stage's times in ms over a predictor's warm queries."""
-    times: dict[str, list[float]] = {}
-    for timing in timings:
-        if timing.predictor == predictor and timing.phase == WARM:
-            times.setdefault(timing.stage, []).append(timing.ms)
-    return {stage: (percentile(ms, 0.5), percentile(ms, 0.95)) for stage, ms in times.items()}
+    flips = [
+        len({scores.value(row, measure) for row in scores.rows_of(predictor, key)}) > 1
+        for key in scores.answerable
+    ]
+    return sum(flips) / len(flips) if flips else 0.0
 
 
 def cost_per_query(run: RunData, predictor: str) -> float | None:
@@ -120,8 +78,62 @@ def choice(run: RunData, found: Sequence[Standing]) -> tuple[tuple[Standing, ...
         {name: run.scores.per_question(name, run.primary) for name in run.predictors},
         run.clusters,
         measure=run.primary.name,
-        delta=run.settings.delta,
-        seed=run.record.seed,
+        options=CompareOptions(delta=run.settings.delta, seed=run.record.seed),
         preferred=run.judgment.baseline,
     )
     return frontier(found), cheapest
+
+
+class Pilot(Record, frozen=True, kw_only=True):
+    """The assumptions for a power analysis of a hit rate, estimated from a pilot run.
+
+    ``rate`` is the baseline's hit rate. ``disagreement`` is the share of questions on which a candidate and
+    the baseline have different scores. ``icc`` is the intraclass correlation (0 to 1) of the score
+    differences within a page. ``disagreement`` and ``icc`` are means over all ``candidates``. ``page_sizes``
+    lists the number of questions about each page that contains gold. ``pairs`` contains each candidate's
+    name, and the share of questions on which this candidate disagrees with ``baseline``.
+    """
+
+    rate: float
+    disagreement: float
+    icc: float
+    candidates: int
+    page_sizes: tuple[int, ...]
+    baseline: str = ""
+    pairs: tuple[tuple[str, float], ...] = ()
+
+
+def pilot(run: RunData, measure: str = "") -> Pilot:
+    """Estimate the inputs of a power analysis from ``run``.
+
+    ``measure`` defaults to the run's primary measure. Raises :class:`UsageError` if the run has nothing to
+    compare, or if the measure is not a hit rate.
+    """
+    chosen = run.measure(measure)
+    baseline = run.judgment.baseline
+    others = [name for name in run.predictors if name != baseline]
+    if not others or not run.clusters:
+        raise UsageError(
+            f"{run.directory} has nothing to compare: it has only one predictor, or no answerable questions",
+            remedy="use --run to choose a run that has two predictors and answerable questions",
+        )
+    scores = {name: run.scores.per_question(name, chosen) for name in run.predictors}
+    if not {value for of in scores.values() for value in of.values()} <= {0.0, 1.0}:
+        raise UsageError(
+            f"{chosen.name} has values other than 0 and 1 in {run.directory}",
+            remedy="choose a hit rate with --measure, such as strict_hit@1",
+        )
+    pages = list(run.clusters.values())
+    differences = [
+        np.array([scores[name][key] - scores[baseline][key] for key in run.clusters]) for name in others
+    ]
+    disagreements = [float(np.mean(each != 0)) for each in differences]
+    return Pilot(
+        rate=run.scores.average(baseline, chosen),
+        disagreement=float(np.mean(disagreements)),
+        baseline=baseline,
+        pairs=tuple(zip(others, disagreements, strict=True)),
+        icc=float(np.mean([intraclass_correlation(page_totals(each, pages)) for each in differences])),
+        candidates=len(others),
+        page_sizes=tuple(sorted(Counter(pages).values(), reverse=True)),
+    )

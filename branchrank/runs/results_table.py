@@ -13,21 +13,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
 from string import ascii_lowercase
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from branchrank.errors import UsageError, suggestion
+from branchrank.errors import UsageError
 from branchrank.io.printable import safe
 from branchrank.io.table import DAGGER, Styled, Table, plain
-from branchrank.measures.names import NamedMeasure
-from branchrank.measures.power import ALPHA
-from branchrank.measures.verdicts import DELTA, Comparison, compare_pairs
+from branchrank.measures.measures import NamedMeasure
+from branchrank.measures.verdicts import Comparison
 from branchrank.records import Record
-from branchrank.runs.estimates import Estimate, estimate
+from branchrank.runs.comparisons import compare_scored
+from branchrank.runs.run import RunData
+from branchrank.runs.run_comparison import RunComparison
+from branchrank.runs.scores import Estimate, bounded, estimate
 from branchrank.runs.words import (
     FEW_PAGES,
     MINUS,
@@ -38,10 +38,6 @@ from branchrank.runs.words import (
     record,
     verdict_words,
 )
-
-if TYPE_CHECKING:
-    from branchrank.runs.run import RunData
-    from branchrank.runs.run_comparison import RunComparison
 
 #: The width of text lines, in columns.
 WIDTH = 79
@@ -191,78 +187,22 @@ def comparisons_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def results_table(
-    scores: SystemScores,
-    *,
-    title: str,
-    clusters: Mapping[str, str] | None = None,
-    baseline: str = "",
-    all_pairs: bool = False,
-    pairs: Sequence[tuple[str, str]] | None = None,
-    delta: float = DELTA,
-    alpha: float = ALPHA,
-    seed: int = 0,
+    title: str, scores: SystemScores, clusters: Mapping[str, str], comparisons: Iterable[Comparison]
 ) -> ResultsTable:
     """Return the table for systems that answered the same questions.
 
-    ``clusters`` maps each question id to the question's cluster. By default, every question is its own
-    cluster. Every system is compared with ``baseline``, which defaults to the first system. If ``all_pairs``
-    is true, every system is compared with every other system. If ``pairs`` is given, only these pairs
-    (baseline, candidate) are compared. Raises :class:`UsageError` if the baseline is unknown, if systems have
-    scores for different questions, or if a score is outside 0..1.
+    ``clusters`` maps each question id to the question's cluster.
     """
-    names = list(scores)
-    chosen = _pairs(names, baseline, all_pairs) if pairs is None else pairs
-    measures = list(scores[names[0]])
-    units = clusters or {key: key for key in scores[names[0]][measures[0]]}
+    measures = tuple(next(iter(scores.values())))
     return ResultsTable(
         title=title,
-        questions=len(units),
-        measures=tuple(measures),
+        questions=len(clusters),
+        measures=measures,
         systems=tuple(
-            SystemResult(
-                name=name, means={measure: _estimate(scores[name][measure], units) for measure in measures}
-            )
-            for name in names
+            SystemResult(name=name, means={each: _estimate(of[each], clusters) for each in measures})
+            for name, of in scores.items()
         ),
-        comparisons=tuple(
-            found
-            for measure in measures
-            for found in _compared(chosen, scores, measure, units, delta, alpha, seed)
-        ),
-    )
-
-
-def _pairs(names: Sequence[str], baseline: str, all_pairs: bool) -> list[tuple[str, str]]:
-    """Return the pairs (baseline, candidate) to compare."""
-    if baseline and baseline not in names:
-        raise UsageError(
-            f"the baseline {baseline!r} is not among {', '.join(names)}",
-            remedy=suggestion(baseline, names) or "choose one of them with --baseline",
-        )
-    if all_pairs:
-        return list(combinations(names, 2))
-    chosen = baseline or names[0]
-    return [(chosen, name) for name in names if name != chosen]
-
-
-def _compared(
-    pairs: Sequence[tuple[str, str]],
-    scores: SystemScores,
-    measure: str,
-    clusters: Mapping[str, str],
-    delta: float,
-    alpha: float,
-    seed: int,
-) -> tuple[Comparison, ...]:
-    if not pairs:
-        return ()
-    return compare_pairs(
-        [((old, scores[old][measure]), (new, scores[new][measure])) for old, new in pairs],
-        clusters,
-        measure=measure,
-        delta=delta,
-        alpha=alpha,
-        seed=seed,
+        comparisons=tuple(comparisons),
     )
 
 
@@ -278,27 +218,31 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
         raise UsageError("the run has no answerable questions", remedy="run the benchmark on other questions")
     graded = all(each.mode == "graded" for each in chosen)
     labels = {each.name: each.name.removeprefix(_GRADED) if graded else each.name for each in chosen}
+    declared = run.judgment.comparisons
+    pairs = [(each.baseline, each.candidate) for each in declared]
+    compared = [
+        (
+            each,
+            declared
+            if each.name == run.primary.name
+            else compare_scored(run.scores, each, pairs, run.options),
+        )
+        for each in sorted(chosen, key=lambda each: each.name != run.primary.name)
+    ]
     made, unit = run.record, "queries" if graded else "questions"
-    split_is_new = bool(made.split) and not made.experiment.endswith(made.split)
-    table = results_table(
+    split = [made.split] if made.split and not made.experiment.endswith(made.split) else []
+    return results_table(
+        ", ".join([made.experiment, *split, f"{len(run.clusters)} {unit}"]),
         {
             name: {labels[each.name]: run.scores.per_question(name, each) for each in chosen}
             for name in run.predictors
         },
-        title=", ".join(
-            [made.experiment, *([made.split] if split_is_new else []), f"{len(run.clusters)} {unit}"]
-        ),
-        clusters=run.clusters,
-        pairs=[(each.baseline, each.candidate) for each in run.judgment.comparisons],
-        delta=run.settings.delta,
-        alpha=run.settings.alpha,
-        seed=made.seed,
-    )
-    primary = labels.get(run.primary.name)
-    declared = [msgspec.structs.replace(each, measure=primary) for each in run.judgment.comparisons]
-    others = [each for each in table.comparisons if each.measure != primary]
-    return msgspec.structs.replace(
-        table, comparisons=(*declared, *others) if primary is not None else table.comparisons
+        run.clusters,
+        [
+            msgspec.structs.replace(each, measure=labels[measure.name])
+            for measure, comparisons in compared
+            for each in comparisons
+        ],
     )
 
 
@@ -309,25 +253,14 @@ def comparison_table(compared: RunComparison) -> ResultsTable:
     means: dict[str, dict[str, float]] = {}
     for pair in compared.pairs:
         each, others = pair.comparison, pair.others
-        means[each.baseline] = {
-            tested: each.mean_a,
-            **{found.measure: found.baseline for found in others},
-        }
-        means[each.candidate] = {
-            tested: each.mean_b,
-            **{found.measure: found.candidate for found in others},
-        }
+        means[each.baseline] = {tested: each.mean_a, **{found.measure: found.baseline for found in others}}
+        means[each.candidate] = {tested: each.mean_b, **{found.measure: found.candidate for found in others}}
     return ResultsTable(
         title=f"{n} questions",
         questions=n,
         measures=tuple(next(iter(means.values()))),
         systems=tuple(
-            SystemResult(
-                name=name,
-                means={
-                    measure: Estimate(value=value, low=None, high=None, n=n) for measure, value in of.items()
-                },
-            )
+            SystemResult(name=name, means={each: bounded(value, None, n) for each, value in of.items()})
             for name, of in means.items()
         ),
         comparisons=comparisons,

@@ -4,30 +4,29 @@
    about the gold (:class:`~branchrank.runs.slices.GoldFacts`).
 2. Scores, summary, settings, measures and verdicts are properties that are computed on first use.
 3. A run is read from its directory (:func:`load_run`), or made in memory at the end of a benchmark. A run can
-   also be made from another run by restricting the questions (:mod:`branchrank.runs.cutting`).
+   also be made from another run by restricting the questions (:meth:`RunData.where`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
-from branchrank.errors import QuestionError, RunError
+from branchrank.errors import QuestionError, RunError, UsageError, suggestion
 from branchrank.io.files import read_jsonl
 from branchrank.measures.matching import GOLD_LEVELS, gold_level
-from branchrank.measures.names import NamedMeasure, named_measure
+from branchrank.measures.measures import NamedMeasure, named_measure
+from branchrank.measures.verdicts import CompareOptions, Comparison
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import (
     Judgment,
-    check_kept,
-    clusters_of,
+    compare_scored,
     declared_measures,
     judge,
     primary_measure,
@@ -35,18 +34,13 @@ from branchrank.runs.comparisons import (
 from branchrank.runs.directory import RunRecord, check_files, read_run
 from branchrank.runs.rows import Row, read_rows
 from branchrank.runs.scores import Scores, standard_measures
-from branchrank.runs.slices import GoldFacts
+from branchrank.runs.slices import GoldFacts, questions_where
 from branchrank.runs.summary import SummaryRow, summarize
 from branchrank.runs.timings import Timing, read_timings
 from branchrank.settings import BenchmarkSettings
 
 #: The key in ``by_gold`` for the questions of both gold levels together.
 BOTH = "both"
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from branchrank.runs.explanation import Explanation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -111,15 +105,21 @@ class RunData:
         """One row per predictor, with scores, passage sizes, latency and LLM usage."""
         return tuple(summarize(self.scores, self.timed, (*self.standard, *self.extra)))
 
-    @cached_property
+    @property
     def clusters(self) -> dict[str, str]:
         """A dict from each answerable question's id to its cluster, which is the source file of its gold."""
-        return clusters_of(self.scores)
+        return self.scores.clusters
+
+    @property
+    def options(self) -> CompareOptions:
+        """The options of the run's significance tests."""
+        settings = self.settings
+        return CompareOptions(delta=settings.delta, alpha=settings.alpha, seed=self.record.seed)
 
     @cached_property
     def judgment(self) -> Judgment:
         """The declared comparisons on the primary measure, and the winner if there is one."""
-        return judge(self.scores, self.primary, self.settings, self.record.seed)
+        return judge(self.scores, self.primary, self.settings.baseline, self.options)
 
     @cached_property
     def facts(self) -> Mapping[str, GoldFacts]:
@@ -158,88 +158,73 @@ class RunData:
         Raises :class:`UsageError` if the measure is unknown, or needs more hits than the run stored.
         """
         found = named_measure(name) if name else self.primary
-        check_kept(found, self.record.top_k)
+        self.check_kept(found)
         return found
 
-    @cached_property
-    def failed(self) -> tuple[str, ...]:
-        """A message for each predictor whose queries or LLM calls all failed, with the most common reason."""
-        from branchrank.runs.warnings import total_failures
+    def check_kept(self, measure: NamedMeasure) -> None:
+        """Raise :class:`UsageError` if a measure needs more hits than the run stored."""
+        cutoff, kept = measure.measure.cutoff or 0, self.record.top_k
+        if cutoff > kept:
+            raise UsageError(
+                f"measure {measure.name!r} needs {cutoff} hits, but the run has only {kept} for each "
+                "question",
+                remedy=f"choose a cutoff of at most {kept}, or run the benchmark again with this measure",
+            )
 
-        return tuple(total_failures(self.rows, self.record.predictors))
+    def check_predictor(self, name: str, role: str = "") -> None:
+        """Raise :class:`UsageError` if the run has no predictor of this name."""
+        if name not in self.predictors:
+            raise UsageError(
+                f"{role}{self.directory} has no predictor {name!r}",
+                remedy=suggestion(name, self.predictors) or f"choose one of {', '.join(self.predictors)}",
+            )
 
-    @cached_property
-    def summary(self) -> pd.DataFrame:
-        """A table with the columns of ``summary.csv``, and one row per predictor."""
-        from branchrank.runs.frames import summary_frame
+    def compare(
+        self, measure: NamedMeasure, pairs: Sequence[tuple[str, str]], delta: float | None = None
+    ) -> tuple[Comparison, ...]:
+        """Compare pairs (baseline, candidate) as one family, by default with the delta of the run."""
+        options = self.options if delta is None else msgspec.structs.replace(self.options, delta=delta)
+        found = compare_scored(self.scores, measure, pairs, options)
+        if not found:
+            raise UsageError(
+                f"{self.directory} has nothing to compare: it has only one predictor, or no answerable "
+                "questions",
+                remedy="choose a run with two predictors",
+            )
+        return found
 
-        return summary_frame(self)
+    def where(self, *conditions: str) -> RunData:
+        """Return the run restricted to the questions in a slice (:mod:`branchrank.runs.slices`).
 
-    @cached_property
-    def comparisons(self) -> pd.DataFrame:
-        """A table with the columns of ``comparisons.csv``, and one row per declared comparison."""
-        from branchrank.runs.frames import comparisons_frame
-
-        return comparisons_frame(self.judgment.comparisons)
-
-    @cached_property
-    def questions(self) -> pd.DataFrame:
-        """A table with the columns of ``questions.csv``, and one row per question, predictor and repeat."""
-        from branchrank.runs.frames import questions_frame
-
-        return questions_frame(self)
-
-    @cached_property
-    def calls(self) -> pd.DataFrame:
-        """A table with the columns of ``llm_calls.csv``, and one row per LLM call (including its retries)."""
-        from branchrank.runs.frames import calls_frame
-
-        return calls_frame(self)
-
-    @cached_property
-    def timings(self) -> pd.DataFrame:
-        """A table with the columns of ``timings.csv``, and one row per timed query and stage."""
-        from branchrank.runs.frames import timings_frame
-
-        return timings_frame(self)
-
-    def where(self, *conditions: str) -> Self:
-        """Return the run restricted to the questions in a slice.
-
-        >>> from branchrank import Run, library
-        >>> run = Run.load(library.list_runs("reports")[0].directory)
-        >>> set(run.where("kind=error").questions["question_id"])
-        {'coffee'}
-
-        A condition has the form ``SLICE=VALUE``. SLICE is ``gold``, ``kind``, ``difficulty``, ``overlap``,
-        ``content``, ``size`` or ``depth``. Conditions on different slices must all be met. Of several
-        conditions on the same slice, at least one must be met. Scores on a slice are exploratory, since the
-        slice was not declared before the run.
-
-        Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
+        The verdicts of a restricted run are exploratory, since the comparisons were declared for all
+        questions before the run.
         """
-        from branchrank.runs.cutting import cut_run
-
-        return cut_run(self, conditions)
-
-    def explain(self, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
-        """Return the gold's rank after each stage for one question, and the stage at which the gold was lost.
-
-        Raises :class:`~branchrank.errors.UsageError` for an unknown question or predictor.
-        """
-        from branchrank.runs.explanation import explain
-
-        return explain(self, question_id, predictors, top=top)
-
-    def export_trec(self, output: str | Path, ids: Literal["gold", "document"] = "gold") -> list[Path]:
-        """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``, and return the paths.
-
-        With ``ids="gold"``, the document id of a hit is the id of the gold that it matches. With
-        ``ids="document"``, the document id of a hit is the path of its file.
-        """
-        from branchrank.runs.trec_files import export_trec
-
-        return export_trec(self, Path(output), ids)
+        if not conditions:
+            return self
+        kept = questions_where(self.asked, self.facts, conditions, self.directory)
+        ids = {question.id for question in kept}
+        rows = tuple(row for row in self.rows if row.question_id in ids)
+        cut = (
+            f"The run is restricted to {' and '.join(conditions)}: {len(kept)} of its {len(self.asked)} "
+            "questions. The slice was not declared before the run, so the verdicts are exploratory."
+        )
+        record = msgspec.structs.replace(
+            self.record,
+            question_ids=tuple(question.id for question in kept),
+            questions_digest=questions_digest(kept),
+            failures=sum(row.status == "failed" for row in rows),
+            fallbacks=sum(bool(row.fallbacks) for row in rows),
+            warnings=(cut, *self.record.warnings),
+        )
+        return replace(
+            self,
+            record=record,
+            rows=rows,
+            asked=kept,
+            timed=tuple(timing for timing in self.timed if timing.question_id in ids),
+            gold_facts=tuple(facts for facts in self.gold_facts if facts.question_id in ids),
+            conditions=(*self.conditions, *conditions),
+        )
 
 
 def with_others(

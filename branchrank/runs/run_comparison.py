@@ -1,4 +1,4 @@
-"""Compare two runs over the same questions, list the questions that differ, and check for regressions.
+"""Compare the predictors of a run, or two runs over the same questions, and check for regressions.
 
 Runs with different questions or gold can't be compared. Holm's correction adjusts the p-values of all pairs
 of predictors together. A positive difference means that the candidate is better.
@@ -10,16 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from branchrank.errors import RunError, UsageError
 from branchrank.io.printable import safe
-from branchrank.measures.names import NamedMeasure, measure_names, named_measures, named_once
-from branchrank.measures.verdicts import DELTA, Comparison, Decision, Gate, compare_pairs, gate
+from branchrank.measures.measures import NamedMeasure, measure_names, named_measures, named_once
+from branchrank.measures.verdicts import CompareOptions, Comparison, Decision, Gate, compare_pairs, gate
 from branchrank.records import Record
-from branchrank.runs.comparisons import check_kept
-from branchrank.runs.estimates import Estimate, difference
-from branchrank.runs.predictor_comparison import unknown_predictor
-from branchrank.runs.scores import mean
+from branchrank.runs.estimates import difference
+from branchrank.runs.run import RunData
+from branchrank.runs.scores import Estimate, mean
 from branchrank.runs.summary import SummaryRow
+from branchrank.runs.tables import comparisons_sheet
 from branchrank.runs.words import (
     effect,
     gap,
@@ -33,7 +35,26 @@ from branchrank.runs.words import (
 )
 
 if TYPE_CHECKING:
-    from branchrank.runs.run import RunData
+    import pandas as pd
+
+
+class PredictorComparisons(Record, frozen=True, kw_only=True):
+    """The comparisons of a run's predictors on one measure, adjusted together with Holm's correction.
+
+    ``str()`` returns the text that ``branchrank compare`` prints.
+    """
+
+    comparisons: tuple[Comparison, ...]
+
+    def __str__(self) -> str:
+        return _text(
+            f"{opening(each)} {sentence(each)} Effect size: {effect(each)}." for each in self.comparisons
+        )
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """A table with one row per comparison and the columns of ``comparisons.csv``."""
+        return comparisons_sheet(self.comparisons).frame
 
 
 class Flip(Record, frozen=True, kw_only=True):
@@ -75,14 +96,16 @@ class Pair(Record, frozen=True, kw_only=True):
     ``baseline`` and ``candidate`` are the summary rows of the two predictors. ``comparison`` contains the
     test of the primary measure. ``others`` contains the differences in the other chosen measures. ``by_gold``
     contains the difference in the primary measure for each gold level, if the run has questions of both gold
-    levels. ``flips`` contains the questions with different scores, in the order of the run. ``str()`` returns
-    the text that ``branchrank compare`` prints for the pair.
+    levels. ``flips`` contains the questions with different scores, in the order of the run. ``same_hits`` is
+    true if both predictors returned the same hits for every question. ``str()`` returns the text that
+    ``branchrank compare`` prints for the pair.
     """
 
     baseline: SummaryRow
     candidate: SummaryRow
     comparison: Comparison
     flips: tuple[Flip, ...]
+    same_hits: bool = False
     others: tuple[Change, ...] = ()
     by_gold: tuple[Change, ...] = ()
 
@@ -154,48 +177,39 @@ def _text(lines: Iterable[str]) -> str:
     return "\n".join(map(safe, lines))
 
 
-def compare_runs(
-    candidate: RunData,
-    baseline: RunData,
-    *,
-    predictor: str = "",
-    baseline_predictor: str = "",
-    primary: str = "",
-    measures: Iterable[str] = (),
-    delta: float = DELTA,
-) -> RunComparison:
+def compare_runs(candidate: RunData, baseline: RunData, options: CompareOptions) -> RunComparison:
     """Compare each predictor of ``candidate`` with the predictor of the same name in ``baseline``.
 
-    ``predictor`` selects one predictor of the candidate run, and ``baseline_predictor`` selects one predictor
-    of the baseline run. If only one of these two arguments is given, its value is used for both runs. Only
-    the measure ``primary`` is tested. The default of ``primary`` is the candidate run's primary measure. The
-    candidate run's other measures and the additional measures in ``measures`` are reported with an interval,
-    but not tested.
+    ``options.predictor`` selects one predictor of the candidate run, and ``options.baseline`` selects one
+    predictor of the baseline run. If only one of them is given, its value is used for both runs. Only the
+    primary measure is tested. Its default is the candidate run's primary measure. The candidate run's other
+    measures and ``options.measures`` are reported with an interval, but not tested. Alpha and the seed are
+    those of the candidate run.
 
     Raises :class:`RunError` if the two runs have different questions. Raises :class:`UsageError` if a
     predictor is not in its run, if a measure is unknown, or if a measure needs more hits than the runs
     stored.
     """
     check_same_questions(candidate, baseline)
-    chosen = candidate.measure(primary)
-    others = _others(candidate, chosen, measures)
+    chosen = candidate.measure(options.primary)
+    named = named_measures(name for text in options.measures for name in measure_names(text))
+    others = [each for each in named_once(*candidate.extra, *named) if not each.same(chosen)]
     for each in (chosen, *others):
-        check_kept(each, min(candidate.record.top_k, baseline.record.top_k))
-    pairs = _pairs(candidate, baseline, predictor, baseline_predictor)
-    values = [
+        candidate.check_kept(each)
+        baseline.check_kept(each)
+    pairs = _pairs(candidate, baseline, options)
+    scores = [
         (baseline.scores.per_question(old, chosen), candidate.scores.per_question(new, chosen))
         for old, new in pairs
     ]
     comparisons = compare_pairs(
         [
             ((f"{old} (baseline)", before), (f"{new} (candidate)", after))
-            for (old, new), (before, after) in zip(pairs, values, strict=True)
+            for (old, new), (before, after) in zip(pairs, scores, strict=True)
         ],
         candidate.clusters,
         measure=chosen.name,
-        delta=delta,
-        alpha=candidate.settings.alpha,
-        seed=candidate.record.seed,
+        options=msgspec.structs.replace(options, alpha=candidate.settings.alpha, seed=candidate.record.seed),
     )
     return RunComparison(
         baseline=baseline.directory,
@@ -209,10 +223,15 @@ def compare_runs(
                 candidate=_summary_row(candidate, new),
                 comparison=comparison,
                 flips=_flips(before, after, candidate.scores.answerable),
-                others=tuple(_change(baseline, candidate, old, new, each) for each in others),
-                by_gold=_by_gold(baseline, candidate, old, new, chosen),
+                same_hits=_answers(candidate, new) == _answers(baseline, old),
+                others=tuple(_change(baseline, candidate, (old, new), each) for each in others),
+                by_gold=tuple(
+                    _change(baseline.by_gold[level], part, (old, new), chosen, level)
+                    for level, part in candidate.by_gold.items()
+                    if part is not candidate
+                ),
             )
-            for (old, new), (before, after), comparison in zip(pairs, values, comparisons, strict=True)
+            for (old, new), (before, after), comparison in zip(pairs, scores, comparisons, strict=True)
         ),
     )
 
@@ -226,28 +245,11 @@ def _flips(before: Mapping[str, float], after: Mapping[str, float], asked: Itera
     )
 
 
-def _by_gold(
-    baseline: RunData, candidate: RunData, old: str, new: str, primary: NamedMeasure
-) -> tuple[Change, ...]:
-    """Return the difference in the primary measure for each gold level, or () if there is only one level."""
-    return tuple(
-        _change(baseline.by_gold[level], part, old, new, primary, level)
-        for level, part in candidate.by_gold.items()
-        if part is not candidate
-    )
-
-
-def _others(run: RunData, primary: NamedMeasure, names: Iterable[str]) -> list[NamedMeasure]:
-    """Return the run's measures and the measures in ``names``, except the tested measure."""
-    found = named_once(*run.extra, *named_measures(name for text in names for name in measure_names(text)))
-    return [each for each in found if not each.same(primary)]
-
-
 def _change(
-    baseline: RunData, candidate: RunData, old: str, new: str, measure: NamedMeasure, gold: str = ""
+    baseline: RunData, candidate: RunData, pair: tuple[str, str], measure: NamedMeasure, gold: str = ""
 ) -> Change:
-    before = baseline.scores.per_question(old, measure)
-    after = candidate.scores.per_question(new, measure)
+    before = baseline.scores.per_question(pair[0], measure)
+    after = candidate.scores.per_question(pair[1], measure)
     return Change(
         measure=measure.name,
         baseline=mean(list(before.values())),
@@ -257,54 +259,28 @@ def _change(
     )
 
 
-def gate_runs(
-    candidate: RunData,
-    baseline: RunData,
-    *,
-    delta: float = DELTA,
-    predictor: str = "",
-    baseline_predictor: str = "",
-    primary: str = "",
-    measures: Iterable[str] = (),
-) -> RunGate:
-    """Check that ``candidate`` is not worse than ``baseline`` by ``delta`` or more on the primary measure.
-
-    Raises the same errors as :func:`compare_runs`.
-    """
-    compared = compare_runs(
-        candidate,
-        baseline,
-        predictor=predictor,
-        baseline_predictor=baseline_predictor,
-        primary=primary,
-        measures=measures,
-        delta=delta or 1e-9,
-    )
-    decisions = {
-        pair.candidate.predictor: gate(
-            pair.comparison,
-            delta,
-            identical=_answers(candidate, pair.candidate) == _answers(baseline, pair.baseline),
-        )
-        for pair in compared.pairs
-    }
-    outcomes = {each.outcome for each in decisions.values()}
-    outcome: Decision = "fail" if "fail" in outcomes else "undecided" if "undecided" in outcomes else "pass"
-    return RunGate(outcome=outcome, decisions=decisions, compared=compared)
-
-
-def _answers(run: RunData, of: SummaryRow) -> list[tuple[object, ...]]:
+def _answers(run: RunData, predictor: str) -> list[tuple[object, ...]]:
     """Return a predictor's status and hits for every question and repeat."""
-    found = [
+    return sorted(
         (
             row.question_id,
             row.repeat,
             row.status,
             tuple((hit.id, hit.line_start, hit.line_end) for hit in row.hits),
         )
-        for row in run.scores.rows(of.predictor)
-    ]
-    return sorted(found)
+        for row in run.scores.rows(predictor)
+    )
+
+
+def gate_runs(compared: RunComparison, delta: float) -> RunGate:
+    """Check that no predictor is worse than in the baseline run by ``delta`` or more."""
+    decisions = {
+        pair.candidate.predictor: gate(pair.comparison, delta, identical=pair.same_hits)
+        for pair in compared.pairs
+    }
+    outcomes = {each.outcome for each in decisions.values()}
+    outcome: Decision = "fail" if "fail" in outcomes else "undecided" if "undecided" in outcomes else "pass"
+    return RunGate(outcome=outcome, decisions=decisions, compared=compared)
 
 
 def check_same_questions(candidate: RunData, baseline: RunData) -> None:
@@ -331,14 +307,13 @@ def _first(ids: Sequence[str]) -> str:
     return ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
 
 
-def _pairs(candidate: RunData, baseline: RunData, wanted: str, wanted_old: str) -> list[tuple[str, str]]:
+def _pairs(candidate: RunData, baseline: RunData, options: CompareOptions) -> list[tuple[str, str]]:
     """Return pairs of predictor names, each with the name in the baseline run first."""
+    wanted, wanted_old = options.predictor, str(options.baseline)
     if wanted or wanted_old:
-        old, new = wanted_old or wanted, wanted or wanted_old
-        for name, run, role in ((old, baseline, "baseline"), (new, candidate, "candidate")):
-            if name not in run.predictors:
-                raise unknown_predictor(f"the {role} run {run.directory}", name, run.predictors)
-        return [(old, new)]
+        baseline.check_predictor(wanted_old or wanted, "the baseline run ")
+        candidate.check_predictor(wanted or wanted_old, "the candidate run ")
+        return [(wanted_old or wanted, wanted or wanted_old)]
     common = [name for name in candidate.predictors if name in baseline.predictors]
     if common:
         return [(name, name) for name in common]

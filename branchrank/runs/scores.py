@@ -1,20 +1,33 @@
-"""Compute the values of measures for each question and predictor from a run's rows.
+"""Judge hits, and compute the values of measures for each question and predictor from a run's rows.
 
 The score of an LLM predictor on a question is the mean over the repeats, so that each question counts once. A
 question whose query failed scores 0. Questions without gold are not included in the means. Reports show a
-risk-coverage curve for questions without gold.
+risk-coverage curve for questions without gold. Every table, plot and file uses the intervals of
+:func:`estimate`, which allow for correlation between questions about the same page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from math import fsum
 
-from branchrank.measures.matching import SHARES
-from branchrank.measures.names import NamedMeasure, named_measure
+from branchrank.corpus.chunking import token_counter
+from branchrank.measures.intervals import Interval, mean_interval
+from branchrank.measures.matching import (
+    SHARES,
+    Judged,
+    JudgedHit,
+    gold_gains,
+    gold_pages,
+    judge,
+    source_cluster,
+    with_depths,
+    without_excluded,
+)
+from branchrank.measures.measures import NamedMeasure, named_measure
 from branchrank.measures.passage_size import PassageSize, passage_size
-from branchrank.records import Question
-from branchrank.runs.judging import hits_of, judged_row
+from branchrank.records import Hit, Question, Record
 from branchrank.runs.rows import Row, RowHit
 
 #: The number of top hits per question for which passage sizes are computed.
@@ -89,6 +102,11 @@ class Scores:
         """Return the mean of a predictor's scores over the answerable questions."""
         return mean(list(self.per_question(predictor, measure).values()))
 
+    @cached_property
+    def clusters(self) -> dict[str, str]:
+        """A dict from each answerable question's id to its cluster, which is the source file of its gold."""
+        return {key: source_cluster(self.questions[key]) for key in self.answerable}
+
     def passage_sizes(self, predictor: str) -> list[PassageSize]:
         """Return the :class:`PassageSize` of the first five hits for each row of an answerable question."""
         return [
@@ -121,3 +139,93 @@ def outcome_of(row: Row, values: Mapping[str, float]) -> str:
     if values.get("strict_hit@5"):
         return "in top 5"
     return "same page" if values.get("relaxed_hit@5") else "miss"
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """A mean over ``n`` questions, with its 95% confidence interval.
+
+    ``low`` and ``high`` are ``None`` if the gold is on too few pages to compute an interval.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estimate | None:
+    """Return the mean of a predictor's scores with its interval, or ``None`` if there are no questions.
+
+    ``clusters`` maps each question's id to the source of its gold.
+    """
+    if not values:
+        return None
+    scores = list(values.values())
+    return bounded(mean(scores), mean_interval(scores, [clusters[key] for key in values]), len(scores))
+
+
+def bounded(value: float, interval: Interval | None, n: int) -> Estimate:
+    """Return a mean over ``n`` questions with its interval, if there is one."""
+    low, high = (None, None) if interval is None else (interval.low, interval.high)
+    return Estimate(value=value, low=low, high=high, n=n)
+
+
+def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
+    """Judge the hits for one question, and return them without their text."""
+    kept = without_excluded(hits, question)
+    return tuple(
+        RowHit(
+            id=hit.id,
+            source=hit.source,
+            line_start=hit.line_start,
+            line_end=hit.line_end,
+            characters=len(hit.text),
+            tokens=_tokens(hit.text),
+            score=hit.score,
+            gain=judgment.gain,
+            gold=judgment.gold,
+            page=judgment.page,
+            node_id=hit.node_id,
+            distance=hit.distance,
+            branches=hit.branches,
+            fallback=hit.fallback,
+        )
+        for hit, judgment in zip(kept, judge(kept, question).hits, strict=True)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _tokens(text: str) -> int:
+    """Count the tokens in a passage (cached, because predictors often return the same passages)."""
+    return token_counter()(text)
+
+
+def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
+    """Return a row's judgments.
+
+    If ``depths`` is true, each hit is also judged under the criteria ``half`` and ``full``.
+    """
+    pages, weak_pages = gold_pages(question)
+    hits = [JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits]
+    return Judged(
+        hits=with_depths(hits, hits_of(row), question) if depths else tuple(hits),
+        gold_gains=gold_gains(question),
+        pages=pages,
+        weak_pages=weak_pages,
+    )
+
+
+def hits_of(row: Row) -> tuple[Hit, ...]:
+    """Return a row's hits as records with spans, scores and ids, but without text."""
+    return tuple(
+        Hit(
+            id=hit.id,
+            source=hit.source,
+            line_start=hit.line_start,
+            line_end=hit.line_end,
+            text="",
+            score=hit.score,
+            node_id=hit.node_id,
+        )
+        for hit in row.hits
+    )

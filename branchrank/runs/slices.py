@@ -14,7 +14,7 @@ from pathlib import Path
 
 from branchrank.corpus.document import Document, Section
 from branchrank.corpus.reading import read_document
-from branchrank.errors import BranchRankError
+from branchrank.errors import BranchRankError, UsageError, suggestion
 from branchrank.io.files import read_beneath
 from branchrank.measures.matching import gold_level
 from branchrank.records import Count, GoldItem, Question, Record, Span
@@ -155,3 +155,59 @@ def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dic
 def _order(value: tuple[str, list[str]]) -> tuple[int, str]:
     sizes = ("up to 200 lines", "201 to 800 lines", "over 800 lines")
     return (sizes.index(value[0]) if value[0] in sizes else 0, value[0])
+
+
+def questions_where(
+    questions: Sequence[Question], facts: Mapping[str, GoldFacts], conditions: Sequence[str], place: Path
+) -> tuple[Question, ...]:
+    """Return the questions of the run in ``place`` that meet the conditions (``SLICE=VALUE``).
+
+    ``LABELS`` lists the slices. Conditions on different slices must all be met. Of several conditions on the
+    same slice, at least one must be met. A depth can be written without the word ``depth``: ``depth=1``
+    selects the questions whose value in the slice ``depth`` is ``depth 1``. Raises :class:`UsageError` for an
+    unknown slice, and for a value that no question of the run has.
+    """
+    values = {question.id: slice_values(question, facts.get(question.id)) for question in questions}
+    wanted: dict[str, set[str]] = {}
+    for condition in conditions:
+        name, equals, value = condition.partition("=")
+        if name not in LABELS:
+            raise UsageError(
+                f"--where {condition!r}: there is no slice {name!r}",
+                remedy=suggestion(name, LABELS)
+                or f"write SLICE=VALUE, with one of the slices {', '.join(LABELS)}",
+            )
+        there = _present(values, name)
+        if not there:
+            known = [each for each in LABELS if _present(values, each)]
+            raise UsageError(
+                f"--where {condition!r}: no question of {place} has a value for {LABELS[name]}",
+                remedy=f"use one of the slices {', '.join(known)}" if known else "remove --where",
+            )
+        choice = f"{name} is one of: {', '.join(there)}"
+        if not equals:
+            raise UsageError(f"--where {condition!r}: =VALUE is missing", remedy=f"{name}=VALUE; {choice}")
+        if f"{name} {value}" in there:
+            value = f"{name} {value}"
+        if value not in there:
+            raise UsageError(
+                f"--where {condition!r}: no question of {place} has this {LABELS[name]}",
+                remedy=choice,
+            )
+        wanted.setdefault(name, set()).add(value)
+    kept = tuple(
+        question
+        for question in questions
+        if all(values[question.id][name] in admitted for name, admitted in wanted.items())
+    )
+    if not kept:
+        raise UsageError(
+            f"no question of {place} meets all of the conditions {' and '.join(conditions)}",
+            remedy="remove a condition",
+        )
+    return kept
+
+
+def _present(values: Mapping[str, Mapping[str, str]], name: str) -> list[str]:
+    """Return the sorted distinct values of the slice ``name``, without unknown values."""
+    return sorted({own[name] for own in values.values()} - {""})

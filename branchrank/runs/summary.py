@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from branchrank.measures.latency import Percentile, percentile
 from branchrank.measures.matching import has_lines
-from branchrank.measures.names import NamedMeasure
+from branchrank.measures.measures import NamedMeasure
 from branchrank.measures.passage_size import summarize_passages
 from branchrank.records import Record
-from branchrank.runs.comparisons import clusters_of
-from branchrank.runs.estimates import Estimate, estimate
 from branchrank.runs.rows import RowHit
-from branchrank.runs.scores import STANDARD, Scores, mean
-from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, WARM, Timing
+from branchrank.runs.scores import STANDARD, Estimate, Scores, estimate, mean
+from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing, Warm
 
 
 class SummaryRow(Record, frozen=True, kw_only=True):
@@ -67,8 +64,7 @@ def summarize(
 ) -> list[SummaryRow]:
     """Return one row per predictor, in the order of the run."""
     chosen = {measure.name: measure for measure in measures}
-    clusters = clusters_of(scores)
-    return [_summary(scores, predictor, timings, chosen, clusters) for predictor in scores.predictors]
+    return [_summary(scores, predictor, timings, chosen) for predictor in scores.predictors]
 
 
 def _summary(
@@ -76,27 +72,27 @@ def _summary(
     predictor: str,
     timings: Sequence[Timing],
     measures: dict[str, NamedMeasure],
-    clusters: dict[str, str],
 ) -> SummaryRow:
     rows = scores.rows(predictor)
     calls = [call for row in rows for call in row.calls]
     sizes = summarize_passages(scores.passage_sizes(predictor))
     shown = scores.shown_hits(predictor)
     warm = Warm(timings, predictor)
-    p50, p95 = warm.found(TOTAL, 0.5), warm.found(TOTAL, 0.95)
+    p50, p95 = warm.percentile(TOTAL, 0.5), warm.percentile(TOTAL, 0.95)
+    compute, wait = warm.percentile(COMPUTE, 0.5), warm.percentile(LLM_WAIT, 0.5)
     return SummaryRow(
         predictor=predictor,
         llm=rows[0].llm,
         questions=len({row.question_id for row in rows}),
         estimates={
-            name: estimate(scores.per_question(predictor, measures[name]), clusters)
+            name: estimate(scores.per_question(predictor, measures[name]), scores.clusters)
             if name in measures
             else None
             for name in dict.fromkeys((*STANDARD, *measures))
         },
         lines_per_hit=sizes.lines_per_hit,
-        latency_p50_ms=warm.percentile(TOTAL, 0.5),
-        latency_p95_ms=warm.percentile(TOTAL, 0.95),
+        latency_p50_ms=p50.value_ms if p50 else None,
+        latency_p95_ms=p95.value_ms if p95 else None,
         llm_calls_per_query=len(calls) / len(rows),
         llm_tokens_per_query=sum(call.prompt_tokens + call.completion_tokens for call in calls) / len(rows),
         llm_cached_calls_per_query=sum(call.served_by != "server" for call in calls) / len(rows),
@@ -106,11 +102,11 @@ def _summary(
         characters_per_hit=mean([hit.characters for hit in shown]) if shown else None,
         tokens_per_hit=_tokens_per_hit(shown),
         repeated_pages=sizes.repeated_pages,
-        compute_p50_ms=warm.percentile(COMPUTE, 0.5),
-        llm_wait_p50_ms=warm.percentile(LLM_WAIT, 0.5),
+        compute_p50_ms=compute.value_ms if compute else None,
+        llm_wait_p50_ms=wait.value_ms if wait else None,
         cpu_mean_ms=warm.mean(CPU),
         cpu_without_embedding_mean_ms=warm.mean(CPU, less="embed cpu"),
-        first_query_ms=warm.first(),
+        first_query_ms=warm.first,
         timed_queries=len(warm.by_stage.get(TOTAL, {})),
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
@@ -118,10 +114,10 @@ def _summary(
         span_questions=sum(
             any(has_lines(item, question) for item in question.gold) for question in scores.questions.values()
         ),
-        latency_p50_low_ms=None if p50 is None else p50.low_ms,
-        latency_p50_high_ms=None if p50 is None else p50.high_ms,
-        latency_p95_low_ms=None if p95 is None else p95.low_ms,
-        latency_p95_high_ms=None if p95 is None else p95.high_ms,
+        latency_p50_low_ms=p50.low_ms if p50 else None,
+        latency_p50_high_ms=p50.high_ms if p50 else None,
+        latency_p95_low_ms=p95.low_ms if p95 else None,
+        latency_p95_high_ms=p95.high_ms if p95 else None,
     )
 
 
@@ -129,40 +125,3 @@ def _tokens_per_hit(hits: Sequence[RowHit]) -> float | None:
     """Return the mean number of tokens per hit, or ``None`` for an older run without token counts."""
     tokens = [hit.tokens for hit in hits if hit.tokens is not None]
     return mean(tokens) if tokens and len(tokens) == len(hits) else None
-
-
-class Warm:
-    """The timings of one predictor's warm queries by stage, and the time of its first query."""
-
-    def __init__(self, timings: Iterable[Timing], predictor: str) -> None:
-        self.by_stage: dict[str, dict[str, float]] = {}
-        self._first: float | None = None
-        for timing in timings:
-            if timing.predictor != predictor:
-                continue
-            if timing.phase == WARM:
-                self.by_stage.setdefault(timing.stage, {})[timing.question_id] = timing.ms
-            elif timing.stage == TOTAL:
-                self._first = timing.ms
-
-    def percentile(self, stage: str, share: float) -> float | None:
-        """Return a percentile of a stage's times in ms, or ``None`` if there are no timings."""
-        found = self.found(stage, share)
-        return None if found is None else found.value_ms
-
-    def found(self, stage: str, share: float) -> Percentile | None:
-        """Return a percentile of a stage's times, with its interval, or ``None`` if there are no timings."""
-        values = self.by_stage.get(stage)
-        return percentile(list(values.values()), share) if values else None
-
-    def mean(self, stage: str, less: str = "") -> float | None:
-        """Return the mean time of a stage in ms, minus the time of the stage named in ``less`` (if any)."""
-        values = self.by_stage.get(stage)
-        if not values:
-            return None
-        off = self.by_stage.get(less, {})
-        return mean([value - off.get(question, 0.0) for question, value in values.items()])
-
-    def first(self) -> float | None:
-        """Return the time of the predictor's first query in ms, or ``None`` if it was not timed."""
-        return self._first

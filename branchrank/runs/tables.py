@@ -1,30 +1,61 @@
-"""Write a run's CSV files (summary, comparisons, questions and LLM calls) and its hard questions."""
+"""A run's tables: its CSV files, the same tables as pandas data frames, and its hard questions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from branchrank.io.files import write_text
 from branchrank.io.table import table_csv
 from branchrank.measures.matching import gold_level
-from branchrank.measures.names import NamedMeasure, named_measure
+from branchrank.measures.measures import NamedMeasure, named_measure
 from branchrank.measures.verdicts import Comparison
 from branchrank.questions.question_files import write_questions
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.attribution import lost_in
-from branchrank.runs.estimates import Estimate
 from branchrank.runs.rows import Row
-from branchrank.runs.scores import STANDARD, Scores, outcome_of
+from branchrank.runs.run import RunData
+from branchrank.runs.scores import STANDARD, Estimate, Scores, outcome_of
 from branchrank.runs.summary import SummaryRow
+from branchrank.runs.timings import Timing
 
 if TYPE_CHECKING:
-    from branchrank.runs.run import RunData
+    import pandas as pd
 
 FIRST_RATES = STANDARD[:4]
 MORE_RATES = STANDARD[4:]
+
+
+class Sheet(NamedTuple):
+    """The columns and lines of a CSV file. Each column holds text, floats or whole numbers.
+
+    An empty cell is an empty string in a column of text and ``None`` in a column of floats. Floats are
+    rounded to six significant digits, unless they are ``exact``.
+    """
+
+    header: Sequence[str]
+    lines: Sequence[Sequence[object]]
+    exact: bool = False
+
+    @property
+    def csv(self) -> str:
+        """The sheet as CSV text."""
+        return table_csv(self.header, self.lines)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The sheet as a data frame with the values of the CSV file. Empty cells of floats are NaN."""
+        import pandas as pd
+
+        lines = [
+            [float(f"{cell:.6g}") if isinstance(cell, float) and not self.exact else cell for cell in line]
+            for line in self.lines
+        ]
+        frame = pd.DataFrame(lines, columns=list(self.header))
+        empty = [name for name in frame.columns if len(frame) and frame[name].isna().all()]
+        return frame.astype(dict.fromkeys(empty, float))
 
 
 def write_tables(run: RunData, into: Path | None = None) -> None:
@@ -33,15 +64,18 @@ def write_tables(run: RunData, into: Path | None = None) -> None:
     The files are written into the directory ``into``, by default the run's directory.
     """
     directory = into or run.directory
-    write_text(directory / names.SUMMARY_CSV, summary_csv(run))
-    write_text(directory / names.COMPARISONS_CSV, comparisons_csv(run.judgment.comparisons))
-    write_text(directory / names.QUESTIONS_CSV, questions_csv(run))
-    write_text(directory / names.CALLS_CSV, calls_csv(run))
+    for name, sheet in (
+        (names.SUMMARY_CSV, summary_sheet(run)),
+        (names.COMPARISONS_CSV, comparisons_sheet(run.judgment.comparisons)),
+        (names.QUESTIONS_CSV, questions_sheet(run)),
+        (names.CALLS_CSV, calls_sheet(run.ledger)),
+    ):
+        write_text(directory / name, sheet.csv)
     write_questions(directory / names.HARD_SET, run.hard_set)
 
 
-def summary_csv(run: RunData) -> str:
-    """Return the text of ``summary.csv``, with one row per predictor.
+def summary_sheet(run: RunData) -> Sheet:
+    """Return ``summary.csv``, with one row per predictor.
 
     The first columns are the same for every run, and include the interval bounds of the standard measures.
     The next columns are the measures that were requested by name, with the bounds of their intervals. If the
@@ -79,7 +113,7 @@ def summary_csv(run: RunData) -> str:
         )
         for place, row in enumerate(run.summary_rows)
     ]
-    return table_csv(header, lines)
+    return Sheet(header, lines)
 
 
 def _bound_names(measures: Sequence[str]) -> list[str]:
@@ -105,14 +139,18 @@ def _bounds(found: Estimate | None) -> tuple[float | None, float | None]:
     return (None, None) if found is None else (found.low, found.high)
 
 
-def comparisons_csv(comparisons: Sequence[Comparison]) -> str:
-    """Return the text of ``comparisons.csv``, with one :class:`Comparison` per row."""
-    header = Comparison.__struct_fields__
-    return table_csv(header, ([getattr(each, name) for name in header] for each in comparisons))
+def comparisons_sheet(comparisons: Sequence[Comparison]) -> Sheet:
+    """Return ``comparisons.csv``, with one :class:`Comparison` per line."""
+    header = [name for name in Comparison.__struct_fields__ if name != "differences"]
+    lines = [{name: getattr(each, name) for name in header} for each in comparisons]
+    for line in lines:
+        if line["questions_needed"] is not None:
+            line["questions_needed"] = float(line["questions_needed"])
+    return Sheet(header, [list(line.values()) for line in lines])
 
 
-def questions_csv(run: RunData) -> str:
-    """Return the text of ``questions.csv``, with one row per question, predictor and repeat."""
+def questions_sheet(run: RunData) -> Sheet:
+    """Return ``questions.csv``, with one row per question, predictor and repeat."""
     scores = run.scores
     standard = [named_measure(name) for name in STANDARD]
     named = [measure for measure in run.extra if measure.name not in STANDARD]
@@ -142,7 +180,7 @@ def questions_csv(run: RunData) -> str:
         for predictor in scores.predictors
         for row in scores.rows_of(predictor, question.id)
     ]
-    return table_csv(header, lines)
+    return Sheet(header, lines)
 
 
 def _question_line(
@@ -176,11 +214,21 @@ def _question_line(
     )
 
 
-def _first_rank(right: Sequence[bool]) -> int | None:
-    return next((rank for rank, is_right in enumerate(right, start=1) if is_right), None)
+def _first_rank(right: Sequence[bool]) -> float | None:
+    return next((float(rank) for rank, is_right in enumerate(right, start=1) if is_right), None)
 
 
-def calls_csv(run: RunData) -> str:
-    """Return the text of ``llm_calls.csv``, with one row per LLM call (including its retries)."""
+def calls_sheet(calls: Sequence[LLMCall]) -> Sheet:
+    """Return ``llm_calls.csv``, with one line per LLM call (including its retries)."""
     header = [name for name in LLMCall.__struct_fields__ if name != "replayed"]
-    return table_csv(header, ([getattr(call, name) for name in header] for call in run.ledger))
+    return Sheet(header, [[getattr(call, name) for name in header] for call in calls])
+
+
+def timings_sheet(timings: Sequence[Timing]) -> Sheet:
+    """Return ``timings.csv``, with the time in ms of each stage in each timed query."""
+    header = Timing.__struct_fields__
+    lines = [
+        (each.predictor, each.question_id, each.phase, each.stage, float(f"{each.ms:.4f}"))
+        for each in timings
+    ]
+    return Sheet(header, lines, exact=True)

@@ -1,12 +1,23 @@
-"""Read and write ``timings.csv``, which has the time in ms of each stage in each timed query."""
+"""The times of a run: the file ``timings.csv``, and percentiles with confidence intervals.
+
+The q-quantile of n times is the ceil(q * n)-th smallest time. For q = 0.95, the q-quantile is the percentile
+p95. The upper confidence bound for the q-quantile is the r-th smallest time, for the smallest r with P(Bin(n,
+q) <= r - 1) >= confidence. The upper bound is valid for any distribution of the times. A 95% upper bound for
+p95 can be computed if n is at least 59, since 1 - 0.95**59 is above 0.95. If n is too small for a bound, the
+report prints the rank of the percentile (such as "second-slowest") instead of the bound. The endpoints of the
+two-sided 95% interval are two of the n measured times. Each endpoint is chosen so that the true percentile is
+beyond the endpoint with a probability of at most 2.5% (Hahn and Meeker 1991, section 5.2). A 95% interval can
+be computed for p50 if n is at least 6, and for p95 if n is at least 72.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import ceil, fsum
 from pathlib import Path
 
-from branchrank.errors import RunError
+from branchrank.errors import RunError, UsageError
 from branchrank.io.files import write_text
 from branchrank.io.table import table_csv, text_of
 from branchrank.records import Record
@@ -18,6 +29,9 @@ COMPUTE = "compute"
 
 #: The phases of the latency pass. A predictor's first query is ``first``, and its other queries are ``warm``.
 FIRST, WARM = "first", "warm"
+
+_CONFIDENCE = 0.95
+_ORDINALS = {1: "slowest", 2: "second-slowest", 3: "third-slowest"}
 
 
 class Timing(Record, frozen=True, kw_only=True):
@@ -68,3 +82,103 @@ def _timing(row: dict[str, str]) -> Timing:
         stage=text_of(row["stage"]),
         ms=milliseconds,
     )
+
+
+class Percentile(Record, frozen=True, kw_only=True):
+    """A percentile of ``n`` durations, in ms. The interval and the bound are ``None`` if n is too small.
+
+    The two-sided 95% interval is from ``low_ms`` to ``high_ms``, and ``upper_ms`` is the one-sided upper
+    bound. ``words`` describes the upper bound in reports. If n is too small for an upper bound, ``words``
+    states the percentile's rank among the durations instead, as in ``second-slowest; no upper bound``.
+    """
+
+    quantile: float
+    n: int
+    value_ms: float
+    low_ms: float | None
+    high_ms: float | None
+    upper_ms: float | None
+    words: str
+
+
+def percentile(times_ms: Sequence[float], quantile: float) -> Percentile:
+    """Return a percentile of the times, with a two-sided 95% interval and a one-sided 95% upper bound.
+
+    ``quantile`` selects the percentile, such as 0.95 for p95.
+
+    Raises :class:`UsageError` if there are no times.
+
+    >>> found = percentile([float(ms) for ms in range(1, 101)], 0.5)
+    >>> found.value_ms, found.low_ms, found.high_ms
+    (50.0, 40.0, 61.0)
+    """
+    n = len(times_ms)
+    if n == 0:
+        raise UsageError(
+            "there are no times, so a percentile can't be computed", remedy="measure at least one query"
+        )
+    ordered = sorted(times_ms)
+    rank = max(1, ceil(round(quantile * n, 9)))  # rounded, since 0.95 * 20 is 19.000000000000004
+    bound = _bound_rank(n, quantile, _CONFIDENCE)
+    least, most = _lowest_rank(n, quantile, _CONFIDENCE), _bound_rank(n, quantile, (1 + _CONFIDENCE) / 2)
+    two_sided = least > 0 and most is not None
+    from_top = n - rank + 1
+    which = _ORDINALS.get(from_top, f"{from_top}th-slowest of {n}")
+    upper = ordered[bound - 1] if bound is not None else None
+    return Percentile(
+        quantile=quantile,
+        n=n,
+        value_ms=ordered[rank - 1],
+        low_ms=ordered[least - 1] if two_sided else None,
+        high_ms=ordered[most - 1] if two_sided and most is not None else None,
+        upper_ms=upper,
+        words=f"{which}; no upper bound" if upper is None else f"at most {upper:.1f} ms, 95% confidence",
+    )
+
+
+def _bound_rank(n: int, quantile: float, confidence: float) -> int | None:
+    if 1 - quantile**n < confidence:
+        return None
+    from scipy.stats import binom
+
+    return int(binom.ppf(confidence, n, quantile)) + 1
+
+
+def _lowest_rank(n: int, quantile: float, confidence: float) -> int:
+    """Return the interval's lower bound as a rank among the sorted times, or 0 if n is too small."""
+    from scipy.stats import binom
+
+    rank = int(binom.ppf((1 - confidence) / 2, n, quantile))
+    return rank if binom.cdf(rank - 1, n, quantile) <= (1 - confidence) / 2 else rank - 1
+
+
+class Warm:
+    """The times in ms of one predictor's warm queries by stage and question, and of its first query."""
+
+    def __init__(self, timings: Iterable[Timing], predictor: str) -> None:
+        self.by_stage: dict[str, dict[str, float]] = {}
+        self.first: float | None = None
+        for timing in timings:
+            if timing.predictor == predictor and timing.phase == WARM:
+                self.by_stage.setdefault(timing.stage, {})[timing.question_id] = timing.ms
+            elif timing.predictor == predictor and timing.stage == TOTAL:
+                self.first = timing.ms
+
+    def percentile(self, stage: str, share: float) -> Percentile | None:
+        """Return a percentile of a stage's times, or ``None`` if there are no timings."""
+        times = self.by_stage.get(stage)
+        return percentile(list(times.values()), share) if times else None
+
+    def percentiles(self) -> dict[str, tuple[Percentile, Percentile]]:
+        """Return the p50 and p95 of each stage's times."""
+        return {
+            stage: (percentile(list(ms.values()), 0.5), percentile(list(ms.values()), 0.95))
+            for stage, ms in self.by_stage.items()
+        }
+
+    def mean(self, stage: str, less: str = "") -> float | None:
+        """Return the mean time of a stage in ms, minus the time of the stage named in ``less`` (if any)."""
+        times, off = self.by_stage.get(stage), self.by_stage.get(less, {})
+        if not times:
+            return None
+        return fsum(ms - off.get(question, 0.0) for question, ms in times.items()) / len(times)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from math import isinf
 
-from branchrank.measures.stratified import StratifiedComparison
 from branchrank.measures.verdicts import Comparison
-from branchrank.runs.estimates import Estimate
+from branchrank.runs.scores import Estimate
 
 NOTHING = "–"
 MINUS = "−"
@@ -93,12 +92,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
 
 
-def record(comparison: Comparison | StratifiedComparison) -> str:
+def record(comparison: Comparison) -> str:
     """Format the counts of a comparison as wins/ties/losses."""
     return f"{comparison.wins}/{comparison.ties}/{comparison.losses}"
 
 
-def verdict_words(comparison: Comparison | StratifiedComparison) -> str:
+def verdict_words(comparison: Comparison) -> str:
     """Return the verdict as text, with the value of delta in ``equivalent within delta``."""
     if comparison.verdict == "equivalent within delta":
         return f"equivalent within {margin(comparison.delta, comparison.measure)}"
@@ -127,7 +126,7 @@ def sentence(comparison: Comparison) -> str:
     return " ".join(parts)
 
 
-def confidence(comparison: Comparison | StratifiedComparison) -> str:
+def confidence(comparison: Comparison) -> str:
     """Return the name of a comparison's interval, with the number of comparisons that it is adjusted for."""
     name = f"{100 * (1 - comparison.alpha):g}% interval"
     return name if comparison.family == 1 else f"{name} adjusted for {comparison.family} comparisons"
@@ -156,7 +155,7 @@ def _ratio(value: float) -> str:
     return "∞" if isinf(value) else f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
-def interval_words(comparison: Comparison | StratifiedComparison) -> str:
+def interval_words(comparison: Comparison) -> str:
     """Format the interval of a difference, with its confidence level."""
     if comparison.ci_low is None:
         return f"no interval: {FEW_PAGES}"

@@ -23,7 +23,7 @@ from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report
 from branchrank.runs import directory as names
 from branchrank.runs.directory import read_run
-from branchrank.runs.row_files import read_lines, write_lines
+from branchrank.runs.rows import read_lines, write_lines
 
 RACERS = ("--predictor", "local", "--predictor", "support.predictors:Killed", *NO_LLM)
 SHARED = (names.QUESTIONS_CSV, names.SUMMARY_CSV, names.COMPARISONS_CSV, names.GOLD, names.QUESTIONS)

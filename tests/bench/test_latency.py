@@ -15,10 +15,9 @@ from support.predictors import Scripted
 
 from branchrank.bench.latency_pass import latency_pass
 from branchrank.errors import RunError, UsageError
-from branchrank.measures.latency import percentile
 from branchrank.records import LLMCall, Question, Retrieval
 from branchrank.runs.summary import Warm
-from branchrank.runs.timings import COMPUTE, LLM_WAIT, TOTAL, read_timings, write_timings
+from branchrank.runs.timings import COMPUTE, LLM_WAIT, TOTAL, percentile, read_timings, write_timings
 from branchrank.settings import BenchmarkSettings
 
 QUESTIONS = [Question(id=f"q{number}", question="?", answerable=False) for number in range(12)]
@@ -84,10 +83,10 @@ def test_the_first_query_is_timed_separately() -> None:
     timings = timings_of(Slow("a", {}))
     assert Counter(timing.phase for timing in timings if timing.stage == TOTAL) == {"first": 1, "warm": 12}
     warm = Warm(timings, "a")
-    assert warm.first() is not None
-    assert warm.first() >= 20
+    assert warm.first is not None
+    assert warm.first >= 20
     assert len(warm.by_stage[TOTAL]) == 12
-    assert warm.first() not in warm.by_stage[TOTAL].values()
+    assert warm.first not in warm.by_stage[TOTAL].values()
 
 
 def test_a_failing_query_is_timed_and_a_fatal_error_ends_the_pass() -> None:

@@ -14,7 +14,7 @@ from branchrank.errors import ReplayError, StorageError, UsageError
 from branchrank.execution.executors import InProcess
 from branchrank.io.progress import no_progress
 from branchrank.llm.request import BudgetError
-from branchrank.measures.names import named_measure
+from branchrank.measures.measures import named_measure
 from branchrank.records import Question, Retrieval, Span, StageTrace
 from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row, RowLog, read_rows

@@ -16,7 +16,7 @@ MODULES = (
     "branchrank.workspace",
     "branchrank.systems.searcher",
     "branchrank.library",
-    "branchrank.exchange",
+    "branchrank.runs.exchange",
     "branchrank.io.progress",
     "branchrank.records",
     "branchrank.records",

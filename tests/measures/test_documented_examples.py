@@ -6,16 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.comparing import against
 from support.gold import gold, hit, question
 
-from branchrank.measures import effects, intervals, power, significance
-from branchrank.measures.fragility import fragility
-from branchrank.measures.latency import percentile
+from branchrank.measures import intervals, power, significance
 from branchrank.measures.matching import judge
 from branchrank.measures.measures import DEFINITIONS, parse_measure
 from branchrank.measures.passage_size import passage_size, summarize_passages
-from branchrank.measures.risk import Answer, risk_coverage
-from branchrank.measures.verdicts import compare_predictors, gate
+from branchrank.measures.significance import fragility
+from branchrank.measures.tradeoffs import Answer, risk_coverage
+from branchrank.measures.verdicts import gate
+from branchrank.runs.timings import percentile
 
 DOCS = Path(__file__).parents[2] / "docs"
 ASKED = question(gold("guide.md", 40, 52))
@@ -33,9 +34,7 @@ def compared(n, wins, losses, **options):
     ids = [f"q{number:03}" for number in range(n)]
     base = dict.fromkeys(ids, 1.0) | dict.fromkeys(ids[:wins], 0.0)
     other = dict.fromkeys(ids, 1.0) | dict.fromkeys(ids[n - losses :], 0.0)
-    return compare_predictors(
-        {"a": base, "b": other}, {each: each for each in ids}, baseline="a", measure="hit@1", **options
-    )[0]
+    return against({"a": base, "b": other}, {each: each for each in ids}, "a", "hit@1", **options)[0]
 
 
 @pytest.mark.parametrize(
@@ -121,10 +120,10 @@ def test_few_differing_questions_and_effect_sizes():
         values[first[: len(gaps)]] = gaps
         found = intervals.difference_interval(values, pages)
         assert f"{100 * found.low:.1f} to {100 * found.high:.1f}" in text
-    odds = effects.matched_odds([1.0] * 12 + [-1.0] * 6, [str(number) for number in range(18)])
+    ratio, low, high = intervals.matched_odds([1.0] * 12 + [-1.0] * 6, [str(number) for number in range(18)])
     text = section("statistics.md", "Effect sizes")
-    assert f"an odds ratio of {odds.ratio:.1f} with an interval of {odds.low:.2f} to {odds.high:.1f}" in text
-    assert f"a d_z of {effects.cohens_d([0.2, 0.5, -0.1, 0.4]):.2f}" in text
+    assert f"an odds ratio of {ratio:.1f} with an interval of {low:.2f} to {high:.1f}" in text
+    assert f"a d_z of {intervals.cohens_d([0.2, 0.5, -0.1, 0.4]):.2f}" in text
 
 
 def test_sizes():
@@ -171,8 +170,7 @@ def test_risk_latency_and_fragility():
 
 def test_statistics_packages_load_only_when_used():
     code = (
-        "import sys, branchrank.measures.frontier, branchrank.measures.fragility, branchrank.measures.trec,"
-        "branchrank.measures.latency, branchrank.measures.risk, branchrank.measures.repeats;"
+        "import sys, branchrank.measures.tradeoffs, branchrank.measures.matching, branchrank.runs.timings;"
         "print([name for name in ('scipy', 'statsmodels', 'pandas') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

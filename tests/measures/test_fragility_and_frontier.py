@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.measures.fragility import fragility
-from branchrank.measures.frontier import Standing, cheapest_not_inferior, frontier
-from branchrank.measures.significance import sign_flip
+from branchrank.measures.significance import fragility, sign_flip
+from branchrank.measures.tradeoffs import Standing, cheapest_not_inferior, frontier
+from branchrank.measures.verdicts import CompareOptions
 
 
 def scored(values):
@@ -98,10 +98,13 @@ def test_the_cheapest_non_inferior_system_is_selected():
         standing("hybrid", sum(hybrid) / n, 40, 0),
         standing("bm25", sum(bm25) / n, 5, 0),
     ]
-    found = cheapest_not_inferior(standings, scores, own(scores["llm"]), measure="Success@1")
+    tight = CompareOptions(delta=0.02)
+    found = cheapest_not_inferior(standings, scores, own(scores["llm"]), measure="Success@1", options=tight)
     assert (found.best, found.cheapest.name) == ("hybrid", "hybrid")
     assert found.not_inferior == ("llm", "hybrid")
-    loose = cheapest_not_inferior(standings, scores, own(scores["llm"]), measure="Success@1", delta=0.5)
+    loose = cheapest_not_inferior(
+        standings, scores, own(scores["llm"]), measure="Success@1", options=CompareOptions(delta=0.5)
+    )
     assert loose.cheapest.name == "bm25"
 
 
@@ -121,5 +124,5 @@ def test_a_tie_is_won_by_the_preferred_system():
 def test_a_few_questions_without_a_difference_do_not_show_non_inferiority():
     scores = {"a": scored([1, 0] * 4), "b": scored([1, 0] * 4)}
     standings = [standing("a", 0.5, 5, 0), standing("b", 0.5, 9, 0)]
-    found = cheapest_not_inferior(standings, scores, own(scores["a"]), measure="Success@1", delta=0.05)
+    found = cheapest_not_inferior(standings, scores, own(scores["a"]), measure="Success@1")
     assert found.not_inferior == ("a",)

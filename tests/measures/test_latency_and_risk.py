@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from branchrank.errors import UsageError
-from branchrank.measures.latency import percentile
-from branchrank.measures.risk import Answer, risk_coverage
+from branchrank.measures.tradeoffs import Answer, risk_coverage
+from branchrank.runs.timings import percentile
 
 
 @pytest.mark.parametrize(

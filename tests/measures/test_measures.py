@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.gold import gold, golds_of, hit, hits_of, question
 
 from branchrank.errors import UsageError
-from branchrank.measures.matching import judge
+from branchrank.measures.matching import judge, question_qrels, question_run, run_ranking
 from branchrank.measures.measures import (
     DEFINITIONS,
     Ranking,
@@ -18,7 +18,6 @@ from branchrank.measures.measures import (
     parse_measure,
     score,
 )
-from branchrank.measures.trec import question_qrels, question_run, run_ranking
 from branchrank.records import Scored
 
 NAMES = [

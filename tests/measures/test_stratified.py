@@ -5,7 +5,13 @@ import pytest
 
 from branchrank.measures.intervals import Interval, difference_interval
 from branchrank.measures.significance import sign_flip
-from branchrank.measures.stratified import Stratum, compare_strata, macro_average, macro_interval
+from branchrank.measures.verdicts import (
+    CompareOptions,
+    Stratum,
+    compare_strata,
+    macro_average,
+    macro_interval,
+)
 
 SAMPLES = 400
 
@@ -19,7 +25,7 @@ def stratum(name, gaps, pages=None):
 
 
 def compare(*strata, **options):
-    (found,) = compare_strata(strata, measure="hit@1", baseline="a", **options)
+    (found,) = compare_strata(strata, measure="hit@1", baseline="a", options=CompareOptions(**options))
     return found
 
 

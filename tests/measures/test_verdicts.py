@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.comparing import against
 
 from branchrank.errors import UsageError
 from branchrank.measures.clustering import t_penalty
 from branchrank.measures.intervals import difference_interval
-from branchrank.measures.repeats import flip_rate
 from branchrank.measures.significance import mcnemar
-from branchrank.measures.verdicts import compare_predictors, gate
+from branchrank.measures.verdicts import CompareOptions, compare_pairs, gate
 
 
 def scored(outcomes):
@@ -23,8 +23,8 @@ def scored(outcomes):
 def compare(a, b, clusters=None, **options):
     a, b = scored(a), scored(b)
     clusters = dict(zip(a, clusters, strict=True)) if clusters else {each: each for each in a}
-    options = {"draws": 1_999, **options}
-    (found,) = compare_predictors({"a": a, "b": b}, clusters, baseline="a", measure="Success@1", **options)
+    options = {"draws": 1_999, "delta": 0.02, **options}
+    (found,) = against({"a": a, "b": b}, clusters, "a", "Success@1", **options)
     return found
 
 
@@ -75,12 +75,7 @@ def test_a_larger_delta_makes_more_results_equivalent():
 def test_a_family_is_corrected_by_holm():
     base = scored([0] * 100)
     arms = {name: scored([1] * wins + [0] * (100 - wins)) for name, wins in (("x", 6), ("y", 5), ("z", 20))}
-    found = compare_predictors(
-        {"base": base, **arms},
-        {each: each for each in base},
-        baseline="base",
-        measure="Success@1",
-    )
+    found = against({"base": base, **arms}, {each: each for each in base}, "base", "Success@1", delta=0.02)
     assert [each.candidate for each in found] == ["x", "y", "z"]
     assert [each.family for each in found] == [3, 3, 3]
     assert found[0].p == pytest.approx(2**-5)
@@ -163,7 +158,7 @@ def test_the_interval_is_adjusted_for_the_family_of_the_verdict():
 
     def first(arms, alpha=0.05):
         scores = {"base": base, **{str(number): arm for number in range(arms)}}
-        return compare_predictors(scores, clusters, baseline="base", measure="hit@1", alpha=alpha)[0]
+        return against(scores, clusters, "base", "hit@1", alpha=alpha)[0]
 
     differences = [arm[each] - base[each] for each in base]
     for arms, alpha in ((1, 0.05), (5, 0.05), (1, 0.01)):
@@ -209,7 +204,7 @@ def test_no_interval_contradicts_its_test(answers, arms):
                 for number, (gap, _) in enumerate(answers)
             ]
         )
-    for found in compare_predictors(scores, clusters, baseline="base", measure="hit@1", draws=199):
+    for found in against(scores, clusters, "base", "hit@1", draws=199):
         if found.ci_low is not None:
             assert found.ci_low <= found.difference <= found.ci_high
             beyond = found.ci_low >= 0 if found.difference > 0 else found.ci_high <= 0
@@ -236,7 +231,7 @@ def test_sizes_follow_the_family():
 
     def first(arms):
         scores = {"base": base, **{str(number): arm for number in range(arms)}}
-        return compare_predictors(scores, clusters, baseline="base", measure="hit@1")[0]
+        return against(scores, clusters, "base", "hit@1")[0]
 
     assert first(5).mde > first(1).mde
     assert first(5).questions_needed > first(1).questions_needed
@@ -258,7 +253,6 @@ def test_identical_scores_repeat_and_serialize():
 @pytest.mark.parametrize(
     ("scores", "clusters", "options"),
     [
-        ({"b": {"q": 1.0}}, {"q": "p"}, {}),
         ({"a": {}}, {}, {}),
         ({"a": {"q": 1.0}, "b": {}}, {"q": "p"}, {}),
         ({"a": {"q": 1.0, "r": 1.0}}, {"q": "p"}, {}),
@@ -266,11 +260,12 @@ def test_identical_scores_repeat_and_serialize():
         ({"a": {"q": float("nan")}}, {"q": "p"}, {}),
         ({"a": {"q": 1.0}}, {"q": "p"}, {"delta": -0.1}),
     ],
-    ids=["no baseline", "no questions", "missing", "unknown", "not a share", "nan", "negative delta"],
+    ids=["no questions", "missing", "unknown", "not a share", "nan", "negative delta"],
 )
 def test_scores_that_cannot_be_compared_are_refused(scores, clusters, options):
+    pairs = [(("a", scores["a"]), ("b", scores.get("b", scores["a"])))]
     with pytest.raises(UsageError) as caught:
-        compare_predictors(scores, clusters, baseline="a", measure="Success@1", **options)
+        compare_pairs(pairs, clusters, measure="Success@1", options=CompareOptions(**options))
     assert caught.value.remedy
 
 
@@ -301,8 +296,3 @@ def test_the_gate_fails_only_below_minus_delta():
     assert slightly.verdict == "worse"
     assert gate(slightly, 0.02).outcome == "pass"
     assert gate(slightly, 0.001).outcome == "fail"
-
-
-def test_the_flip_rate_counts_questions_with_disagreeing_repeats():
-    assert flip_rate([[1, 1, 0], [1, 1, 1], []]) == pytest.approx(1 / 3)
-    assert flip_rate([]) == 0.0

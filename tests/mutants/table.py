@@ -246,7 +246,7 @@ _FAULTS = (
         "NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)",
         "NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)",
         FOUND_INPUTS + "[run-json/nested-5000]"),
-    Mutant("compact-rows-unpack-without-limit", "branchrank/runs/row_files.py",
+    Mutant("compact-rows-unpack-without-limit", "branchrank/runs/rows.py",
         "            if found > most:\n", "            if found > 1000 * most:\n",
         REFUSED),
     Mutant("links-in-a-run-are-followed", "branchrank/runs/directory.py",

@@ -23,13 +23,13 @@ from support.made_runs import run_of
 from branchrank.corpus.ir_collections import entry_source, read_entry, unpack_beir
 from branchrank.errors import InputError, QuestionError
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.measures.names import named_measure
+from branchrank.measures.measures import named_measure
 from branchrank.questions.qrels import beir_questions
 from branchrank.questions.question_files import load_questions
 from branchrank.records import GoldItem, Question, Span
+from branchrank.runs.exchange import export_trec, read_trec
 from branchrank.runs.rows import Row, RowHit
 from branchrank.runs.run import load_run
-from branchrank.runs.trec_files import export_trec, read_trec
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import STOP_WORDS
 from branchrank.stores.bm25 import Bm25Index

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.comparing import against
 from support.made_runs import Planned, luck, make_questions, make_run
 
-from branchrank.measures.frontier import Standing
-from branchrank.measures.verdicts import Comparison, compare_predictors
+from branchrank.measures.tradeoffs import Standing
+from branchrank.measures.verdicts import Comparison
 from branchrank.report.drawing import FONT, HEIGHT, WIDTH, draw, drawings, standalone, text_pixels
 from branchrank.report.line_plots import Swept, losses, risks, sweep
 from branchrank.report.plots import differences, frontier, place_labels, rates
 from branchrank.report.sweeps import sweeps
 from branchrank.runs.attribution import LOSSES
-from branchrank.runs.estimates import Estimate
+from branchrank.runs.scores import Estimate
 
 #: Here Altair checks what is drawn; no other test waits for that.
 pytestmark = pytest.mark.validated
@@ -26,9 +27,7 @@ def compared(*names: str, measure: str = "strict_hit@1", delta: float = 0.05) ->
     """Comparisons of systems with a baseline over sixty questions."""
     ids = [f"q{number}" for number in range(60)]
     scores = {name: {key: float(luck(name, key) < 0.6) for key in ids} for name in ("local", *names)}
-    return compare_predictors(
-        scores, {key: key for key in ids}, baseline="local", measure=measure, delta=delta
-    )
+    return against(scores, {key: key for key in ids}, "local", measure, delta=delta)
 
 
 def standing(name: str, quality: float = 0.5, p95_ms: float = 12.0, cost: float = 0.0) -> Standing:

@@ -209,7 +209,7 @@ def test_repeats_count_an_unanswerable_question_once(tmp_path: Path) -> None:
 
 
 def _hit1():
-    from branchrank.measures.names import named_measure
+    from branchrank.measures.measures import named_measure
 
     return named_measure("strict_hit@1")
 

@@ -12,20 +12,19 @@ from support.made_runs import Planned, luck, make_questions, make_run
 from branchrank.errors import RunError, UsageError
 from branchrank.llm.ledger import ModelPrice, PriceTable
 from branchrank.measures.intervals import difference_interval, mean_interval
-from branchrank.measures.names import named_measure
+from branchrank.measures.measures import named_measure
 from branchrank.measures.significance import holm
 from branchrank.report.content import report_content
 from branchrank.report.markdown import markdown
 from branchrank.report.result import result
 from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report
+from branchrank.run import Run
 from branchrank.runs.comparisons import check_plan, primary_measure
-from branchrank.runs.estimates import choice, difference, estimate, flip_rate, latencies, standings
-from branchrank.runs.pilot import pilot
-from branchrank.runs.predictor_comparison import compare_all
+from branchrank.runs.estimates import choice, difference, flip_rate, pilot, standings
 from branchrank.runs.run import RunData
-from branchrank.runs.run_comparison import compare_runs
-from branchrank.runs.timings import Timing
+from branchrank.runs.scores import estimate
+from branchrank.runs.timings import Timing, Warm
 from branchrank.runs.words import FEW_PAGES, interval, sentence
 from branchrank.settings import BenchmarkSettings
 
@@ -88,7 +87,7 @@ def test_several_baselines_and_all_pairs_are_one_family(tmp_path: Path) -> None:
             alone = difference_interval(gaps, list(made.clusters.values()), level=1 - 0.05 / 3)
             assert alone is not None
             assert each.ci_low == pytest.approx(max(alone.low, 0.0))
-        assert list(made.comparisons["candidate"]) == ["middling", "best", "best"]
+        assert list(Run(made).comparisons["candidate"]) == ["middling", "best", "best"]
         write_report(made)
         assert verify_run(made.directory).findings == ()
         doctored = made.directory / "comparisons.csv"
@@ -134,7 +133,7 @@ def test_effect_sizes_are_shown_beside_the_verdicts(tmp_path: Path) -> None:
     assert 1 <= each.odds_low < each.odds_ratio < each.odds_high
     assert each.d_z is None
     assert f"odds ratio {each.odds_ratio:.2g} (" in markdown(report_content(made))
-    graded = compare_all(made, measure="strict_MRR@5").comparisons[0]
+    graded = Run(made).compare_all(measure="strict_MRR@5").comparisons[0]
     assert graded.odds_ratio is None
     assert graded.d_z is not None
     assert graded.d_z > 0.5
@@ -184,7 +183,7 @@ def test_all_outputs_show_the_same_interval(planned: RunData) -> None:
     found = row.estimates["strict_hit@1"]
     assert found == estimate(planned.scores.per_question("local", HIT1), planned.clusters)
     assert found is not None
-    line = planned.summary.set_index("predictor").loc["local"]
+    line = Run(planned).summary.set_index("predictor").loc["local"]
     bounds = (line["strict_hit@1_low"], line["strict_hit@1_high"])
     assert bounds == pytest.approx((found.low, found.high), abs=1e-6)
     assert interval(found, HIT1.name) in str(result(planned))
@@ -211,7 +210,7 @@ def test_few_pages_give_no_interval_and_no_equivalence(tmp_path: Path) -> None:
     assert (found.clusters, found.ci_low, found.verdict) == (3, None, "too few questions to tell")
     for text in (sentence(found), interval(made.summary_rows[0].estimates["strict_hit@1"], "strict_hit@1")):
         assert FEW_PAGES in text
-    assert made.summary["strict_hit@1_low"].isna().all()
+    assert Run(made).summary["strict_hit@1_low"].isna().all()
 
 
 def test_a_pilot_measures_the_assumptions_of_a_plan(planned: RunData, tmp_path: Path) -> None:
@@ -245,7 +244,7 @@ def test_p95_is_bounded_from_59_queries_on(queries: int, bounded: bool) -> None:
         for n in range(queries)
     ]
     first = Timing(predictor="local", question_id="0", phase="first", stage="total", ms=9000.0)
-    p50, p95 = latencies([*timings, first], "local")["total"]
+    p50, p95 = Warm([*timings, first], "local").percentiles()["total"]
     assert p50.value_ms == (queries + 1) // 2
     assert p95.n == queries
     assert (p95.upper_ms is not None) is bounded
@@ -274,7 +273,7 @@ def test_without_a_latency_pass_there_is_no_frontier(tmp_path: Path) -> None:
 def test_runs_are_paired_by_question(tmp_path: Path) -> None:
     old = make_run(tmp_path / "a", (Planned("local", 0.3), Planned("hybrid", 0.3)), latency_sample=0)
     new = make_run(tmp_path / "b", (Planned("local", 0.9), Planned("hybrid", 0.3)), latency_sample=0)
-    local, hybrid = compare_runs(new, old).pairs
+    local, hybrid = Run(new).compare_with(Run(old)).pairs
     assert (local.comparison.verdict, hybrid.comparison.differing) == ("better", 0)
     assert local.comparison.alpha == hybrid.comparison.alpha == 0.05
     assert local.comparison.family == hybrid.comparison.family == 2
@@ -282,7 +281,7 @@ def test_runs_are_paired_by_question(tmp_path: Path) -> None:
     won = {question.id for question in new.asked if 0.3 <= luck("local", question.id, 0) < 0.9}
     assert {flip.question_id for flip in local.flips} == won
     assert {(flip.baseline, flip.candidate) for flip in local.flips} == {(0.0, 1.0)}
-    [crossed] = compare_runs(new, old, baseline_predictor="hybrid", predictor="local").pairs
+    [crossed] = Run(new).compare_with(Run(old), baseline_predictor="hybrid", predictor="local").pairs
     assert (crossed.baseline.predictor, crossed.candidate.predictor) == ("hybrid", "local")
 
 
@@ -290,10 +289,10 @@ def test_runs_that_cannot_be_paired_are_refused(tmp_path: Path) -> None:
     ten = make_run(tmp_path / "a", questions=make_questions(10), latency_sample=0)
     nine = make_run(tmp_path / "b", questions=make_questions(9), latency_sample=0)
     with pytest.raises(RunError, match="1 are in only one of the runs"):
-        compare_runs(ten, nine)
+        Run(ten).compare_with(Run(nine))
     with pytest.raises(UsageError, match=r"the baseline run .* has no predictor 'gone'"):
-        compare_runs(ten, ten, baseline_predictor="gone")
+        Run(ten).compare_with(Run(ten), baseline_predictor="gone")
     arms = (Planned("x", 0.5), Planned("y", 0.5))
     others = make_run(tmp_path / "c", arms, make_questions(10), latency_sample=0)
     with pytest.raises(UsageError, match="no predictor in common"):
-        compare_runs(others, ten)
+        Run(others).compare_with(Run(ten))

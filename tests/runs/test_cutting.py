@@ -11,7 +11,6 @@ from support.made_runs import Planned, make_questions, make_run
 from branchrank.errors import UsageError
 from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
 from branchrank.report.result import passages, statistics
-from branchrank.runs.cutting import cut_run
 from branchrank.runs.run import RunData
 
 PREDICTORS = (Planned("local", 0.6), Planned("hybrid", 0.4, fails="q0004"))
@@ -28,7 +27,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, questions: list) -> RunData:
 
 
 def test_a_cut_matches_a_run_over_the_same_questions(tmp_path: Path, whole: RunData, questions: list) -> None:
-    cut = cut_run(whole, ["kind=lookup"])
+    cut = whole.where("kind=lookup")
     alone = make_run(tmp_path, PREDICTORS, [each for each in questions if each.kind == "lookup"])
     assert cut.asked == alone.asked
     assert len(cut.asked) == 20
@@ -39,7 +38,7 @@ def test_a_cut_matches_a_run_over_the_same_questions(tmp_path: Path, whole: RunD
 
 
 def test_latency_covers_only_the_questions_of_the_cut(whole: RunData) -> None:
-    cut = cut_run(whole, ["difficulty=hard"])
+    cut = whole.where("difficulty=hard")
     kept = {question.id for question in cut.asked}
     assert cut.timed == tuple(each for each in whole.timed if each.question_id in kept)
     assert 0 < len(cut.timed) < len(whole.timed)
@@ -47,13 +46,13 @@ def test_latency_covers_only_the_questions_of_the_cut(whole: RunData) -> None:
 
 def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: RunData) -> None:
     def count(*conditions: str) -> int:
-        return len(cut_run(whole, conditions).asked)
+        return len(whole.where(*conditions).asked)
 
     assert count("kind=lookup", "kind=howto") == 60
     assert count("kind=lookup") == 20
     assert count("kind=lookup", "difficulty=hard") == 10
     assert count("depth=0") + count("depth=depth 1") == 60
-    assert cut_run(whole, []) is whole
+    assert whole.where() is whole
 
 
 @pytest.mark.parametrize(
@@ -68,14 +67,14 @@ def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: RunData) -> 
 )
 def test_an_unknown_slice_is_refused(whole: RunData, condition: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        cut_run(whole, [condition])
+        whole.where(condition)
 
 
 def test_conditions_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
     asked = make_questions(2)
     run = make_run(tmp_path, PREDICTORS, asked)
     with pytest.raises(UsageError, match="meets all of the conditions"):
-        cut_run(run, [f"kind={asked[0].kind}", f"difficulty={asked[1].difficulty}"])
+        run.where(f"kind={asked[0].kind}", f"difficulty={asked[1].difficulty}")
 
 
 def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: RunData) -> None:
@@ -98,7 +97,7 @@ def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: RunData)
 
 def test_compare_and_gate_use_only_the_cut(whole: RunData) -> None:
     directory = whole.directory
-    cut = cut_run(whole, ["kind=lookup"])
+    cut = whole.where("kind=lookup")
     kept = {question.id for question in cut.asked}
     compared = invoke(
         "compare",

@@ -9,8 +9,7 @@ from support.predictors import Scripted, passage
 from branchrank.bench.answering import answer
 from branchrank.corpus.chunking import token_counter
 from branchrank.records import Question
-from branchrank.runs.judging import judged_hits
-from branchrank.runs.scores import Scores, standard_measures
+from branchrank.runs.scores import Scores, judged_hits, standard_measures
 from branchrank.runs.summary import summarize
 
 TEXTS = ("short", "Configure the routing_component with `App\\Kernel`.", "", "日本語 text\n\n" * 40)

@@ -11,7 +11,7 @@ from support.beir_folders import beir_folder
 
 from branchrank import Run, library
 from branchrank.errors import RunError, UsageError
-from branchrank.runs.pyterrier_frames import read_qrels_frame, read_results
+from branchrank.runs.exchange import read_qrels_frame, read_results
 
 MEASURES = ["nDCG@10", "AP"]
 
@@ -40,7 +40,7 @@ def test_the_columns_are_those_of_pyterriers_data_model(run: Run) -> None:
     assert list(results.columns) == ["qid", "query", "docno", "rank", "score"]
     assert list(qrels.columns) == ["qid", "docno", "label"]
     assert len(topics) == 12
-    assert set(topics["query"]) == {each.question for each in run.asked}
+    assert set(topics["query"]) == {each.question for each in run.data.asked}
     for _, ranked in results.groupby("qid"):
         assert list(ranked["rank"]) == list(range(len(ranked)))  # from 0
         assert list(ranked["score"]) == sorted(ranked["score"], reverse=True)

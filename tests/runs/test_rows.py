@@ -14,7 +14,7 @@ import zstandard
 from branchrank.errors import RunError, StorageError
 from branchrank.io.files import write_jsonl
 from branchrank.records import LLMCall, Placement, StageTrace
-from branchrank.runs import row_files
+from branchrank.runs import rows as rows_module
 from branchrank.runs.rows import Row, RowHit, RowLog, is_under_way, read_rows
 
 ROW = Row(
@@ -141,7 +141,7 @@ def test_a_finished_compressed_file_that_is_cut_short_or_damaged_is_an_error(tmp
 
 
 def test_a_compressed_file_unpacks_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_files, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(rows_module, "MOST_BYTES", 1 << 20)
     path = tmp_path / "rows.jsonl.zst"
     path.write_bytes(zstandard.compress(b" " * (1 << 28)))
     tracemalloc.start()
@@ -158,7 +158,7 @@ def test_a_compressed_file_unpacks_to_a_limit(tmp_path: Path, monkeypatch: pytes
 )
 def test_a_damaged_line_is_named(path: Path, damage: bytes) -> None:
     filled(path, 2)
-    path.write_bytes(path.read_bytes() + row_files.packed(path, damage + b"\n"))
+    path.write_bytes(path.read_bytes() + rows_module.packed(path, damage + b"\n"))
     for read in (read_rows, RowLog):
         with pytest.raises(RunError) as caught:
             read(path)

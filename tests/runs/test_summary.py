@@ -18,11 +18,11 @@ from support.predictors import Scripted, passage
 from branchrank.bench.answering import answer
 from branchrank.errors import UsageError
 from branchrank.io.table import csv_cell, table_csv, text_of
-from branchrank.measures.names import named_measure
+from branchrank.measures.measures import named_measure
 from branchrank.records import LLMCall, Question, Retrieval
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import STANDARD, outcome_of
-from branchrank.runs.tables import calls_csv, questions_csv, summary_csv
+from branchrank.runs.tables import calls_sheet, questions_sheet, summary_sheet
 from branchrank.runs.timings import TOTAL, Timing
 
 #: The columns that ``summary.csv`` begins with, in their order.
@@ -78,7 +78,7 @@ def answered(
 
 
 def summary_of(run: RunData) -> dict[str, str]:
-    [row] = csv.DictReader(StringIO(summary_csv(run)))
+    [row] = csv.DictReader(StringIO(summary_sheet(run).csv))
     return row
 
 
@@ -114,9 +114,9 @@ def test_every_number_matches_a_manual_calculation() -> None:
 
 def test_rates_are_over_the_questions_with_an_answer(tmp_path: Path) -> None:
     made = make_run(tmp_path, (Planned("local", 0.5),), make_questions(8, unanswerable=2), latency_sample=0)
-    [row] = csv.DictReader(StringIO(summary_csv(made)))
+    [row] = csv.DictReader(StringIO(summary_sheet(made).csv))
     assert (row["questions"], row["answerable_questions"]) == ("10", "8")
-    lines = list(csv.DictReader(StringIO(questions_csv(made))))
+    lines = list(csv.DictReader(StringIO(questions_sheet(made).csv)))
     values = [float(line["strict_hit@1"]) for line in lines if line["strict_hit@1"]]
     assert len(values) == 8
     assert float(row["strict_hit@1"]) == pytest.approx(sum(values) / 8)
@@ -161,7 +161,7 @@ def test_llm_cost_is_the_sum_of_the_ledger_per_query() -> None:
 
 def test_the_ledger_has_a_line_per_logical_call() -> None:
     run = answered({"q0": Retrieval(hits=(), calls=(call(), call(attempt=2)))})
-    lines = list(csv.DictReader(StringIO(calls_csv(run))))
+    lines = list(csv.DictReader(StringIO(calls_sheet(run.ledger).csv)))
     assert [line["attempt"] for line in lines] == ["1", "2"]
     assert set(lines[0]) == set(LLMCall.__struct_fields__) - {"replayed"}
 
@@ -182,7 +182,7 @@ def test_latency_is_that_of_the_warm_queries_of_the_predictor() -> None:
 
 def test_questions_csv_has_gold_ranks_and_failures() -> None:
     run = answered({"q0": [NEAR, RIGHT], "q1": ValueError("down"), "q2": [WRONG], "q3": [RIGHT]})
-    rows = {row["question_id"]: row for row in csv.DictReader(StringIO(questions_csv(run)))}
+    rows = {row["question_id"]: row for row in csv.DictReader(StringIO(questions_sheet(run).csv))}
     assert (rows["q0"]["strict_rank"], rows["q0"]["relaxed_rank"], rows["q0"]["outcome"]) == (
         "2",
         "1",
@@ -217,7 +217,7 @@ FORMULAS = (
 @pytest.mark.parametrize("text", FORMULAS)
 def test_no_csv_cell_is_a_spreadsheet_formula(text: str) -> None:
     run = answered({"q0": RuntimeError(text), "q1": [passage(text, 1, 2)]}, llm=text, name=text)
-    for content in (questions_csv(run), summary_csv(run)):
+    for content in (questions_sheet(run).csv, summary_sheet(run).csv):
         for row in csv.reader(StringIO(content)):
             for value in row:
                 assert value.lstrip()[:1] not in tuple("=+-@＝＋－＠"), value

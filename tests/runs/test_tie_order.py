@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.commands import ROOT, invoke
 
-from branchrank.measures.trec import run_ranking
+from branchrank.measures.matching import run_ranking
 from branchrank.records import Scored
 
 

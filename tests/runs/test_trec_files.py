@@ -8,10 +8,10 @@ import pytest
 from support.commands import NO_LLM, benchmark, invoke, make_project
 
 from branchrank.errors import BranchRankError, InputError, RunError
-from branchrank.measures.names import named_measure
+from branchrank.measures.measures import named_measure
 from branchrank.questions.qrels import read_qrels
+from branchrank.runs.exchange import read_trec, score_trec
 from branchrank.runs.run import load_run
-from branchrank.runs.trec_files import read_trec, score_trec
 
 MEASURES = [
     "Success@1",

@@ -21,8 +21,8 @@ from branchrank.measures.matching import judge
 from branchrank.questions.question_files import load_questions, questions_digest, write_questions
 from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
 from branchrank.runs.directory import QUESTIONS, ROWS, RUN_JSON, TIMINGS_CSV, read_run, write_run
-from branchrank.runs.judging import hits_of
 from branchrank.runs.rows import Row, read_rows
+from branchrank.runs.scores import hits_of
 
 Doctor = Callable[[Path], None]
 Rows = list[dict[str, Any]]

@@ -36,9 +36,9 @@ from branchrank.report.html import html, kept_passages
 from branchrank.report.markdown import markdown
 from branchrank.runs import directory as names
 from branchrank.runs.attribution import DEPTH, lost_at, lost_in
-from branchrank.runs.judging import hits_of
 from branchrank.runs.rows import Row, RowKey
 from branchrank.runs.run import RunData
+from branchrank.runs.scores import hits_of
 from branchrank.runs.tables import write_tables
 from branchrank.runs.timings import COMPUTE, CPU, FIRST, LLM_WAIT, TOTAL, WARM, Timing
 from branchrank.runs.warnings import warnings_of

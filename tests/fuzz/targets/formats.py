@@ -25,11 +25,10 @@ from branchrank.questions.qrels import beir_questions, read_qrels
 from branchrank.questions.question_files import load_questions, write_questions
 from branchrank.runs import directory as names
 from branchrank.runs.directory import own_digest, read_run, write_run
-from branchrank.runs.row_files import packed, write_lines
-from branchrank.runs.rows import RowLog, read_rows
+from branchrank.runs.exchange import read_trec, score_trec
+from branchrank.runs.rows import RowLog, packed, read_rows, write_lines
 from branchrank.runs.run import load_run
 from branchrank.runs.timings import read_timings, write_timings
-from branchrank.runs.trec_files import read_trec, score_trec
 from branchrank.tree.store import check_nodes, load_nodes
 from fuzz.target import Target, require, seeds
 from fuzz.world import corpus, index, put, run_directory, scratch

@@ -1,0 +1,485 @@
+"""Exchange runs with other IR tools: TREC files, PyTerrier data frames and comparisons of TREC runs.
+
+1. If a run is exported with ``ids="gold"``, the document id of a hit is the id of the gold that the hit
+   matches (:mod:`branchrank.measures.matching`). In the qrels, the grade of a gold item is its ``relevance``
+   (2 by default), and the grade of a page with gold is 1.
+2. If a run is exported with ``ids="document"``, the document id of a hit is its source. Only the first hit of
+   each document counts. In the qrels, the grade of a gold document is its ``relevance`` in the question file,
+   which is 1 by default.
+3. The scores in an exported run are n, n-1, ..., 1.
+4. A failed query has no lines in the run. A failed query scores 0, since the qrels include every question
+   with gold. Questions without gold are not in the qrels and not in the means.
+5. An id is written unchanged, so that it matches qrels from other programs. If an id contains whitespace or
+   control characters, these characters and ``%`` are percent-encoded.
+6. A run that is read from a file is sorted by score, with ties ordered as in trec_eval. The rank column of
+   the file is ignored.
+7. Runs from any program are compared with the same statistics as BranchRank's own runs. Each query is its own
+   cluster. It is an error if a run lacks a judged query, because the run file may be truncated. With
+   ``missing_is_zero``, a judged query that is missing from a run scores 0, as in ``trec_eval -c``.
+
+PyTerrier data frames are built with pandas alone:
+
+========  =====================================================
+topics    ``qid``, ``query``
+results   ``qid``, ``query``, ``docno``, ``rank``, ``score``
+qrels     ``qid``, ``docno``, ``label``
+========  =====================================================
+
+Ids are text. Ranks start at 0, as in PyTerrier, and scores strictly decrease. Only the columns ``qid``,
+``docno`` and ``score`` of a results frame are read. The documents in a results frame are ranked by score, and
+ties are ordered as in trec_eval.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from branchrank.corpus import ir_collections
+from branchrank.errors import RunError, UsageError, suggestion
+from branchrank.io.files import write_jsonl, write_text
+from branchrank.measures.matching import question_qrels, question_run, resolve_source, run_ranking
+from branchrank.measures.measures import Measure, mean, parse_measure, score
+from branchrank.measures.verdicts import CompareOptions, compare_pairs
+from branchrank.questions.qrels import Qrels, columns_of, number_of, read_qrels
+from branchrank.records import Question, Record, Scored
+from branchrank.runs.results_table import ResultsTable, results_table
+from branchrank.runs.rows import Row
+from branchrank.runs.run import RunData
+from branchrank.runs.scores import hits_of, judged_row
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DocumentIds = Literal["gold", "document"]
+#: The default measures of a comparison of TREC runs and of a BEIR run. The first is the primary measure.
+BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
+#: The measures that :func:`score_trec` computes by default, named as in ir-measures.
+TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
+TrecRun = dict[str, list[Scored]]
+
+QRELS_FILE = "qrels.txt"
+
+_COLUMN_END = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
+
+
+def export_trec(run: RunData, output: Path, ids: DocumentIds = "gold") -> list[Path]:
+    """Write ``qrels.txt`` and one file per predictor into ``output``, and return the paths.
+
+    A predictor with repeats has one file per repeat.
+
+    Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
+    """
+    asked = run.scores.questions
+    runs: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in run.rows:
+        runs[row.predictor, row.repeat].append(row)
+    repeated = {predictor for predictor, repeat in runs if repeat}
+    qrels = "".join(
+        f"{_token(question.id)} 0 {document} {relevance}\n"
+        for question in run.asked
+        for document, relevance in _qrels(question, ids).items()
+    )
+    written = [output / QRELS_FILE]
+    write_text(written[0], qrels)
+    names: Counter[str] = Counter()
+    for (predictor, repeat), ours in runs.items():
+        tag = f"{predictor}-{repeat + 1}" if predictor in repeated else predictor
+        name = re.sub(r"[^A-Za-z0-9._=-]+", "-", tag).strip("-.") or "run"
+        names[name] += 1
+        path = output / (f"{name}.run" if names[name] == 1 else f"{name}-{names[name]}.run")
+        lines = (line for row in ours for line in _run_lines(row, asked[row.question_id], tag, ids))
+        write_text(path, "".join(lines))
+        written.append(path)
+    return written
+
+
+def _qrels(question: Question, ids: DocumentIds) -> dict[str, int]:
+    if ids == "gold":
+        return question_qrels(question)
+    return {_document(item.source_file): item.relevance or 1 for item in question.gold}
+
+
+def run_lists(run: RunData, predictor: str, ids: DocumentIds) -> TrecRun:
+    """Return a predictor's results (first repeat) by question id, for the questions with gold."""
+    asked = run.scores.questions
+    rows = (row for row in run.scores.rows(predictor) if not row.repeat and asked[row.question_id].gold)
+    return {row.question_id: _ranked(row, asked[row.question_id], ids) for row in rows}
+
+
+def run_qrels(run: RunData, ids: DocumentIds) -> Qrels:
+    """Return a run's judgments by question id, for the questions with gold."""
+    return {question.id: _qrels(question, ids) for question in run.asked if question.gold}
+
+
+def _ranked(row: Row, question: Question, ids: DocumentIds) -> list[Scored]:
+    """Return a row's document ids, best first, with the scores n, n-1, ..., 1."""
+    if ids == "gold":
+        return question_run(hits_of(row), judged_row(row, question), question)
+    sources = list(dict.fromkeys(_document(resolve_source(hit.source, question)) for hit in row.hits))
+    return [Scored(source, float(len(sources) - place)) for place, source in enumerate(sources)]
+
+
+def _run_lines(row: Row, question: Question, tag: str, ids: DocumentIds) -> Iterator[str]:
+    for rank, (document, value) in enumerate(_ranked(row, question, ids), start=1):
+        yield f"{_token(question.id)} Q0 {document} {rank} {value:g} {_token(tag)}\n"
+
+
+def _document(source: str) -> str:
+    """Return the document id of a source (for an entry in a BEIR dataset, the entry's own id)."""
+    return _token(ir_collections.entry_id(source) or source)
+
+
+def _token(text: str) -> str:
+    """Return the text, percent-encoded if it contains characters that would end a column."""
+    if not _COLUMN_END.search(text):
+        return text or "-"
+    return re.sub(rf"{_COLUMN_END.pattern}|%", lambda found: quote(found[0]), text)
+
+
+def read_trec(path: Path) -> TrecRun:
+    """Read the scored documents for each query from a TREC run file.
+
+    Raises :class:`RunError` with the line number if a line is invalid or repeats a document.
+    """
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for number, columns in columns_of(path, 6, "`query Q0 document rank score tag`"):
+        query, _, document, _, text, _ = columns
+        value = number_of(text, f"{path}:{number}")
+        if document in found[query]:
+            raise RunError(f"{path}:{number}: the document {document!r} occurs twice for the query {query!r}")
+        found[query][document] = value
+    return {query: [Scored(*pair) for pair in scores.items()] for query, scores in found.items()}
+
+
+class TrecScores(Record, frozen=True, kw_only=True):
+    """A TREC run file scored with qrels.
+
+    ``by_query`` contains the value of each measure for each query. ``unmatched`` lists the queries in the
+    qrels for which the run file contains none of the judged documents. A frequent cause of unmatched queries
+    is that the run and the qrels spell ids differently.
+    """
+
+    path: Path
+    by_query: dict[str, dict[str, float]]
+    unmatched: tuple[str, ...]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """A dict from each measure to its mean over all judged queries."""
+        return {measure: mean(values) for measure, values in self.by_query.items()}
+
+
+def score_trec(
+    runs: Iterable[str | Path], qrels: str | Path, measures: Iterable[str] = TREC_MEASURES
+) -> list[TrecScores]:
+    """Score TREC run files against qrels. Scores are averaged over all judged queries.
+
+    A query that is missing from a file scores 0. Raises :class:`~branchrank.errors.RunError` for a file that
+    can't be read, and :class:`~branchrank.errors.UsageError` for an unknown measure.
+    """
+    parsed = [parse_measure(name) for name in measures]
+    judged = read_qrels(Path(qrels))
+    return [_scored(path, read_trec(path), judged, parsed) for path in map(Path, runs)]
+
+
+def run_scores(run: TrecRun, qrels: Qrels, measures: Iterable[Measure]) -> dict[str, dict[str, float]]:
+    """Return each measure's value for each judged query. A query that the run lacks has the value 0."""
+    rankings = {query: run_ranking(run[query], judged) for query, judged in qrels.items() if query in run}
+    return {str(measure): score(measure, rankings, qrels) for measure in measures}
+
+
+def _scored(path: Path, run: TrecRun, qrels: Qrels, measures: Iterable[Measure]) -> TrecScores:
+    return TrecScores(
+        path=path,
+        by_query=run_scores(run, qrels, measures),
+        unmatched=tuple(
+            query
+            for query, judged in qrels.items()
+            if all(document not in judged for document, _ in run.get(query, ()))
+        ),
+    )
+
+
+def compare_rankings(
+    qrels: Qrels, runs: Mapping[str, TrecRun], options: CompareOptions, title: str = ""
+) -> ResultsTable:
+    """Score runs with qrels, and compare each run with the baseline, or with each other (``all_pairs``).
+
+    Raises :class:`RunError` if a run lacks a judged query. Raises :class:`UsageError` if there are fewer than
+    two runs, if a measure or the baseline is unknown, or if the values of a measure can be outside 0..1.
+    """
+    measures = [parse_measure(name) for name in options.measures]
+    if len(runs) < 2:
+        raise UsageError(
+            "there is only one run, so there is nothing to compare", remedy="branchrank score-trec RUN QRELS"
+        )
+    for name, run in runs.items():
+        missing = [query for query in qrels if query not in run]
+        if missing and not options.missing_is_zero:
+            raise RunError(
+                f"{name} has no line for {len(missing)} of {len(qrels)} judged queries "
+                f"(the first: {missing[0]!r})",
+                remedy="--missing-is-zero if the system found no documents, or complete the run",
+            )
+    baseline = str(options.baseline)
+    if baseline and baseline not in runs:
+        raise UsageError(
+            f"the baseline {baseline!r} is not among {', '.join(runs)}",
+            remedy=suggestion(baseline, list(runs)) or "choose one of them with --baseline",
+        )
+    first = baseline or next(iter(runs))
+    pairs = (
+        list(combinations(runs, 2))
+        if options.all_pairs
+        else [(first, name) for name in runs if name != first]
+    )
+    scores = {name: run_scores(run, qrels, measures) for name, run in runs.items()}
+    queries = {query: query for query in qrels}
+    return results_table(
+        ", ".join(
+            [*([title] if title else []), f"{len(qrels)} judged quer{'y' if len(qrels) == 1 else 'ies'}"]
+        ),
+        scores,
+        queries,
+        (
+            found
+            for measure in dict.fromkeys(map(str, measures))
+            for found in compare_pairs(
+                [((old, scores[old][measure]), (new, scores[new][measure])) for old, new in pairs],
+                queries,
+                measure=measure,
+                options=options,
+            )
+        ),
+    )
+
+
+def compare_trec(
+    qrels: str | Path, runs: Iterable[str | Path], measures: Iterable[str] = BEIR_MEASURES, **options: Any
+) -> ResultsTable:
+    """Compare TREC run files with the file ``baseline`` or, if ``all_pairs`` is true, with each other.
+
+    ``options`` are fields of :class:`~branchrank.measures.verdicts.CompareOptions`, such as ``baseline``,
+    ``all_pairs``, ``missing_is_zero``, ``delta``, ``alpha`` and ``seed``. The default baseline is the first
+    file. The significance tests are the same as in a BranchRank run, except that all queries are treated as
+    independent. Holm's correction covers all comparisons on the same measure. Documents with equal scores are
+    ordered as in trec_eval. If ``missing_is_zero`` is true, a judged query that is missing from a run scores
+    0. Printing the result shows the table and the comparisons.
+
+    Raises :class:`~branchrank.errors.RunError` for an unreadable file or a missing judged query, and
+    :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
+
+    >>> from pathlib import Path
+    >>> _ = Path("qrels.txt").write_text("q1 0 d1 1\\nq2 0 d2 1\\n")
+    >>> _ = Path("a.run").write_text("q1 Q0 d1 1 2 a\\nq2 Q0 d1 1 2 a\\n")
+    >>> _ = Path("b.run").write_text("q1 Q0 d1 1 2 b\\nq2 Q0 d2 1 2 b\\n")
+    >>> table = compare_trec("qrels.txt", ["a.run", "b.run"], ["RR"])
+    >>> [(each.name, each.means["RR"].value) for each in table.systems]
+    [('a', 0.5), ('b', 1.0)]
+    >>> table.comparisons[0].verdict
+    'too few questions to tell'
+    """
+    names = run_names([Path(path) for path in runs])
+    chosen = CompareOptions(measures=tuple(measures), **options)
+    by_path = {str(path): name for path, name in names.items()}
+    baseline = by_path.get(str(chosen.baseline), str(chosen.baseline))
+    return compare_rankings(
+        read_qrels(Path(qrels)),
+        {name: read_trec(path) for path, name in names.items()},
+        msgspec.structs.replace(chosen, baseline=baseline),
+        Path(qrels).name,
+    )
+
+
+def compare_frames(
+    qrels: pd.DataFrame,
+    runs: Mapping[str, pd.DataFrame],
+    measures: Iterable[str] = BEIR_MEASURES,
+    **options: Any,
+) -> ResultsTable:
+    """Compare runs in PyTerrier data frames, with the same options as :func:`compare_trec`.
+
+    ``qrels`` has the columns qid, docno and label. ``runs`` maps the name of each run to a frame with the
+    columns qid, docno and score. Raises :class:`~branchrank.errors.RunError` for a missing column, a value
+    that is not a number, or a missing judged query.
+
+    >>> import pandas as pd
+    >>> from branchrank import library
+    >>> qrels = pd.DataFrame({"qid": ["q1", "q2"], "docno": ["d1", "d2"], "label": [1, 1]})
+    >>> first = pd.DataFrame({"qid": ["q1", "q2"], "docno": ["d1", "d1"], "score": [2.0, 1.0]})
+    >>> second = pd.DataFrame({"qid": ["q1", "q2"], "docno": ["d1", "d2"], "score": [2.0, 1.0]})
+    >>> table = library.compare_frames(qrels, {"a": first, "b": second}, ["RR"])
+    >>> [each.means["RR"].value for each in table.systems]
+    [0.5, 1.0]
+    """
+    return compare_rankings(
+        read_qrels_frame(qrels),
+        {name: read_results(frame, name) for name, frame in runs.items()},
+        CompareOptions(measures=tuple(measures), **options),
+    )
+
+
+def run_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """Map each run file to its name in a table.
+
+    The name is the file name without its suffix, or the path if two runs have the same file name. Raises
+    :class:`UsageError` if a path is given twice.
+    """
+    stems = [path.stem for path in paths]
+    twice = [path for path in paths if paths.count(path) > 1]
+    if twice:
+        raise UsageError(f"{twice[0]} is given twice", remedy="give each run once")
+    return {
+        path: stem if stems.count(stem) == 1 else str(path) for path, stem in zip(paths, stems, strict=True)
+    }
+
+
+TOPICS = ("qid", "query")
+RESULTS = ("qid", "query", "docno", "rank", "score")
+QRELS = ("qid", "docno", "label")
+
+
+def topics_frame(run: RunData) -> pd.DataFrame:
+    """Return a frame with one row for each of the run's questions that have gold."""
+    rows = [(each.id, each.question) for each in run.asked if each.gold]
+    return _frame(TOPICS, rows)
+
+
+def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
+    """Return a predictor's results (of the first repeat), with a row for each document.
+
+    Raises :class:`UsageError` for an unknown predictor.
+    """
+    run.check_predictor(predictor)
+    words = {each.id: each.question for each in run.asked}
+    rows = [
+        (question, words[question], document, rank, score)
+        for question, ranked in run_lists(run, predictor, ids).items()
+        for rank, (document, score) in enumerate(ranked)
+    ]
+    return _frame(RESULTS, rows)
+
+
+def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
+    """Return a run's judgments, with one row per judged document.
+
+    If ``ids`` is ``gold``, the judged documents are the gold items and their pages. A page is judged only if
+    one of its gold items has lines or a quote.
+    """
+    rows = [
+        (query, document, label)
+        for query, judged in run_qrels(run, ids).items()
+        for document, label in judged.items()
+    ]
+    return _frame(QRELS, rows)
+
+
+def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
+    """Return the scored documents for each query in a results frame.
+
+    Raises :class:`RunError` if a column is missing, if a score is not a number, or if a document occurs twice
+    for a query.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for row, (qid, docno, given) in enumerate(_columns(frame, name, ("qid", "docno", "score"))):
+        value = _number(given, f"{name}, row {row}")
+        ranked = found.setdefault(str(qid), {})
+        if str(docno) in ranked:
+            raise RunError(f"{name}, row {row}: {str(docno)!r} occurs twice for the query {str(qid)!r}")
+        ranked[str(docno)] = value
+    return {query: [Scored(*pair) for pair in scores.items()] for query, scores in found.items()}
+
+
+def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
+    """Return the judged documents for each query in a qrels frame.
+
+    Raises :class:`RunError` if a column is missing, if there are no rows, if a label is not a whole number,
+    or if a document is judged twice for a query.
+    """
+    found: Qrels = {}
+    for row, (qid, docno, label) in enumerate(_columns(frame, name, QRELS)):
+        value = _number(label, f"{name}, row {row}")
+        if value != int(value):
+            raise RunError(f"{name}, row {row}: the label {label!r} is not a whole number")
+        judged = found.setdefault(str(qid), {})
+        if str(docno) in judged:
+            raise RunError(f"{name}, row {row}: {str(docno)!r} is judged twice for the query {str(qid)!r}")
+        judged[str(docno)] = int(value)
+    if not found:
+        raise RunError(f"{name} has no judgments", remedy="pass a frame with at least one row")
+    return found
+
+
+def beir_from_frames(
+    folder: str | Path, documents: pd.DataFrame, topics: pd.DataFrame, qrels: pd.DataFrame
+) -> Path:
+    """Write PyTerrier data frames as a BEIR folder, and return the folder's path.
+
+    ``documents`` has the columns docno and text, and optionally title. ``topics`` has the columns qid and
+    query. ``qrels`` has the columns qid, docno and label, and becomes the ``test`` split. Raises
+    :class:`~branchrank.errors.RunError` for a missing column or a label that is not a whole number, and
+    :class:`~branchrank.errors.UsageError` for a folder that already exists.
+
+    >>> import pandas as pd
+    >>> from branchrank import library
+    >>> documents = pd.DataFrame({"docno": ["d1", "d2"], "text": ["green tea", "coffee"]})
+    >>> topics = pd.DataFrame({"qid": ["q1"], "query": ["tea"]})
+    >>> qrels = pd.DataFrame({"qid": ["q1"], "docno": ["d1"], "label": [1]})
+    >>> library.beir_from_frames("beir/teas", documents, topics, qrels).name
+    'teas'
+    """
+    folder = Path(folder)
+    if folder.exists():
+        raise UsageError(f"{folder} exists already", remedy="choose a new folder")
+    titled = ("docno", "title", "text") if "title" in documents.columns else ("docno", "text")
+    entries = [
+        {"_id": str(row[0]), "title": str(row[1]) if len(row) > 2 else "", "text": str(row[-1])}
+        for row in _columns(documents, "documents", titled)
+    ]
+    asked = [{"_id": str(qid), "text": str(query)} for qid, query in _columns(topics, "topics", TOPICS)]
+    judged = [
+        f"{query}\t{document}\t{label}\n"
+        for query, labels in read_qrels_frame(qrels).items()
+        for document, label in labels.items()
+    ]
+    write_text(folder / ir_collections.QRELS / "test.tsv", "".join(["query-id\tcorpus-id\tscore\n", *judged]))
+    write_jsonl(folder / ir_collections.QUERIES, asked)
+    write_jsonl(folder / ir_collections.CORPUS, entries)
+    return folder
+
+
+def _columns(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        held = [str(column) for column in frame.columns]
+        near = suggestion(missing[0], held)
+        raise RunError(
+            f"{name} has no column {missing[0]!r}: it has {', '.join(held) or 'none'}",
+            remedy=near or f"pass a frame with the columns {', '.join(columns)}",
+        )
+    return list(frame[list(columns)].itertuples(index=False, name=None))
+
+
+def _number(value: Any, place: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise RunError(f"{place}: {value!r} is not a finite number")
+    return number
+
+
+def _frame(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(list(rows), columns=list(columns))

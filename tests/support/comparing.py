@@ -1,0 +1,18 @@
+"""Comparisons of made-up scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from branchrank.measures.verdicts import CompareOptions, Comparison, compare_pairs
+
+Scores = Mapping[str, float]
+
+
+def against(
+    scores: Mapping[str, Scores], clusters: Mapping[str, str], baseline: str, measure: str, **options: Any
+) -> tuple[Comparison, ...]:
+    """Compare every other system with the baseline, as one family."""
+    pairs = [((baseline, scores[baseline]), (name, of)) for name, of in scores.items() if name != baseline]
+    return compare_pairs(pairs, clusters, measure=measure, options=CompareOptions(**options))
