@@ -8,19 +8,20 @@ The value of ``--embedder`` selects the model and the code that runs it.
   is the same as ``fake:64``.
 - ``openai:MODEL`` sends texts to an OpenAI-compatible endpoint ``/v1/embeddings`` at ``--embedding-url``.
 - ``ollama:MODEL`` sends texts to the endpoint ``/api/embed`` of an Ollama server at ``--embedding-url``.
-- ``NAME`` or ``NAME:MODEL`` uses the embedder ``NAME`` that an installed package provides
-  (:mod:`branchrank.embedders.installed`).
+- ``NAME`` or ``NAME:MODEL`` uses the embedder ``NAME`` that an installed package provides. The entry point
+  ``NAME`` in the package's group ``branchrank.embedders`` refers to a callable that takes the arguments
+  ``model`` and ``notify`` and returns an :class:`Embedder`.
 - Any other value is the hub name or the local path of a sentence-transformers model or a ColBERT checkpoint.
 """
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
 from branchrank.embedders import minilm
 from branchrank.embedders.fake import NONE, FakeEmbedder, NoEmbedder, no_vectors
-from branchrank.embedders.installed import installed_routes, open_installed
 from branchrank.embedders.protocol import (
     DocumentVectors,
     Embedder,
@@ -49,12 +50,17 @@ __all__ = [
 
 #: The names of built-in embedders that accept a model name or a number of dimensions after a colon.
 ROUTES = ("fake", "openai", "ollama")
+ENTRY_POINTS = "branchrank.embedders"
 #: The maximum lengths of a path and of one part of a path, in characters.
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255
 
 
+#: The names of the model that needs no model hub, and of the embedder without a model.
+_KNOWN = (NONE, minilm.MODEL, minilm.HUB_NAME)
+
+
 def _routes() -> tuple[str, ...]:
-    return (*ROUTES, *installed_routes())
+    return (*ROUTES, *(entry.name for entry in entry_points(group=ENTRY_POINTS)))
 
 
 def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> Embedder:
@@ -77,17 +83,13 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
         return NoEmbedder()
     if route == "fake":
         return FakeEmbedder(int(model)) if model else FakeEmbedder()
-    if route == "openai":
-        from branchrank.embedders.server import OpenAIEmbedder
+    if route in ("openai", "ollama"):
+        from branchrank.embedders.server import OllamaEmbedder, OpenAIEmbedder
 
-        return OpenAIEmbedder(model, settings.embedding_url)
-    if route == "ollama":
-        from branchrank.embedders.server import OllamaEmbedder
-
-        return OllamaEmbedder(model, settings.embedding_url)
-    installed = open_installed(route, model, notify)
-    if installed is not None:
-        return installed
+        server = OpenAIEmbedder if route == "openai" else OllamaEmbedder
+        return server(model, settings.embedding_url)
+    for entry in entry_points(group=ENTRY_POINTS, name=route):
+        return _open_installed(entry, model, notify)
     try:
         return _open_named(settings, notify or (lambda line: None))
     except ModelError as error:
@@ -98,7 +100,7 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
 
 def check_name(embedder: str) -> None:
     """Raise :class:`UsageError` if ``embedder`` is a malformed or misspelled name."""
-    if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder):
+    if embedder in (*_KNOWN, IndexSettings().embedder):
         return  # Known names don't need the slow search for embedders in installed packages.
     route, _, model = embedder.partition(":")
     if route == "fake" and model and not model.isdecimal():
@@ -121,6 +123,25 @@ def check_name(embedder: str) -> None:
     meant = _meant(embedder)
     if meant and "/" not in embedder and route not in _routes():  # Hub names have the form owner/name.
         raise UsageError(f"there is no embedder {embedder!r}; {meant}", remedy="correct --embedder")
+
+
+def _open_installed(entry: EntryPoint, model: str, notify: Notify | None) -> Embedder:
+    """Open the embedder of an installed package."""
+    shown = f"the embedder {entry.name!r} ({entry.value})"
+    try:
+        opens = entry.load()
+    except Exception as error:
+        raise UsageError(
+            f"{shown} cannot be imported: {error}",
+            remedy="reinstall the package that provides this embedder",
+        ) from error
+    made: Embedder = opens(model, notify)
+    if not isinstance(getattr(made, "identity", None), EmbedderIdentity):
+        raise UsageError(
+            f"{shown} returned {made!r}, which has no valid `identity`",
+            remedy="add the attribute `identity`, a branchrank.embedders.EmbedderIdentity, to its class",
+        )
+    return made
 
 
 def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
@@ -155,7 +176,7 @@ def _float32_only(settings: IndexSettings) -> UsageError:
 
 def _meant(embedder: str) -> str:
     """Return a suggestion if ``embedder`` resembles a known name, or else an empty string."""
-    known = (*_routes(), NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder)
+    known = (*_routes(), *_KNOWN, IndexSettings().embedder)
     return "" if embedder in known else suggestion(embedder, known)
 
 
@@ -194,9 +215,7 @@ def is_bundled(embedder: str) -> bool:
     route, _, dimension = embedder.partition(":")
     if route == "fake":
         return not dimension or dimension.isdecimal()
-    if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME):
-        return True
-    return embedder == IndexSettings().embedder and not Path(embedder).exists()
+    return embedder in _KNOWN or (embedder == IndexSettings().embedder and not Path(embedder).exists())
 
 
 def portable_name(embedder: str) -> str:
@@ -206,6 +225,6 @@ def portable_name(embedder: str) -> str:
     returned unchanged.
     """
     folder = Path(embedder).expanduser()
-    if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME) or not folder.is_dir():
+    if embedder in _KNOWN or not folder.is_dir():
         return embedder
     return str(folder.resolve())

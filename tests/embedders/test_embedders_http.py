@@ -65,10 +65,6 @@ def test_an_empty_text_and_a_lone_surrogate_are_replaced(server: EmbeddingServer
     assert server.inputs()[-2:] == [" ", "caf?"]
 
 
-def test_no_texts_give_no_rows(server: EmbeddingServer) -> None:
-    assert client("openai", server.url).embed_documents([]).shape == (0, 8)
-
-
 ROW = [1.0] * 8
 
 
@@ -177,22 +173,6 @@ def test_a_dead_server_is_a_model_error(route: str) -> None:
     assert "--embedding-url" in caught.value.remedy
 
 
-def test_a_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        monkeypatch.setattr(servers, "TIMEOUT_S", 0.2)
-        with pytest.raises(ModelError, match="timed out"):
-            client("openai", f"http://127.0.0.1:{listener.getsockname()[1]}").embed_query("x")
-
-
-def test_an_answer_past_the_limit_is_refused(
-    server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(servers, "_LARGEST_ANSWER", 100)
-    with pytest.raises(ModelError, match="larger than 100 bytes"):
-        client("openai", server.url).embed_query("x")
-    assert len(server.requests) == 1
-
-
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_not_followed(server: EmbeddingServer, status: int) -> None:
     with serving() as other:
@@ -255,11 +235,6 @@ def test_only_a_base_url_over_http_is_an_endpoint(url: str) -> None:
     with pytest.raises(UsageError, match="endpoint") as caught:
         client("openai", url)
     assert "secret" not in str(caught.value)
-
-
-def test_a_proxy_is_not_used_for_localhost(server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    assert client("openai", server.url).embed_query("x").shape == (8,)
 
 
 def test_openai_itself_needs_a_key(server: EmbeddingServer) -> None:

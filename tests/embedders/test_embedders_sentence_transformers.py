@@ -129,20 +129,6 @@ def test_a_vector_depends_on_its_text_alone(nomic: Path) -> None:
     assert np.array_equal(together, apart)
 
 
-def test_a_larger_batch_gives_nearly_the_same_vectors(nomic: Path) -> None:
-    one = SentenceTransformersEmbedder(str(nomic)).embed_documents(TEXTS)
-    four = SentenceTransformersEmbedder(str(nomic), batch_size=4).embed_documents(TEXTS)
-    assert np.allclose(one, four, atol=1e-5)
-
-
-def test_progress_and_no_texts(nomic: Path) -> None:
-    embedder = SentenceTransformersEmbedder(str(nomic))
-    seen: list[tuple[str, int, int]] = []
-    embedder.embed_documents(["text"] * 20, lambda *at: seen.append(at))
-    assert seen == [("embed", 16, 20), ("embed", 20, 20)]
-    assert embedder.embed_documents([]).shape == (0, 32)
-
-
 def test_a_models_own_prompts_come_before_the_published_ones(copy: Path) -> None:
     prompts = {"query": "route ", "passage": "text "}
     change(copy / "config_sentence_transformers.json", prompts=prompts, default_prompt_name="query")
@@ -187,10 +173,6 @@ def architecture_of_its_own(folder: Path) -> None:
     change(folder / "config.json", model_type="mystery", auto_map={"AutoModel": "mystery.Model"})
 
 
-def unknown_architecture(folder: Path) -> None:
-    change(folder / "config.json", model_type="mystery")
-
-
 def broken_config(folder: Path) -> None:
     (folder / "config.json").write_text("{")
 
@@ -212,7 +194,6 @@ def no_model(folder: Path) -> None:
         (pickled_dense_module, "pickled"),
         (module_of_its_own, "needs the code of"),
         (architecture_of_its_own, "needs its own code"),
-        (unknown_architecture, "can't be loaded"),
         (broken_config, "can't be read"),
         (torn_weights, "can't be loaded"),
         (no_model, "does not contain a sentence-transformers model"),
@@ -352,16 +333,6 @@ def test_a_model_that_the_hub_lacks_is_a_model_error(hub: Hub) -> None:
     pytest.importorskip("torch")
     with pytest.raises(ModelError, match="no public model 'tiny/absent'"):
         open_embedder(IndexSettings(embedder="tiny/absent"))
-
-
-def test_a_hub_that_refuses_is_tried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        use_hub(monkeypatch, f"http://127.0.0.1:{free.getsockname()[1]}", tmp_path)
-    with pytest.raises(ModelError, match=r"can't be downloaded.*refused") as caught:
-        open_embedder(IndexSettings())
-    assert "--embedder all-MiniLM-L6-v2" in caught.value.remedy
 
 
 def test_a_hub_that_does_not_respond_is_tried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,9 +15,7 @@ from hypothesis import strategies as st
 
 from branchrank.embedders import EmbedderIdentity, FakeEmbedder, Vectors
 from branchrank.embedders.cache import (
-    BATCH,
     EmbeddingCache,
-    cache_keys,
     cached_documents,
     cached_query,
     open_cache,
@@ -127,12 +124,6 @@ def test_a_query_is_kept_apart_from_a_document_of_the_same_text(path: Path) -> N
     assert embedder.asked == [TEXTS[0]] * 2
 
 
-def test_keys_depend_on_prefix_and_text_as_embedded() -> None:
-    identity = FakeEmbedder().identity
-    assert cache_keys(identity, "a", ["b"]) == cache_keys(identity, "", ["ab"])
-    assert len(set(cache_keys(identity, "", ["a", "b", "A", "a "]))) == 4
-
-
 def test_progress_counts_cached_texts_at_once(path: Path) -> None:
     fill(path)
     seen: list[tuple[str, int, int]] = []
@@ -229,15 +220,6 @@ def test_a_file_of_something_else_is_set_aside_with_one_notice(path: Path, make:
     assert path.with_name("embeddings.sqlite.set-aside-1").read_bytes() == before
 
 
-def test_a_foreign_database_is_not_changed_by_the_check(path: Path) -> None:
-    path.parent.mkdir()
-    foreign_database(path)
-    opened(path)
-    assert raw(path.with_name("embeddings.sqlite.set-aside-1"), "SELECT name FROM sqlite_master") == [
-        ("notes",)
-    ]
-
-
 @pytest.mark.parametrize("kind", ["parent is a file", "directory", "fifo", "device"])
 def test_without_a_cache_file_embedding_continues_with_one_notice(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "embeddings.sqlite"
@@ -332,37 +314,3 @@ def test_a_killed_build_loses_at_most_the_current_batch(path: Path, after: int) 
     assert embedder.asked == []
     assert notices == []
     assert np.array_equal(rows, FakeEmbedder().embed_documents(texts))
-
-
-def test_a_batch_is_kept_before_the_next_is_embedded(path: Path) -> None:
-    class Failing(Counting):
-        def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-            if len(self.asked) >= 2 * BATCH:
-                raise KeyboardInterrupt
-            return super().embed_documents(texts, progress)
-
-    texts = [f"text {number}" for number in range(4 * BATCH)]
-    with pytest.raises(KeyboardInterrupt):
-        cached_documents(Failing(), opened(path), texts)
-    embedder = Counting()
-    cached_documents(embedder, opened(path), texts)
-    assert embedder.asked == texts[2 * BATCH :]
-
-
-def test_threads_and_connections_share_a_file(path: Path) -> None:
-    caches = [opened(path), opened(path)]
-    expected = FakeEmbedder().embed_documents(TEXTS)
-    wrong: list[int] = []
-
-    def work(number: int) -> None:
-        for _ in range(5):
-            rows = cached_documents(FakeEmbedder(), caches[number % 2], TEXTS)
-            if not np.array_equal(rows, expected):
-                wrong.append(number)
-
-    threads = [threading.Thread(target=work, args=[number]) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []

@@ -2,7 +2,6 @@ import os
 import pickle
 import shutil
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -13,8 +12,8 @@ import pytest
 from support.redis_server import RedisServer
 
 from branchrank.embedders import FakeEmbedder
-from branchrank.embedders.cache import EmbeddingCache, cache_keys, cached_documents, cached_query, open_cache
-from branchrank.errors import MissingDependencyError, UsageError
+from branchrank.embedders.cache import EmbeddingCache, cache_keys, cached_documents, open_cache
+from branchrank.errors import MissingDependencyError
 from branchrank.io import key_values
 from branchrank.io.progress import Notify, no_progress
 
@@ -76,22 +75,11 @@ def asked(cache: EmbeddingCache) -> int:
     return embedder.asked
 
 
-def test_a_miss_is_kept_and_then_a_hit(cache: EmbeddingCache, notices: list[str]) -> None:
-    assert asked(cache) == 10
-    assert asked(cache) == 0
-    assert notices == []
-
-
 def test_a_url_selects_redis_and_no_url_a_file(shared: RedisServer, tmp_path: Path) -> None:
     for url in ("", shared.url):
         opened = open_cache(tmp_path / "embeddings.sqlite", redis_url=url)
         assert isinstance(opened._values, key_values.RedisValues) == bool(url)
         opened.close()
-
-
-def test_a_query_is_kept(cache: EmbeddingCache) -> None:
-    first = cached_query(FakeEmbedder(), cache, "routing")
-    assert np.array_equal(first, cached_query(FakeEmbedder(), cache, "routing"))
 
 
 def test_an_entry_expires(cache: EmbeddingCache, client) -> None:
@@ -101,12 +89,6 @@ def test_an_entry_expires(cache: EmbeddingCache, client) -> None:
     while client.exists(KEYS[0]):
         time.sleep(0.001)
     assert asked(cache) == 1
-
-
-def test_an_evicted_entry_is_a_miss(cache: EmbeddingCache, client) -> None:
-    asked(cache)
-    client.delete(*KEYS[:4])
-    assert asked(cache) == 4
 
 
 class Canary:
@@ -166,17 +148,6 @@ def test_a_full_server_gives_one_notice_and_embedding_continues(
     assert "SET" not in notices[0]
 
 
-def test_a_server_that_is_down_gives_one_notice_without_its_password(notices: list[str]) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    cache = redis_cache(f"redis://me:secret@127.0.0.1:{port}/0", notify=notices.append)
-    assert [asked(cache), asked(cache)] == [10, 10]
-    assert len(notices) == 1
-    assert f"127.0.0.1:{port}" in notices[0]
-    assert "secret" not in notices[0]
-
-
 def test_a_missing_password_gives_one_notice(tmp_path: Path, notices: list[str]) -> None:
     server = RedisServer(tmp_path, "--requirepass", "secret")
     try:
@@ -215,22 +186,6 @@ def test_a_slow_server_is_skipped_after_one_timeout_and_used_again_later(
         cache.close()
     finally:
         server.stop()
-
-
-def test_a_server_that_restarts_empty_is_filled_again(tmp_path: Path, notices: list[str]) -> None:
-    server = RedisServer(tmp_path)
-    cache = redis_cache(server.url, notify=notices.append)
-    asked(cache)
-    server.stop()
-    assert asked(cache) == 10
-    assert len(notices) == 1
-    cache.close()
-
-
-@pytest.mark.parametrize("url", ["127.0.0.1:6379", "http://127.0.0.1:6379"])
-def test_a_url_that_is_not_a_redis_url_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="Redis"):
-        redis_cache(url)
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,11 +67,6 @@ def test_a_document_is_embedded_once(path: Path, cache: TokenCache) -> None:
         assert np.array_equal(found.scales, vectors.scales)
 
 
-def test_another_model_shares_nothing(cache: TokenCache) -> None:
-    cache.document_tokens(FakeEmbedder(32), TEXTS)
-    assert cache.document_tokens(FakeEmbedder(64), TEXTS)[0].values.shape == (4, 64)
-
-
 @pytest.mark.parametrize(
     "damage", ["UPDATE embeddings SET vector = substr(vector, 1, 60)", "UPDATE embeddings SET vector = x'00'"]
 )

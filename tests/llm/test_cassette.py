@@ -180,24 +180,6 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path, content: bytes
     assert path.read_bytes() == content
 
 
-def test_damaged_pages_never_give_a_wrong_reply(tmp_path: Path) -> None:
-    path = tmp_path / "c.sqlite"
-    with Cassette(path) as cassette:
-        for number in range(40):
-            cassette.put(request(f"prompt {number} " * 40), "m", RECORDED)
-    whole = path.read_bytes()
-    for start in range(100, len(whole), 997):
-        path.write_bytes(
-            whole[:start] + bytes(b ^ 0x20 for b in whole[start : start + 30]) + whole[start + 30 :]
-        )
-        try:
-            with Cassette(path, readonly=True) as cassette:
-                found = [cassette.get(request(f"prompt {n} " * 40), "m") for n in range(40)]
-        except (ArtifactError, StorageError):
-            continue
-        assert all(entry is None or entry == RECORDED for entry in found)
-
-
 def test_a_killed_process_loses_no_finished_call(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     script = textwrap.dedent(
@@ -219,13 +201,6 @@ def test_a_killed_process_loses_no_finished_call(tmp_path: Path) -> None:
         assert len(cassette) == 5
     with Cassette(path) as cassette:
         assert len(cassette) == 5
-
-
-def test_two_processes_can_share_a_cassette(tmp_path: Path) -> None:
-    with Cassette(tmp_path / "c.sqlite") as one, Cassette(tmp_path / "c.sqlite") as two:
-        one.put(request("a"), "m", RECORDED)
-        two.put(request("b"), "m", RECORDED)
-        assert one.get(request("b"), "m") == two.get(request("a"), "m") == RECORDED
 
 
 def test_processes_that_open_a_new_cassette_at_once_all_get_it(tmp_path: Path) -> None:
@@ -274,26 +249,6 @@ def test_an_interrupted_creation_leaves_a_usable_file(
             cassette.put(request(), "m", RECORDED)
 
 
-@pytest.mark.parametrize(
-    "statements",
-    [
-        [],
-        ["PRAGMA journal_mode = WAL"],
-    ],
-)
-def test_an_interrupted_creation_is_completed(tmp_path: Path, statements: list[str]) -> None:
-    path = tmp_path / "c.sqlite"
-    database = sqlite3.connect(path)
-    for statement in statements:
-        database.execute(statement)
-    database.commit()
-    database.close()
-    with Cassette(path) as cassette:
-        cassette.put(request(), "m", RECORDED)
-    with Cassette(path, readonly=True) as cassette:
-        assert cassette.get(request(), "m") == RECORDED
-
-
 def test_a_file_that_stays_locked_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_values, "PATIENCE", 0.05)
     path = tmp_path / "c.sqlite"
@@ -303,12 +258,3 @@ def test_a_file_that_stays_locked_is_an_error(tmp_path: Path, monkeypatch: pytes
         Cassette(path)
     owner.close()
     Cassette(path).close()
-
-
-def test_a_schema_that_is_not_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "c.sqlite"
-    Cassette(path).close()
-    path.write_bytes(path.read_bytes().replace(b"question TEXT", b"questio\xff TEXT", 1))
-    for readonly in (True, False):
-        with pytest.raises((ArtifactError, StorageError)):
-            Cassette(path, readonly=readonly)

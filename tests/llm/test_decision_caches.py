@@ -14,9 +14,7 @@ from support.redis_server import RedisServer
 from support.scripted_llm import ScriptedLLM, say
 from test_cassette import RECORDED, request
 
-from branchrank.errors import UsageError
-from branchrank.io.key_values import EXPIRY
-from branchrank.llm.cassette import Cassette, DecisionCache, Recorded, RedisDecisions, call_key
+from branchrank.llm.cassette import Cassette, DecisionCache, Recorded, RedisDecisions
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
 
@@ -25,7 +23,6 @@ pytestmark = pytest.mark.skipif(
 )
 #: The endpoint of the calls.
 AT = "http://127.0.0.1:1/v1"
-KEY = f"branchrank:decision:{call_key(request(), 'm', AT)}"
 
 
 @pytest.fixture(scope="module")
@@ -96,58 +93,6 @@ def test_secrets_are_removed_before_storing(opened: Callable[..., DecisionCache]
     assert found is not None
     assert "s01" not in found.reply.text
     assert "[key]" in found.reply.text
-
-
-@pytest.mark.parametrize(
-    "value",
-    [b"", b"null", b"[]", b"\x80\x04.", b'["a","b","c","d","e","f"]', b"[" * 100_000, "other type"],
-)
-def test_a_foreign_value_is_a_miss_and_is_replaced(
-    server: RedisServer, client: object, value: bytes | str
-) -> None:
-    if isinstance(value, str):
-        client.rpush(KEY, value)
-    else:
-        client.set(KEY, value)
-    notices: list[str] = []
-    with RedisDecisions(server.url, notify=notices.append) as cache:
-        assert cache.get(request(), "m", AT) is None
-    with RedisDecisions(server.url) as cache:
-        cache.put(request(), "m", RECORDED, AT)
-        assert cache.get(request(), "m", AT) == RECORDED
-    assert 0 < client.ttl(KEY) <= EXPIRY
-
-
-def test_a_damaged_entry_is_never_returned(server: RedisServer, client: object) -> None:
-    with RedisDecisions(server.url) as cache:
-        cache.put(request(), "m", RECORDED, AT)
-        intact = client.get(KEY)
-        for place in range(0, len(intact), 7):
-            client.set(KEY, intact[:place] + bytes([intact[place] ^ 1]) + intact[place + 1 :])
-            assert cache.get(request(), "m", AT) is None, intact[:place]
-
-
-def test_an_entry_of_another_call_is_never_returned(server: RedisServer, client: object) -> None:
-    with RedisDecisions(server.url) as cache:
-        cache.put(request("other"), "m", RECORDED, AT)
-        client.set(KEY, client.get(f"branchrank:decision:{call_key(request('other'), 'm', AT)}"))
-        assert cache.get(request(), "m", AT) is None
-
-
-def test_an_unreachable_server_only_disables_the_cache(tmp_path: Path) -> None:
-    notices: list[str] = []
-    gone = RedisServer(tmp_path)
-    gone.stop()
-    with RedisDecisions(gone.url, notify=notices.append) as cache:
-        cache.put(request(), "m", RECORDED, AT)
-        assert cache.get(request(), "m", AT) is None
-    assert len(notices) == 1
-    assert f"the decision cache at 127.0.0.1:{gone.port}" in notices[0]
-
-
-def test_a_url_that_is_not_a_redis_url_is_refused() -> None:
-    with pytest.raises(UsageError, match="is not a Redis URL"):
-        RedisDecisions("ftp://127.0.0.1/0")
 
 
 def test_sessions_share_decisions_through_redis(tmp_path: Path, server: RedisServer, client: object) -> None:

@@ -104,13 +104,6 @@ def test_a_later_recording_repeats_failed_calls(tmp_path: Path) -> None:
     assert rows(run(None, THREE, replay=cassette)) == rows(again)
 
 
-def test_recording_again_spends_nothing_and_changes_nothing(server: ScriptedLLM, tmp_path: Path) -> None:
-    cassette = str(tmp_path / "c.sqlite")
-    first = run(server, THREE, record=cassette)
-    assert rows(run(server, THREE, record=cassette)) == rows(first)
-    assert len(server.requests) == 2
-
-
 def test_cached_decisions_are_marked_as_cached(server: ScriptedLLM, tmp_path: Path) -> None:
     cache = tmp_path / "hybrid" / "cache" / "decisions.sqlite"
     first = run(server, THREE, cache)

@@ -102,11 +102,3 @@ def test_a_ledger_can_keep_only_the_newest_rows() -> None:
         ledger.add(row)
     assert ledger.rows == tuple(ROWS[-2:])
     assert seen == list(ROWS)
-
-
-def test_the_ledger_reports_each_row() -> None:
-    seen: list[LLMCall] = []
-    ledger = Ledger(seen.append)
-    for row in ROWS:
-        ledger.add(row)
-    assert ledger.rows == tuple(ROWS) == tuple(seen)
