@@ -27,13 +27,13 @@ class Shape(NamedTuple):
 
 
 MARKDOWN_UNITS = {
-    "letters": "a", "words": "word ", "spaces": " ", "tabs": "\t", "wide": "字", "emoji": "😀", "commas": ",",
-    "less": "<", "tag-start": "<a", "tag-close": "</", "component-start": "<Aa ", "component-name": "<Aa",
-    "component-long": "<Aa{", "tag-alternating": '<a b="<a b=\'', "tag-attribute": "<a b='",
-    "tag-double": '<a b="', "comment-start": "<!--", "declaration": "<!A ", "instruction": "<?",
-    "cdata": "<![CDATA[", "script": "<script>", "pre": "<pre>", "div": "<div>", "div-close": "</div>",
-    "anchor": "<a id=x>", "bracket": "[", "brackets": "[]", "close-bracket": "]", "image": "![",
-    "link": "[a](", "link-open": "[a](<b", "link-title": '[a](b "', "link-whole": "[a](b)",
+    "letters": "a", "words": "word ", "spaces": " ", "tabs": "\t", "wide": "字", "emoji": "😀",
+    "commas": ",", "less": "<", "tag-start": "<a", "tag-close": "</", "component-start": "<Aa ",
+    "component-name": "<Aa", "component-long": "<Aa{", "tag-alternating": '<a b="<a b=\'',
+    "tag-attribute": "<a b='", "tag-double": '<a b="', "comment-start": "<!--", "declaration": "<!A ",
+    "instruction": "<?", "cdata": "<![CDATA[", "script": "<script>", "pre": "<pre>", "div": "<div>",
+    "div-close": "</div>", "anchor": "<a id=x>", "bracket": "[", "brackets": "[]", "close-bracket": "]",
+    "image": "![", "link": "[a](", "link-open": "[a](<b", "link-title": '[a](b "', "link-whole": "[a](b)",
     "reference": "[a][", "footnote": "[^a]", "footnote-start": "[^", "inline-footnote": "^[",
     "parenthesis": "(", "star": "*", "star-letter": "*a ", "star-right": "a**", "mixed-stars": "*a_ ",
     "underscore": "_", "tilde": "~~a", "backtick": "`", "backtick-rise": "`a``", "role": "{a}`b` ",
@@ -62,8 +62,8 @@ MARKDOWN_LINES = {
 RST_UNITS = {
     "letters": "a", "words": "word ", "spaces": " ", "tabs": "\t", "wide": "字", "emoji": "😀",
     "backtick": "`", "backtick-letter": "`a ", "literal": "``", "literal-open": "``a ", "star": "*",
-    "star-letter": "*a ", "strong": "**a ", "bar": "|", "bar-letter": "|a ", "substitution": "|a| ", "underscore": "_",
-    "reference": "a_ ", "anonymous": "a__ ", "phrase": "`a`_ ", "phrase-target": "`a <b",
+    "star-letter": "*a ", "strong": "**a ", "bar": "|", "bar-letter": "|a ", "substitution": "|a| ",
+    "underscore": "_", "reference": "a_ ", "anonymous": "a__ ", "phrase": "`a`_ ", "phrase-target": "`a <b",
     "phrase-open": "`a <", "role": ":a:`b` ", "role-open": ":a:`b ", "role-colons": ":a:",
     "role-target": ":ref:`a <b> ", "footnote": "[1]_ ", "bracket": "[", "footnote-open": "[#a",
     "backslash": "\\", "escape": "\\*", "target": "_`a` ", "target-open": "_`a ", "colon": ":",
@@ -85,9 +85,10 @@ RST_LINES = {
     "field": ":a: b\n", "field-long": ":a: b\n  c\n", "option": "-a b  c\n", "definition": "a\n  b\n",
     "quote": "  a\n", "quote-loose": "  a\n\n", "literal": "a::\n\n", "literal-block": "a::\n\n  b\n\n",
     "literal-quoted": "::\n\n> a\n", "line-block": "| a\n", "doctest": ">>> a\n", "anonymous": "__ a\n",
-    "grid": "+-+-+\n", "grid-row": "+--+--+\n|a |b |\n", "simple": "== ==\n", "simple-open": "== ==\na  b\n",
-    "simple-closed": "== ==\na  b\n== ==\n\n", "paragraph": "*a `b\n", "break": "a\\\n", "blank": "\n",
-    "tab": "\ta\n", "return": "a\r\n", "stair": "* a\n\n  * b\n\n    * c\n\n",
+    "grid": "+-+-+\n", "grid-row": "+--+--+\n|a |b |\n", "simple": "== ==\n",
+    "simple-open": "== ==\na  b\n", "simple-closed": "== ==\na  b\n== ==\n\n", "paragraph": "*a `b\n",
+    "break": "a\\\n", "blank": "\n", "tab": "\ta\n", "return": "a\r\n",
+    "stair": "* a\n\n  * b\n\n    * c\n\n",
 }  # fmt: skip
 _LONG_PARAGRAPH = 9_000
 _INLINE_WAYS = {
