@@ -12,12 +12,15 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+#: Examples of a property test in ``make test``; Hypothesis's own number, 100, in ``make test-full``.
+EXAMPLES = 40
 #: Bytes of memory that must be free for temporary folders in it.
 ROOM = 6 << 30
 #: Tests that run only when ``-m`` names their marker.
@@ -33,7 +36,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep temporary folders in memory where there is room: a test waits for the disk some thirty times."""
+    """Try fewer examples, but where the ``full`` tests run, and keep temporary folders in memory."""
+    if "full" not in config.getoption("markexpr"):
+        settings.register_profile("here", max_examples=EXAMPLES)
+        settings.load_profile("here")
     memory = Path("/dev/shm")
     if hasattr(config, "workerinput") or config.option.basetemp or not os.access(memory, os.W_OK):
         return

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.commands import NO_LLM, ROOT, benchmark, invoke, make_project, program, table, write_lines
+from support.commands import NO_LLM, benchmark, invoke, make_project, table, write_lines
 from support.worlds import write_pages
 
 from branchrank.index import opening
@@ -273,18 +273,6 @@ def test_sigterm_ends_a_command_with_143(project: Path, monkeypatch: pytest.Monk
         assert invoke("retrieve", "--data-dir", project / "data", "tea").exit_code == 143
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_a_closed_output_pipe_is_not_an_error(project: Path) -> None:
-    code = (
-        "import subprocess, sys\n"
-        f"shown = subprocess.Popen([sys.executable, {str(ROOT / 'retrieve.py')!r}, '--top-k', '1000', 'tea'],"
-        " stdout=subprocess.PIPE, stderr=subprocess.PIPE)\n"
-        "shown.stdout.close()\n"
-        "error = shown.stderr.read().decode()\n"
-        "print(shown.wait(), 'Traceback' in error or 'BrokenPipe' in error)\n"
-    )
-    assert program("-c", code, cwd=project).stdout.split()[1] == "False"
 
 
 def test_flags_override_the_environment_and_the_environment_overrides_the_file(
