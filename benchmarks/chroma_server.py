@@ -30,8 +30,7 @@ import numpy as np
 from branchrank.embedders.protocol import Vectors
 from branchrank.stores import chroma
 from branchrank.stores.chroma import ChromaVectors, Location
-from branchrank.stores.vectors import recall_against_exact
-from branchrank.stores.vectors_exact import ExactVectors
+from branchrank.stores.vectors import ExactVectors, recall_against_exact
 
 DIMENSION, TOP, QUERIES = 384, 40, 200
 
@@ -81,9 +80,9 @@ def main() -> None:
             chroma.UPLOADS = uploads
             name = f"vectors-{uploads}"
             began = time.perf_counter()
-            chroma.build_collection(location, name, ids, matrix, made_for="benchmark")
+            chroma.build_collection(location, name, ExactVectors(ids, matrix), made_for="benchmark")
             built = time.perf_counter() - began
-            store = ChromaVectors(location, name, ids, matrix, made_for="benchmark")
+            store = ChromaVectors(location, name, ExactVectors(ids, matrix), made_for="benchmark")
             times = []
             for query in queries:
                 began = time.perf_counter()

@@ -14,7 +14,7 @@ import statistics
 import time
 from pathlib import Path
 
-from branchrank.index import open_index
+from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import load_questions
 from branchrank.systems.builtin import builtin_systems

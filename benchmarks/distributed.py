@@ -55,7 +55,7 @@ def measure(folder: Path, flags: tuple[str, ...], embedder: str) -> tuple[float,
     words = ("benchmark", "--data-dir", data, "--questions", str(SAMPLE / "questions.jsonl"))
     no_llm = ("--hybrid-no-llm", "--pageindex-no-llm", "--latency-sample", "0")
     bench = run(*words, "--predictor", "all", *no_llm, "--reports", reports, *flags)
-    return index, bench, digest(folder, (*FILES, "vectors.npy"))
+    return index, bench, digest(folder, (*FILES, "vectors.arrays"))
 
 
 def main() -> None:

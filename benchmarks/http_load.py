@@ -37,7 +37,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from branchrank.index import build_index
+from branchrank.index.build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.workspace import Workspace
 

@@ -21,14 +21,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from branchrank.index import build_index
+from branchrank.index.build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 
 COLD = """
 import sys, time
 start = time.perf_counter()
 from pathlib import Path
-from branchrank.index import open_index
+from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 imported = time.perf_counter()
 index = open_index(WorkspaceFolder.open(Path(sys.argv[1])))

@@ -21,7 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from branchrank.index import Index, build_index
+from branchrank.index.build import build_index
+from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine

@@ -34,25 +34,21 @@ def _workspace(data_dir: Path, store: str = "", flags: dict[str, object] | None 
 
 
 def _build(data_dir: Path) -> Result:
-    from branchrank.index import build, build_index
+    from branchrank.index import build
+    from branchrank.index.build import build_index
 
     workspace = _workspace(data_dir)
     cpu_by_stage: dict[str, float] = {}
-    timer = build._timer
+    timed = build._Build.timed
 
-    def timer_with_cpu(seconds: dict[str, float]) -> Any:
-        timed = timer(seconds)
+    @contextlib.contextmanager
+    def timed_with_cpu(self: build._Build, stage: str) -> Iterator[None]:
+        start = time.process_time()
+        with timed(self, stage):
+            yield
+        cpu_by_stage[stage] = cpu_by_stage.get(stage, 0.0) + time.process_time() - start
 
-        @contextlib.contextmanager
-        def both(stage: str) -> Iterator[None]:
-            start = time.process_time()
-            with timed(stage):
-                yield
-            cpu_by_stage[stage] = cpu_by_stage.get(stage, 0.0) + time.process_time() - start
-
-        return both
-
-    build._timer = timer_with_cpu
+    build._Build.timed = timed_with_cpu
     start, cpu = time.perf_counter(), time.process_time()
     with build_index(workspace, force=True) as index:
         seconds = time.perf_counter() - start
@@ -97,7 +93,7 @@ def _open(data_dir: Path) -> Result:
 
 
 def _engine(workspace: Any, name: str) -> tuple[Any, Any]:
-    from branchrank.index import open_index
+    from branchrank.index.reader import open_index
     from branchrank.systems.builtin import builtin_systems
     from branchrank.systems.engine import Engine
     from branchrank.systems.memo import QueryMemo

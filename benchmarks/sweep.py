@@ -22,7 +22,7 @@ import msgspec
 
 from branchrank.bench.answering import answer
 from branchrank.bench.predictors import SystemPredictor
-from branchrank.index import Index, open_index
+from branchrank.index.reader import Index, open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question

@@ -41,7 +41,8 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from branchrank.corpus.loading import discover
-from branchrank.index import Index, build_index
+from branchrank.index.build import build_index
+from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Totals, totals_by

@@ -19,8 +19,14 @@ import numpy as np
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.stores.chroma import ChromaVectors, build_collection
-from branchrank.stores.vectors import EXACT_UP_TO, VectorStore, recall_against_exact
-from branchrank.stores.vectors_exact import ExactVectors, load_vectors, save_vectors
+from branchrank.stores.vectors import (
+    EXACT_UP_TO,
+    ExactVectors,
+    VectorStore,
+    load_vectors,
+    recall_against_exact,
+    save_vectors,
+)
 
 TOP = 40
 QUERIES = 200
@@ -63,14 +69,14 @@ def main() -> None:
         queries = (queries / np.linalg.norm(queries, axis=1, keepdims=True)).astype(np.float32)
         ids = [f"k{number:07}" for number in range(size)]
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "vectors.npy")
+            path = Path(folder, "vectors.arrays")
             save_vectors(path, matrix)
             mapped = load_vectors(path, size, options.dimension)
             exact = ExactVectors(ids, mapped)
             start = time.perf_counter()
-            build_collection(Path(folder, "chroma"), "vectors", ids, mapped)
+            build_collection(Path(folder, "chroma"), "vectors", ExactVectors(ids, mapped))
             built = time.perf_counter() - start
-            chroma = ChromaVectors(Path(folder, "chroma"), "vectors", ids, mapped)
+            chroma = ChromaVectors(Path(folder, "chroma"), "vectors", ExactVectors(ids, mapped))
             exact_times, chroma_times = milliseconds([exact, chroma], queries)
             recall = recall_against_exact(chroma, exact, queries, TOP)
             chroma.close()

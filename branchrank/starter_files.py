@@ -23,8 +23,7 @@ from branchrank.corpus.loading import discover, load_corpus
 from branchrank.corpus.named import locate_corpus
 from branchrank.embedders.minilm import MODEL
 from branchrank.errors import CorpusError, UsageError
-from branchrank.index.config_file import read_config
-from branchrank.index.workspace_folder import CONFIG
+from branchrank.index.workspace_folder import CONFIG, read_config
 from branchrank.io.files import write_text
 from branchrank.questions.anchoring import corpus_lines, lines_digest
 from branchrank.questions.question_files import EXAMPLE, question_line

@@ -189,9 +189,11 @@ class Workspace(Searcher):
     @property
     def adoption(self) -> Adoption | None:
         """What :meth:`adopt` used and skipped, or ``None`` if :meth:`adopt` did not create the workspace."""
-        from branchrank.index.adoption import read_adoption
+        from branchrank.index.adoption import Adoption
+        from branchrank.index.manifest import read_record
 
-        return read_adoption(self._folder.adoption_file)
+        path = self._folder.adoption_file
+        return None if path is None else read_record(path, Adoption)
 
     @property
     def questions(self) -> WorkspaceQuestions:

@@ -28,9 +28,8 @@ from support.commands import (
 )
 from support.worlds import PAGES, write_pages
 
-from branchrank.index import open_index
-from branchrank.index.failpoints import VARIABLE
-from branchrank.index.generations import build_lock
+from branchrank.index.generations import FAILPOINT, build_lock
+from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 
 FAKE = ("--embedder", "fake:64", "--vector-store", "exact", "--quiet")
@@ -411,7 +410,7 @@ def test_the_next_command_completes_an_interrupted_build(tmp_path: Path, point: 
     write_pages(tmp_path / "docs")
     configure(tmp_path / "data", corpus=tmp_path / "docs", settings={"index.embedder": "fake:64"})
     words = ("-m", "branchrank.cli.main", "retrieve", "--json", "remove stains")
-    killed = program(*words, cwd=tmp_path, environment={VARIABLE: point})
+    killed = program(*words, cwd=tmp_path, environment={FAILPOINT: point})
     assert killed.returncode == -signal.SIGKILL
     assert killed.stdout == ""
     assert found(tmp_path, "remove stains")[0]["source"] == "guide/cleaning.md"

@@ -79,7 +79,7 @@ SUMS = """
 import hashlib, sys
 import numpy as np
 from branchrank.measures.intervals import difference_interval
-from branchrank.stores.vectors_exact import ExactVectors
+from branchrank.stores.vectors import ExactVectors
 
 random = np.random.default_rng(7)
 found = []

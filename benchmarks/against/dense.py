@@ -9,9 +9,9 @@ import numpy as np
 from benchmarks.against.pairs import Pair, Source
 from benchmarks.against.world import World, named
 from branchrank.embedders.protocol import Vectors
-from branchrank.index import open_index
+from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.stores.vectors_exact import ExactVectors
+from branchrank.stores.vectors import ExactVectors
 
 DEPTH = 40
 GROUP = "vector search"

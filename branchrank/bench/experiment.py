@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from branchrank.errors import UsageError, nearest_path, or_else
-from branchrank.index.config_file import read_config
+from branchrank.index.workspace_folder import read_config
 from branchrank.measures.measures import measure_names, named_measure
 from branchrank.records import Record
 from branchrank.runs.comparisons import ALL_PAIRS

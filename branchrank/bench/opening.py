@@ -14,7 +14,7 @@ from branchrank.bench.experiment import PlannedSystem
 from branchrank.bench.plan import Plan
 from branchrank.bench.predictors import ApiPredictor, BenchmarkPredictor, SystemPredictor
 from branchrank.errors import BranchRankError, QuestionError
-from branchrank.index import Index, open_index, open_or_build
+from branchrank.index.reader import Index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import check_sources

@@ -14,7 +14,7 @@ from branchrank.bench.credentials import scrubbed
 from branchrank.bench.experiment import PlannedSystem
 from branchrank.bench.opening import OpenPlan, predictor_record
 from branchrank.bench.plan import Plan
-from branchrank.index import Index
+from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.files import digest_of
 from branchrank.llm.ledger import read_prices

@@ -43,7 +43,7 @@ from branchrank.corpus.loading import MAX_FILE_BYTES
 from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, search_files
 from branchrank.io.files import read_beneath
 from branchrank.records import Record, Span
-from branchrank.stores.stop_words import STOP_WORDS
+from branchrank.stores.analyzer import QUESTION_WORDS
 
 CONTEXT_LINES = 10
 LIMIT = 10
@@ -98,7 +98,7 @@ def extract_terms(query: str) -> tuple[Term, ...]:
             term = Term(text=token, kind="identifier")
         else:
             term = Term(text=word.group(), kind="word")
-        stop = term.kind == "word" and (len(term.text) < 2 or term.text.lower() in STOP_WORDS)
+        stop = term.kind == "word" and (len(term.text) < 2 or term.text.lower() in QUESTION_WORDS)
         (stopped if stop else found).append((match.start(), term))
     if not found:
         found = stopped or [(0, Term(text=token[:TERM_CHARACTERS], kind="quoted")) for token in text.split()]

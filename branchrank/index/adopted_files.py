@@ -1,29 +1,38 @@
-"""Read chunks, a Chroma collection and nodes from a folder that another program wrote.
+"""Read chunks, vectors and nodes that the user or another program wrote.
 
-1. ``chunks.jsonl`` has one JSON object per line. A chunk's text is in ``text``, ``page_content``,
-   ``content`` or ``document``. The path of a chunk's document is in ``file_path``, ``path`` or ``source``. A
-   chunk's line numbers are in ``line_start`` and ``line_end`` or in ``start_line`` and ``end_line``, and may
-   be missing. Each field may be at the top level of the object or in its ``metadata``.
-2. If there is no ``chunks.jsonl``, each record of the Chroma collection is a chunk.
+1. If ``branchrank.toml`` specifies paths (``chunks = ...``, ``nodes = ...``), the user's own files replace
+   the chunks and nodes computed by a build. Each chunk must have the keys ``id``, ``source``, ``line_start``,
+   ``line_end`` and ``text``, and its lines must exist in a document of the corpus.
+2. In another program's ``chunks.jsonl``, a chunk's text is in ``text``, ``page_content``, ``content`` or
+   ``document``. The path of a chunk's document is in ``file_path``, ``path`` or ``source``. A chunk's line
+   numbers are in ``line_start`` and ``line_end`` or in ``start_line`` and ``end_line``, and may be missing.
+   Each field may be at the top level of the object or in its ``metadata``. If there is no ``chunks.jsonl``,
+   each record of the Chroma collection is a chunk.
 3. A chunk's vector is taken from the Chroma record with the same id or, if there is no such record, from the
-   record with the same text.
-4. Symbolic links are not followed. A file or line that is too long is an error.
+   record with the same text. Vectors are returned as they are stored. Chroma changes a database's files when
+   it opens the database, so the folder is first copied to a temporary folder.
+4. Symbolic links in another program's folder are not followed. A file, line or folder that is too large is an
+   error.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
+from branchrank.corpus.loading import Corpus, CorpusOutline
 from branchrank.corpus.placing import Passage, opened_up, passage_of, string_of
-from branchrank.errors import InputError
-from branchrank.io.files import NOT_JSON, open_beneath
-
-if TYPE_CHECKING:
-    from branchrank.stores.chroma_reading import ChromaRecords
+from branchrank.embedders.protocol import Vectors
+from branchrank.errors import ArtifactError, InputError, UsageError, or_else
+from branchrank.io.files import NOT_JSON, copy_folder, open_beneath, read_jsonl
+from branchrank.records import Chunk, Record, Span
+from branchrank.tree.navigate import Tree
+from branchrank.tree.store import check_nodes, load_nodes
 
 CHUNKS = "chunks.jsonl"
 CHROMA = "chroma"
@@ -31,6 +40,20 @@ NODES = "pageindex/nodes.jsonl"
 #: The maximum sizes of a file and a line, in bytes.
 MOST_BYTES = 4 << 30
 MOST_LINE_BYTES = 16 << 20
+#: The maximum size of a Chroma database in bytes, and the maximum number of its files.
+MOST_CHROMA_BYTES = 32 << 30
+MOST_CHROMA_FILES = 10_000
+_BATCH = 2000
+
+
+class ChromaRecords(NamedTuple):
+    """All records of one collection. ``vectors`` has the shape ``(number of records, dimension)``."""
+
+    collection: str
+    ids: list[str]
+    vectors: Vectors
+    documents: list[str]
+    metadatas: list[dict[str, Any]]
 
 
 class FoundChunk(NamedTuple):
@@ -58,10 +81,8 @@ def read_found(folder: Path, collection: str, *, remedy: str) -> Found:
     """Read the chunks in ``folder`` and their vectors.
 
     Raises :class:`InputError` with the file and line if a chunk can't be read. Also raises the errors of
-    :func:`~branchrank.stores.chroma_reading.read_chroma`.
+    :func:`read_chroma`.
     """
-    from branchrank.stores.chroma_reading import read_chroma
-
     has_chunks, has_chroma = (folder / CHUNKS).exists(), (folder / CHROMA).exists()
     if not has_chunks and not has_chroma:
         raise InputError(f"{folder} has neither {CHUNKS} nor {CHROMA}/", remedy=remedy)
@@ -122,3 +143,150 @@ def _chunks(
 def _identifier(fields: Mapping[str, Any]) -> str:
     given = (fields.get(name) for name in ("id", "chunk_id"))
     return next((str(value) for value in given if isinstance(value, str | int) and value != ""), "")
+
+
+def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRecords:
+    """Return all records from one collection in the Chroma database in ``folder``.
+
+    If ``collection`` is an empty string, the records of the database's only collection are returned. Raises
+    :class:`UsageError` if the collection does not exist. Raises :class:`UsageError` if ``collection`` is
+    empty and the database does not have exactly one collection. Raises :class:`ArtifactError` with ``remedy``
+    if the database can't be read.
+    """
+    from branchrank.stores.chroma import connected
+
+    with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
+        copy = Path(temporary) / "chroma"
+        try:
+            copy_folder(folder, copy, most_bytes=MOST_CHROMA_BYTES, most_files=MOST_CHROMA_FILES)
+        except OSError as error:
+            where = f": {error.filename}" if error.filename else ""
+            raise ArtifactError(f"cannot copy {folder}{where}: {error.strerror}", remedy=remedy) from error
+        if not (copy / "chroma.sqlite3").is_file():
+            raise ArtifactError(f"{folder} is not a Chroma database: it has no chroma.sqlite3", remedy=remedy)
+        try:
+            with connected(copy) as client:
+                name = _named(client, collection, folder)
+                return _records(client.get_collection(name, embedding_function=None), folder, remedy)
+        except ArtifactError as error:
+            message = error.message.replace(str(copy), str(folder))
+            raise ArtifactError(message, remedy=remedy) from error
+
+
+def _named(client: Any, collection: str, folder: Path) -> str:
+    names = sorted(each.name for each in client.list_collections())
+    if collection in names:
+        return collection
+    if collection:
+        raise UsageError(
+            f"{folder} has no collection {collection!r}{or_else(collection, names)}",
+            remedy="correct --collection",
+        )
+    if len(names) != 1:
+        raise UsageError(
+            f"{folder} has {len(names)} collections: {', '.join(names) or 'none'}",
+            remedy="choose one with --collection" if names else f"move the folder {folder} away",
+        )
+    return str(names[0])
+
+
+def _records(collection: Any, folder: Path, remedy: str) -> ChromaRecords:
+    ids: list[str] = []
+    documents: list[str] = []
+    metadatas: list[dict[str, Any]] = []
+    blocks: list[Vectors] = []
+    include = ["embeddings", "documents", "metadatas"]
+    for start in range(0, collection.count(), _BATCH):
+        batch = collection.get(limit=_BATCH, offset=start, include=include)
+        ids += batch["ids"]
+        documents += [text or "" for text in batch["documents"]]
+        metadatas += [dict(each or {}) for each in batch["metadatas"]]
+        blocks.append(np.asarray(batch["embeddings"], dtype=np.float32))
+    if not ids or len(set(ids)) != collection.count():
+        raise ArtifactError(
+            f"the collection {collection.name!r} in {folder} should contain {collection.count()} records, "
+            f"but {len(set(ids))} records can be read",
+            remedy=remedy,
+        )
+    return ChromaRecords(collection.name, ids, np.concatenate(blocks), documents, metadatas)
+
+
+class _GivenChunk(Record, frozen=True, kw_only=True):
+    """A chunk in a file that the user supplies. Keys that are not fields of this class are ignored."""
+
+    id: str
+    source: str
+    line_start: int
+    line_end: int
+    text: str
+    node_id: str = ""
+    breadcrumb: str = ""
+
+
+def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
+    """Read the tree in the user's nodes file ``path``.
+
+    Raises :class:`InputError` if the file does not contain a tree of ``corpus``.
+    """
+    try:
+        tree = load_nodes(path)
+    except ArtifactError as error:
+        raise InputError(error.message, remedy=f"correct {path}") from error
+    line_counts = {document.source: document.line_count for document in corpus.documents}
+    problems = check_nodes(list(tree.nodes.values()), line_counts)
+    if not problems:
+        problems = [
+            f"the tree lacks the document {source}" for source in line_counts if not tree.file_node(source)
+        ]
+    if problems:
+        raise InputError(
+            f"{path} is not a tree of the corpus {corpus.root}: {problems[0]}",
+            remedy=f"correct {path}, or remove it from branchrank.toml",
+        )
+    return tree
+
+
+def given_chunks(path: Path, corpus: Corpus | CorpusOutline, tree: Tree) -> list[Chunk]:
+    """Read the chunks in the user's chunks file ``path``, in file order.
+
+    Raises :class:`InputError` if a chunk is invalid.
+    """
+    line_counts = {document.source: document.line_count for document in corpus.documents}
+    seen: set[str] = set()
+    chunks = []
+    remedy = f"correct {path}, or remove it from branchrank.toml"
+    for number, given in enumerate(read_jsonl(path, _GivenChunk, remedy=remedy), start=1):
+        problem = ""
+        if given.id in seen:
+            problem = f"the id {given.id!r} occurs twice"
+        elif given.source not in line_counts:
+            problem = f"{given.source!r} is not a document of the corpus {corpus.root}"
+        elif not 1 <= given.line_start <= given.line_end <= line_counts[given.source]:
+            problem = (
+                f"it has lines {given.line_start}-{given.line_end} of {given.source!r}, "
+                f"but this document has {line_counts[given.source]} lines"
+            )
+        elif not given.text.strip():
+            problem = f"the chunk {given.id!r} has no text"
+        if problem:
+            raise InputError(f"{path}: chunk {number}: {problem}", remedy=remedy)
+        seen.add(given.id)
+        chunks.append(_chunk(given, tree))
+    return chunks
+
+
+def _chunk(given: _GivenChunk, tree: Tree) -> Chunk:
+    breadcrumb = given.breadcrumb
+    if not breadcrumb:
+        span = Span(source=given.source, line_start=given.line_start, line_end=given.line_end)
+        nodes = [*tree.overlapping(span), tree.file_node(given.source)]
+        breadcrumb = nodes[0].breadcrumb if nodes[0] else ""
+    return Chunk(
+        id=given.id,
+        node_id=given.node_id,
+        source=given.source,
+        line_start=given.line_start,
+        line_end=given.line_end,
+        breadcrumb=breadcrumb,
+        text=given.text,
+    )

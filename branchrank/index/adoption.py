@@ -14,8 +14,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -39,23 +39,22 @@ from branchrank.index.adopted_files import (
     NODES,
     Found,
     FoundChunk,
+    given_nodes,
     json_objects,
     read_found,
 )
-from branchrank.index.config_file import read_config
 from branchrank.index.manifest import read_record, write_record
-from branchrank.index.user_files import given_nodes
-from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
+from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder, read_config
 from branchrank.io.files import digest_file, write_jsonl
 from branchrank.records import Chunk, Node, Record
-from branchrank.stores.indexed_text import embedded_text
-from branchrank.stores.vectors_exact import load_vectors, save_vectors
+from branchrank.stores.analyzer import embedded_text
+from branchrank.stores.vectors import load_vectors, save_vectors
 from branchrank.tree.build import build_nodes
 from branchrank.tree.navigate import Tree
 
 ADOPTED = "adopted"
 RECORD = "adoption.json"
-_VECTORS = "vectors.npy"
+_VECTORS = "vectors.arrays"
 
 
 class Adoption(Record, frozen=True, kw_only=True):
@@ -188,33 +187,26 @@ def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLik
     )
 
 
-def read_adoption(path: Path | None) -> Adoption | None:
-    """Read the record of an adoption, or return ``None`` if ``path`` is ``None``."""
-    return None if path is None else read_record(path, Adoption)
+def adopted_vectors(
+    workspace: WorkspaceFolder, corpus: CorpusOutline, identity: EmbedderIdentity
+) -> Vectors | None:
+    """Return the workspace's adopted vectors as unit vectors.
 
-
-def check_adoption(adoption: Adoption, workspace: WorkspaceFolder, corpus: Corpus | CorpusOutline) -> None:
-    """Raise :class:`ArtifactError` if the documents have changed since their chunks were adopted."""
+    Returns ``None`` without an adoption, or if the model or the chunks have changed since the adoption.
+    Raises :class:`ArtifactError` if the documents have changed, or if the vector file is missing or damaged.
+    """
+    path, chunks = workspace.adoption_file, workspace.chunks_file
+    if path is None:
+        return None
+    adoption = read_record(path, Adoption)
     if adoption.corpus_digest != corpus.digest:
         raise ArtifactError(
             f"the documents in {corpus.root} have changed since {workspace.data_dir} adopted its chunks",
             remedy=_again(adoption, workspace),
         )
-
-
-def adopted_vectors(
-    adoption: Adoption, workspace: WorkspaceFolder, identity: EmbedderIdentity
-) -> Vectors | None:
-    """Return the adopted vectors as unit vectors, or ``None`` if the model or the chunks have changed.
-
-    Raises :class:`ArtifactError` if the vector file is missing or damaged.
-    """
-    record, chunks = workspace.adoption_file, workspace.chunks_file
-    if adoption.embedder != identity or record is None or chunks is None:
+    if adoption.embedder != identity or chunks is None or digest_file(chunks) != adoption.chunks_digest:
         return None
-    if digest_file(chunks) != adoption.chunks_digest:
-        return None
-    file = record.with_name(_VECTORS)
+    file = path.with_name(_VECTORS)
     if not file.is_file() or digest_file(file) != adoption.vectors_digest:
         raise ArtifactError(f"{file} is missing or damaged", remedy=_again(adoption, workspace))
     return load_vectors(file, adoption.chunks, identity.dimension)
@@ -301,15 +293,9 @@ def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, in
     if not (folder / NODES).exists():
         return built, "", 0, 0
     objects = [fields for _, fields in json_objects(folder, NODES, remedy=remedy)]
-    with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
-        copy = Path(temporary) / "nodes.jsonl"
-        write_jsonl(copy, objects)
-        try:
-            own = given_nodes(copy, corpus)
-        except InputError:
-            pass
-        else:
-            return own, "own", len(own.nodes), 0
+    with contextlib.suppress(InputError):
+        own = given_nodes(folder / NODES, corpus)
+        return own, "own", len(own.nodes), 0
     places = _places(corpus)
     summaries: dict[str, str] = {}
     found = 0

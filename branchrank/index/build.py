@@ -22,21 +22,20 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from branchrank import __version__
 from branchrank.corpus.loading import discover
-from branchrank.embedders import Embedder, open_embedder, token_embedder
+from branchrank.embedders import open_embedder, token_embedder
 from branchrank.errors import ArtifactError
 from branchrank.execution.executors import Executor, open_executor
 from branchrank.index.contents import Contents, read_contents
-from branchrank.index.documents import MODIFIED, CorpusEntry, write_documents, write_modified
-from branchrank.index.embedding import ChunkEmbedding, embed_chunks, measure_distance
-from branchrank.index.failpoints import failpoint
-from branchrank.index.generations import MANIFEST, build_lock
+from branchrank.index.documents import MODIFIED, write_documents
+from branchrank.index.embedding import embed_chunks, keep_token_vectors, measure_distance
+from branchrank.index.generations import MANIFEST, build_lock, failpoint
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
@@ -45,6 +44,7 @@ from branchrank.index.manifest import (
     file_digests,
     read_record,
     write_record,
+    write_stamps,
 )
 from branchrank.index.reader import (
     BUILD,
@@ -55,24 +55,20 @@ from branchrank.index.reader import (
     TOKENS,
     VECTORS,
     Index,
-    bm25_path,
+    bm25_name,
     chroma_place,
     given_digest,
     open_index,
     vectors_content,
 )
 from branchrank.index.records_file import RecordsFile, write_records
-from branchrank.index.stamps import write_stamps
-from branchrank.index.token_vectors import keep_token_vectors
-from branchrank.index.tree_file import write_links
 from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
 from branchrank.io.files import digest_file, digest_of, storage_errors
 from branchrank.io.progress import Progress, no_progress
 from branchrank.records import Chunk, Node
-from branchrank.stores.bm25 import Bm25Index
-from branchrank.stores.bm25_weights import TokenCounts
-from branchrank.stores.strings import Strings
-from branchrank.stores.vectors_exact import ExactVectors, save_vectors
+from branchrank.stores.arrays import Strings
+from branchrank.stores.bm25 import Bm25Index, TokenCounts
+from branchrank.stores.vectors import ExactVectors, save_vectors
 
 
 def build_index(
@@ -93,14 +89,168 @@ def build_index(
     _ = workspace.corpus_root  # raises an error if the corpus is missing, before any file is written
     with build_lock(workspace.data_dir):
         index = None if force else _up_to_date(workspace)
-        if index is not None:
-            if workspace.is_default_index:
-                workspace.install_links()
-            return index
-        _build(workspace, progress)
-        index = open_index(workspace, check_corpus=False)
-        index.is_new = True
+        if index is None:
+            _Build(workspace, progress).publish()
+            index = open_index(workspace, check_corpus=False)
+            index.is_new = True
+        elif workspace.is_default_index:
+            workspace.install_links()
         return index
+
+
+class _Build:
+    """One build of an index. ``seconds`` maps each finished stage to its wall time in seconds."""
+
+    def __init__(self, workspace: WorkspaceFolder, progress: Progress) -> None:
+        """Open the model. An empty corpus or an unsuitable model is an error before any work."""
+        self.workspace = workspace
+        self.settings = workspace.index_settings
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+        with self.timed("discover"):
+            discover(workspace.corpus_root, workspace.exclude)
+        with self.timed("model"):
+            self.embedder = open_embedder(self.settings, notify=workspace.notify)
+            if self.settings.token_precision is not None:
+                token_embedder(self.embedder, self.settings.embedder)
+
+    @contextlib.contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the time of a ``with`` block to the time of a stage."""
+        start = time.perf_counter()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+
+    def publish(self) -> None:
+        """Write a new generation of the index and make it the current one."""
+        workspace, generations = self.workspace, self.workspace.generations
+        with open_executor(workspace.settings, workspace.notify) as executor:
+            with self.timed("read"):
+                contents = read_contents(workspace, self.embedder, executor, self.progress)
+            generation = generations.begin()
+            failpoint("begun")
+            try:
+                self.write(generation, contents, executor)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    generations.remove(generation)
+                raise
+        failpoint("manifest written")
+        if workspace.is_default_index:
+            workspace.install_links()  # before publishing, so that every published index has its links
+        failpoint("linked")
+        generations.publish(generation)
+        failpoint("published")
+        generations.sweep(partial(_discard_collection, self.settings.chroma_url))
+
+    def write(self, generation: Path, contents: Contents, executor: Executor) -> None:
+        """Write all files of a new generation."""
+        workspace, embedder = self.workspace, self.embedder
+        with self.timed("write"):
+            write_records(generation, CHUNKS, contents.chunks)
+            failpoint("chunks written")
+            write_records(generation, NODES, contents.nodes.lines, contents.nodes.depths)
+            failpoint("nodes written")
+            # To free memory, all following steps read chunks and nodes from the disk.
+            contents.chunks.clear()
+            contents.nodes.lines.clear()
+            chunks = RecordsFile(generation, CHUNKS, Chunk)
+        with self.timed("tokens"):
+            vectors = keep_token_vectors(
+                workspace, embedder, executor, chunks, generation / TOKENS, self.progress
+            )
+        failpoint("tokens written")
+        with self.timed("embed"):
+            known = contents.adopted, vectors
+            matrix, embedded = embed_chunks(workspace, embedder, executor, chunks, known, self.progress)
+        failpoint("embedded")
+        with self.timed("calibrate"):
+            exact = ExactVectors(chunks.ids, matrix)
+            distance = measure_distance(workspace, embedder, exact, contents.nodes.titles)
+        collection = self.store(generation, contents, exact)
+        digests = {document.source: document.digest for document in contents.corpus.documents}
+        write_documents(generation, contents.files, digests)
+        failpoint("documents written")
+        with self.timed("digests"):
+            manifest = self.manifest(generation, contents, len(chunks), distance)
+            write_record(generation / MANIFEST, manifest)
+        chroma_digests = _chroma_digests(generation)
+        with storage_errors(generation):
+            names = [MANIFEST, *manifest.digests, *(f"{CHROMA}/{name}" for name in chroma_digests)]
+            write_stamps(generation, names)
+        report = BuildReport(
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds={stage: round(value, 3) for stage, value in self.seconds.items()},
+            bytes=sum(path.stat().st_size for path in generation.rglob("*") if path.is_file()),
+            embedded=embedded,
+            reused=len(chunks) - embedded,
+            collection=collection,
+            chroma_digests=chroma_digests,
+            notes=contents.notes,
+            token_texts=len(vectors),
+            manifest_digest=digest_file(generation / MANIFEST),
+        )
+        write_record(generation / BUILD, report)
+
+    def store(self, generation: Path, contents: Contents, exact: ExactVectors) -> str:
+        """Write the vectors, the Chroma collection and the BM25 indexes, and return the collection's name."""
+        with self.timed("vectors"):
+            save_vectors(generation / VECTORS, exact.matrix)
+        self.progress("store", 1, 4)
+        failpoint("vectors written")
+        collection, url = "", self.settings.chroma_url
+        with self.timed("chroma"):
+            if chroma_place(self.settings):
+                from branchrank.stores.chroma import build_collection
+
+                collection = _server_collection(generation) if url else COLLECTION
+                digests = {name: digest_file(generation / name) for name in (CHUNKS, VECTORS)}
+                content = vectors_content(digests)
+                build_collection(url or generation / CHROMA, collection, exact, made_for=content)
+                failpoint("collection built")
+        self.progress("store", 2, 4)
+        with self.timed("bm25"):
+            self.save_bm25(generation, "chunks", exact.ids, contents.chunk_tokens)
+            self.progress("store", 3, 4)
+            nodes = RecordsFile(generation, NODES, Node)
+            self.save_bm25(generation, "nodes", nodes.ids.where(nodes.has_lines), contents.nodes.tokens)
+        self.progress("store", 4, 4)
+        failpoint("bm25 written")
+        return collection
+
+    def save_bm25(self, generation: Path, kind: str, ids: Strings, tokens: TokenCounts) -> None:
+        """Write a BM25 index with the workspace's settings."""
+        settings = self.workspace.bm25_settings
+        Bm25Index.weighed(ids, tokens, settings).save(generation / bm25_name(kind, settings))
+
+    def manifest(
+        self, generation: Path, contents: Contents, chunks: int, distance: DistanceCalibration
+    ) -> Manifest:
+        """Return the manifest of a generation, whose files must be complete."""
+        workspace, digests = self.workspace, file_digests(generation)
+        return Manifest(
+            schema_version=SCHEMA_VERSION,
+            package_version=__version__,
+            corpus=workspace.corpus_name,
+            corpus_digest=contents.corpus.digest,
+            exclude=workspace.exclude,
+            settings=without_credentials(self.settings),
+            embedder=self.embedder.identity,
+            bm25=workspace.bm25_settings,
+            chroma=chroma_place(self.settings),
+            chunks_digest=given_digest(workspace.chunks_file),
+            nodes_digest=given_digest(workspace.nodes_file),
+            adoption_digest=given_digest(workspace.adoption_file),
+            documents=len(contents.corpus.documents),
+            nodes=len(contents.nodes.depths),
+            chunks=chunks,
+            digests={
+                name: digest
+                for name, digest in digests.items()
+                if name != MODIFIED and not name.startswith(f"{CHROMA}/")
+            },
+            distance=distance,
+        )
 
 
 def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
@@ -121,155 +271,6 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
     return index
 
 
-def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
-    seconds: dict[str, float] = {}
-    timed = _timer(seconds)
-    with timed("discover"):
-        discover(
-            workspace.corpus_root, workspace.exclude
-        )  # raises an error for an empty corpus before the model is loaded
-    with timed("model"):
-        embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
-        if workspace.index_settings.token_precision is not None:
-            token_embedder(
-                embedder, workspace.index_settings.embedder
-            )  # raises an error for a model without token vectors before any work
-    with open_executor(workspace.settings, workspace.notify) as executor:
-        _publish(workspace, embedder, executor, seconds, progress)
-
-
-def _publish(
-    workspace: WorkspaceFolder,
-    embedder: Embedder,
-    executor: Executor,
-    seconds: dict[str, float],
-    progress: Progress,
-) -> None:
-    """Write a new generation of the index and make it the current one."""
-    with _timer(seconds)("read"):
-        contents = read_contents(workspace, embedder, executor, progress)
-    generations = workspace.generations
-    generation = generations.begin()
-    failpoint("begun")
-    try:
-        _write(workspace, embedder, executor, contents, generation, seconds, progress)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            generations.remove(generation)
-        raise
-    failpoint("manifest written")
-    if workspace.is_default_index:
-        workspace.install_links()  # before publishing, so that every published index has its links
-    failpoint("linked")
-    generations.publish(generation)
-    failpoint("published")
-    generations.sweep(partial(_discard_collection, workspace.index_settings.chroma_url))
-
-
-def _write(
-    workspace: WorkspaceFolder,
-    embedder: Embedder,
-    executor: Executor,
-    contents: Contents,
-    generation: Path,
-    seconds: dict[str, float],
-    progress: Progress,
-) -> None:
-    """Write all files of a new generation."""
-    timed = _timer(seconds)
-    with timed("write"):
-        write_records(generation, CHUNKS, contents.chunks)
-        failpoint("chunks written")
-        write_records(generation, NODES, contents.nodes.lines)
-        write_links(generation, RecordsFile(generation, NODES, Node), contents.nodes.depths)
-        failpoint("nodes written")
-        # To free memory, all following steps read chunks and nodes from the disk.
-        contents.chunks.clear()
-        contents.nodes.lines.clear()
-        chunks = RecordsFile(generation, CHUNKS, Chunk)
-    with timed("tokens"):
-        vectors = keep_token_vectors(workspace, embedder, executor, chunks, generation / TOKENS, progress)
-    failpoint("tokens written")
-    with timed("embed"):
-        embedding = ChunkEmbedding(workspace.index_settings, embedder, executor, vectors)
-        matrix, embedded = embed_chunks(workspace, embedding, contents.adoption, chunks, progress)
-    failpoint("embedded")
-    with timed("calibrate"):
-        exact = ExactVectors(chunks.ids, matrix)
-        distance = measure_distance(workspace, embedder, exact, contents.nodes.titles)
-    collection = _store(workspace, generation, contents, exact, progress, timed)
-    write_documents(generation, _entries(contents))
-    write_modified(generation, {file.source: file.mtime_ns for file in contents.files})
-    failpoint("documents written")
-    with timed("digests"):
-        counts = len(contents.corpus.documents), len(contents.nodes.depths), len(chunks)
-        manifest = _manifest(workspace, embedder, contents, counts, generation, distance)
-        write_record(generation / MANIFEST, manifest)
-    chroma_digests = _chroma_digests(generation)
-    with storage_errors(generation):
-        write_stamps(
-            generation, [MANIFEST, *manifest.digests, *(f"{CHROMA}/{name}" for name in chroma_digests)]
-        )
-    report = BuildReport(
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        seconds={stage: round(value, 3) for stage, value in seconds.items()},
-        bytes=sum(path.stat().st_size for path in generation.rglob("*") if path.is_file()),
-        embedded=embedded,
-        reused=len(chunks) - embedded,
-        collection=collection,
-        chroma_digests=chroma_digests,
-        notes=contents.notes,
-        token_texts=len(vectors),
-        manifest_digest=digest_file(generation / MANIFEST),
-    )
-    write_record(generation / BUILD, report)
-
-
-def _store(
-    workspace: WorkspaceFolder,
-    generation: Path,
-    contents: Contents,
-    exact: ExactVectors,
-    progress: Progress,
-    timed: Callable[[str], contextlib.AbstractContextManager[None]],
-) -> str:
-    """Write the vectors, the Chroma collection and the BM25 indexes, and return the collection's name."""
-    ids = exact.ids
-    with timed("vectors"):
-        save_vectors(generation / VECTORS, exact.matrix)
-    progress("store", 1, 4)
-    failpoint("vectors written")
-    settings = workspace.index_settings
-    collection = ""
-    with timed("chroma"):
-        if chroma_place(settings):
-            from branchrank.stores.chroma import build_collection
-
-            location = settings.chroma_url or generation / CHROMA
-            collection = _server_collection(generation) if settings.chroma_url else COLLECTION
-            content = vectors_content({name: digest_file(generation / name) for name in (CHUNKS, VECTORS)})
-            build_collection(location, collection, ids, exact.matrix, made_for=content)
-            failpoint("collection built")
-    progress("store", 2, 4)
-    with timed("bm25"):
-        _save_bm25(workspace, generation, "chunks", CHUNKS, ids, contents.chunk_tokens)
-        progress("store", 3, 4)
-        nodes = RecordsFile(generation, NODES, Node)
-        sections = nodes.ids.where(nodes.has_lines)
-        _save_bm25(workspace, generation, "nodes", NODES, sections, contents.nodes.tokens)
-    progress("store", 4, 4)
-    failpoint("bm25 written")
-    return collection
-
-
-def _save_bm25(
-    workspace: WorkspaceFolder, generation: Path, kind: str, file: str, ids: Strings, tokens: TokenCounts
-) -> None:
-    settings = workspace.bm25_settings
-    bm25 = Bm25Index.weighed(ids, tokens, settings, digest_file(generation / file))
-    bm25.save(bm25_path(generation, kind, settings))
-
-
 def _server_collection(generation: Path) -> str:
     """Return a collection name that no other generation on the Chroma server uses."""
     return f"branchrank-{digest_of([socket.gethostname(), str(generation.resolve())])[:32]}"
@@ -285,59 +286,7 @@ def _discard_collection(url: str, generation: Path) -> None:
             drop_collection(manifest.chroma, read_record(generation / BUILD, BuildReport).collection)
 
 
-def _entries(contents: Contents) -> Iterator[CorpusEntry]:
-    """Yield an entry for each file in the corpus, with an empty digest for a file that could not be read."""
-    digests = {document.source: document.digest for document in contents.corpus.documents}
-    for file in contents.files:
-        yield CorpusEntry(source=file.source, size=file.size, digest=digests.get(file.source, ""))
-
-
-def _manifest(
-    workspace: WorkspaceFolder,
-    embedder: Embedder,
-    contents: Contents,
-    counts: tuple[int, int, int],
-    generation: Path,
-    distance: DistanceCalibration,
-) -> Manifest:
-    documents, nodes, chunks = counts
-    digests = {
-        name: digest
-        for name, digest in file_digests(generation).items()
-        if name != MODIFIED and not name.startswith(f"{CHROMA}/")
-    }
-    return Manifest(
-        schema_version=SCHEMA_VERSION,
-        package_version=__version__,
-        corpus=workspace.corpus_name,
-        corpus_digest=contents.corpus.digest,
-        exclude=workspace.exclude,
-        settings=without_credentials(workspace.index_settings),
-        embedder=embedder.identity,
-        bm25=workspace.bm25_settings,
-        chroma=chroma_place(workspace.index_settings),
-        chunks_digest=given_digest(workspace.chunks_file),
-        nodes_digest=given_digest(workspace.nodes_file),
-        adoption_digest=given_digest(workspace.adoption_file),
-        documents=documents,
-        nodes=nodes,
-        chunks=chunks,
-        digests=digests,
-        distance=distance,
-    )
-
-
 def _chroma_digests(generation: Path) -> dict[str, str]:
     """Return the digests of Chroma's files except the database file, which changes whenever it is opened."""
     digests = file_digests(generation / CHROMA)
     return {name: digest for name, digest in digests.items() if "/" in name}
-
-
-def _timer(seconds: dict[str, float]) -> Callable[[str], contextlib.AbstractContextManager[None]]:
-    @contextlib.contextmanager
-    def timed(stage: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        seconds[stage] = seconds.get(stage, 0.0) + time.perf_counter() - start
-
-    return timed

@@ -1,39 +1,51 @@
 """Read the corpus in shards, and combine the results into the chunks, nodes and tokens of an index.
 
-To save memory, data whose size depends on the corpus are stored as bytes or arrays. Chunks and nodes supplied
-by the user replace the computed chunks and nodes (:mod:`branchrank.index.user_files`).
+1. A shard consists of consecutive documents in the corpus. The result for a shard does not depend on
+   documents outside the shard, so shards can be read in several processes. The results for all shards are
+   joined in the order of the documents.
+2. To save memory, data whose size depends on the corpus are stored as bytes or arrays.
+3. Chunks and nodes supplied by the user replace the computed chunks and nodes
+   (:mod:`branchrank.index.adopted_files`).
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.corpus.document import DocumentOutline
+from branchrank.corpus.chunking import chunk_document, token_counter
+from branchrank.corpus.document import Document, DocumentOutline
 from branchrank.corpus.loading import CorpusFile, CorpusOutline, corpus_digest, discover
+from branchrank.corpus.reading import read_document
 from branchrank.embedders import Embedder
+from branchrank.embedders.protocol import Vectors
 from branchrank.errors import CorpusError
 from branchrank.execution.executors import Executor
-from branchrank.index.adoption import Adoption, check_adoption, read_adoption
+from branchrank.index.adopted_files import given_chunks, given_nodes
+from branchrank.index.adoption import adopted_vectors
 from branchrank.index.calibration import probe_title
 from branchrank.index.records_file import RecordLines, encoded
-from branchrank.index.shards import ReadTask, shards_of
-from branchrank.index.user_files import given_chunks, given_nodes
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.io.files import read_beneath
 from branchrank.io.progress import Progress
-from branchrank.records import Node
-from branchrank.stores.analyzer import analyzer
-from branchrank.stores.bm25_weights import TokenCounts, count_tokens, merged, reordered
-from branchrank.stores.indexed_text import chunk_terms, node_terms
-from branchrank.tree.build import Outline, Page
+from branchrank.records import Chunk, Node, Record
+from branchrank.settings import Bm25Settings
+from branchrank.stores.analyzer import analyzer, chunk_terms, node_terms
+from branchrank.stores.bm25 import TokenCounts, count_tokens, merged, reordered
+from branchrank.tree.build import Outline, Page, draft_page
 from branchrank.tree.navigate import Tree
 
+#: The number of documents in a shard, which must not depend on the number of processes.
+DOCUMENTS = 128
 #: The number of nodes that are encoded at once.
 _BATCH = 4096
 
@@ -55,7 +67,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of an index, before its vectors are computed."""
+    """The contents of an index, before its vectors are computed. ``adopted`` are adopted vectors, if any."""
 
     files: tuple[CorpusFile, ...]
     corpus: CorpusOutline
@@ -63,7 +75,99 @@ class Contents:
     chunk_tokens: TokenCounts
     nodes: Nodes
     notes: tuple[str, ...]
-    adoption: Adoption | None
+    adopted: Vectors | None
+
+
+class Shard(NamedTuple):
+    """The part of an index that is computed from one shard.
+
+    ``pages`` contains the encoded nodes of each document. ``sections`` contains, for each document, the
+    number of nodes with lines. ``node_tokens`` contains the token counts of all nodes with lines.
+    """
+
+    documents: list[DocumentOutline]
+    notes: list[str]
+    pages: list[bytes]
+    sections: list[int]
+    node_tokens: TokenCounts
+    chunks: RecordLines
+    chunk_tokens: TokenCounts
+
+
+class ReadTask(Record, frozen=True, kw_only=True):
+    """A task for worker processes, which reads documents below ``root`` with the index's settings.
+
+    ``with_nodes`` is false if the user supplies the nodes, and ``with_chunks`` is false if the user supplies
+    the chunks.
+    """
+
+    root: str
+    chunk_tokens: int
+    chunk_overlap: int
+    chunk_limit: int
+    bm25: Bm25Settings
+    with_nodes: bool
+    with_chunks: bool
+
+    @property
+    def needs(self) -> tuple[Path, ...]:
+        """The folder that contains the documents, which every worker must be able to read."""
+        return (Path(self.root),)
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[Sequence[str]], Iterator[Shard]]]:
+        """Yield a function that reads a shard and returns an iterator over this one :class:`Shard`."""
+        yield lambda sources: iter([self.read(sources)])
+
+    def read(self, sources: Sequence[str]) -> Shard:
+        """Read the documents of a shard, and add a note for each document that can't be read."""
+        documents: list[DocumentOutline] = []
+        notes: list[str] = []
+        pages: list[bytes] = []
+        sections: list[int] = []
+        node_texts: list[str] = []
+        chunks: list[Chunk] = []
+        for source in sources:
+            try:
+                document = read_document(source, read_beneath(Path(self.root), source))
+            except OSError as error:
+                reason = (error.strerror or str(error)).lower()
+                notes.append(f"{source!a}: skipped because it can't be read ({reason})")
+                continue
+            documents.append(DocumentOutline.of(document))
+            notes += [f"{source!a}: {note}" for note in document.notes]
+            if self.with_nodes:
+                page = draft_page(document)
+                texts = [node_terms(node) for node in page.nodes if node.has_lines]
+                pages.append(msgspec.msgpack.encode(page))
+                sections.append(len(texts))
+                node_texts += texts
+            if self.with_chunks:
+                chunks += self._chunks(document)
+        analyze = analyzer(self.bm25)
+        return Shard(
+            documents,
+            notes,
+            pages,
+            sections,
+            count_tokens(node_texts, analyze),
+            encoded(chunks),
+            count_tokens(map(chunk_terms, chunks), analyze),
+        )
+
+    def _chunks(self, document: Document) -> list[Chunk]:
+        return chunk_document(
+            document,
+            target_tokens=self.chunk_tokens,
+            overlap_tokens=self.chunk_overlap,
+            limit_tokens=self.chunk_limit,
+            count_tokens=token_counter(),
+        )
+
+
+def shards_of(sources: Sequence[str]) -> list[Sequence[str]]:
+    """Divide the sources of a corpus into shards."""
+    return [sources[start : start + DOCUMENTS] for start in range(0, len(sources), DOCUMENTS)]
 
 
 def read_contents(
@@ -102,16 +206,14 @@ def read_contents(
         digest=corpus_digest((document.source, document.digest) for document in parts.documents),
         notes=(*found.notes, *parts.notes),
     )
-    adoption = read_adoption(workspace.adoption_file)
-    if adoption is not None:
-        check_adoption(adoption, workspace, corpus)
+    adopted = adopted_vectors(workspace, corpus, embedder.identity)
     nodes, tree_notes = _nodes(workspace, corpus, parts)
     chunks, chunk_tokens = _chunks(workspace, corpus, parts, nodes)
     if not any(map(len, chunks)):
         raise CorpusError(
             f"the documents of the corpus {root} contain no text", remedy="add a document with text"
         )
-    return Contents(found.files, corpus, chunks, chunk_tokens, nodes, (*corpus.notes, *tree_notes), adoption)
+    return Contents(found.files, corpus, chunks, chunk_tokens, nodes, (*corpus.notes, *tree_notes), adopted)
 
 
 @dataclass
@@ -119,7 +221,7 @@ class _Parts:
     """The combined results of all shards. To free memory, results that have been used are removed.
 
     ``pages`` maps the path of each document to the document's encoded nodes. The class
-    :class:`~branchrank.index.shards.Shard` describes all other fields.
+    :class:`Shard` describes all other fields.
     """
 
     documents: list[DocumentOutline]

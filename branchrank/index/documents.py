@@ -1,22 +1,27 @@
-"""The documents that an index was built from.
+"""The documents that an index was built from, and the changes of the corpus since then.
 
-``documents.jsonl`` lists the documents and depends only on the corpus. ``modified.json`` contains the
-documents' modification times, which can differ between two copies of a corpus. To keep the manifest small,
-``documents.jsonl`` and ``modified.json`` are separate files.
+1. ``documents.json`` lists the documents and depends only on the corpus. ``modified.json`` contains the
+   documents' modification times, which can differ between two copies of a corpus. To keep the manifest small,
+   ``documents.json`` and ``modified.json`` are separate files.
+2. Checking an unchanged corpus takes one ``stat`` call per document. A document is read only if its
+   modification time has changed since the build.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from stat import S_ISREG
 
 import msgspec
 
-from branchrank.errors import ArtifactError
-from branchrank.io.files import NOT_JSON, read_beneath, write_bytes
+from branchrank.corpus.loading import CorpusFile, examine, walk, without_documents
+from branchrank.index.manifest import read_record
+from branchrank.io.files import digest_file, write_bytes
 from branchrank.records import Record
 
-DOCUMENTS = "documents.jsonl"
+DOCUMENTS = "documents.json"
 MODIFIED = "modified.json"
 
 
@@ -28,46 +33,68 @@ class CorpusEntry(Record, frozen=True, kw_only=True):
     digest: str
 
 
-def write_documents(generation: Path, entries: Iterable[CorpusEntry]) -> None:
-    """Write the list of documents, sorted by source."""
-    encode = msgspec.json.encode
-    write_bytes(generation / DOCUMENTS, b"".join(encode(entry) + b"\n" for entry in entries))
+def write_documents(generation: Path, files: Sequence[CorpusFile], digests: Mapping[str, str]) -> None:
+    """Write the lists of documents and of modification times.
+
+    ``digests`` maps each document that could be read to its digest.
+    """
+    entries = [
+        CorpusEntry(source=file.source, size=file.size, digest=digests.get(file.source, "")) for file in files
+    ]
+    write_bytes(generation / DOCUMENTS, msgspec.json.encode(entries))
+    write_bytes(generation / MODIFIED, msgspec.json.encode({file.source: file.mtime_ns for file in files}))
 
 
 def read_documents(generation: Path) -> tuple[CorpusEntry, ...]:
     """Return the documents of an index generation. Raises :class:`ArtifactError` if the file is damaged."""
-    content = _read(generation, DOCUMENTS)
-    decode = msgspec.json.Decoder(CorpusEntry).decode
-    try:
-        return tuple(map(decode, content.splitlines()))
-    except NOT_JSON as error:
-        raise _damaged(generation / DOCUMENTS, error) from None
+    return read_record(generation / DOCUMENTS, tuple[CorpusEntry, ...])
 
 
-def write_modified(generation: Path, times: Mapping[str, int]) -> None:
-    """Write each document's modification time in nanoseconds."""
-    write_bytes(generation / MODIFIED, msgspec.json.encode(times) + b"\n")
+def corpus_change(root: Path, exclude: Sequence[str], generation: Path) -> str:
+    """Describe how the corpus has changed since it was indexed, or return an empty string if it has not.
 
-
-def read_modified(generation: Path) -> dict[str, int]:
-    """Return each document's modification time in nanoseconds.
-
-    Raises :class:`ArtifactError` if the file is damaged.
+    Raises :class:`CorpusError` if the corpus is missing or contains no documents.
     """
+    gone = {entry.source: entry for entry in read_documents(generation)}
+    modified_ns = read_record(generation / MODIFIED, dict[str, int])
+    documents = 0
+    new: list[str] = []
+    changed: list[str] = []
+    for source, found in walk(root, exclude, notes=[]):
+        entry = gone.get(source)
+        if entry is None:
+            if isinstance(examine(root, source), CorpusFile):
+                new.append(source)
+        elif _has_state(found, entry.size, modified_ns.get(source)):
+            documents += 1
+            del gone[source]
+        elif isinstance(file := examine(root, source), CorpusFile):
+            documents += 1
+            del gone[source]
+            if _differs(file, entry, modified_ns.get(source)):
+                changed.append(source)
+    if not documents and not new:
+        raise without_documents(root)
+    changes = [f"{source} is new" for source in sorted(new)]
+    changes += [f"{source} is gone" for source in sorted(gone)]
+    changes += [f"{source} has changed" for source in sorted(changed)]
+    if not changes:
+        return ""
+    more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+    return f"is older than the corpus {root}: {changes[0]}{more}"
+
+
+def _has_state(found: os.DirEntry[str], size: int, mtime_ns: int | None) -> bool:
+    """Return whether the entry is a regular file with the given size and modification time."""
     try:
-        return msgspec.json.decode(_read(generation, MODIFIED), type=dict[str, int])
-    except NOT_JSON as error:
-        raise _damaged(generation / MODIFIED, error) from None
+        status = found.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return status.st_size == size and status.st_mtime_ns == mtime_ns and S_ISREG(status.st_mode)
 
 
-def _read(generation: Path, name: str) -> bytes:
-    try:
-        return read_beneath(generation, name)
-    except OSError as error:
-        raise ArtifactError(
-            f"cannot read {generation / name}: {error.strerror}", remedy="rebuild the index: branchrank index"
-        ) from error
-
-
-def _damaged(path: Path, error: BaseException) -> ArtifactError:
-    return ArtifactError(f"{path} is damaged: {error}", remedy="rebuild the index: branchrank index")
+def _differs(file: CorpusFile, entry: CorpusEntry, mtime_ns: int | None) -> bool:
+    """Return whether a file has changed, reading the file only if its modification time has changed."""
+    if file.size != entry.size:
+        return True
+    return file.mtime_ns != mtime_ns and digest_file(Path(file.path)) != entry.digest

@@ -1,31 +1,43 @@
-"""Compute vectors for an index's chunks, and calibrate the distance threshold for the embedding model."""
+"""Compute the vectors and token vectors of an index's chunks during a build.
+
+1. Unless adopted vectors are used, each chunk is embedded with its breadcrumb as the first line. A text that
+   has a vector in the cache is not embedded again.
+2. Token vectors (one vector per token) that are in the current generation are copied, and missing token
+   vectors are computed in batches. A chunk has the same key as in the embedding cache: the key is computed
+   from the model's identity and the embedded text with its prefix. To limit memory use, token vectors are
+   written to disk batch by batch. The model's forward passes also compute the chunks' embedding vectors.
+3. The distance threshold for the model is measured with probe queries (:mod:`branchrank.index.calibration`).
+"""
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import overload
 
 import numpy as np
 
-from branchrank.embedders import Embedder
-from branchrank.embedders.cache import cached_documents, cached_query
+from branchrank.embedders import Embedder, token_embedder
+from branchrank.embedders.cache import BATCH, cache_keys, cached_documents, cached_query
 from branchrank.embedders.fake import NONE, NoEmbedder
 from branchrank.embedders.protocol import Vectors
-from branchrank.embedders.shards import EmbeddingTask
+from branchrank.embedders.shards import EmbeddingTask, TokenTask
+from branchrank.errors import ArtifactError
 from branchrank.execution.executors import Executor
-from branchrank.index.adoption import Adoption, adopted_vectors
 from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries
-from branchrank.index.failpoints import failpoint
-from branchrank.index.manifest import DistanceCalibration
+from branchrank.index.generations import MANIFEST, failpoint
+from branchrank.index.manifest import DistanceCalibration, Manifest, check_digests, read_record
+from branchrank.index.reader import CHUNKS, TOKENS
 from branchrank.index.records_file import RecordsFile
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.progress import Progress
+from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
 from branchrank.records import Chunk
-from branchrank.settings import IndexSettings
-from branchrank.stores.indexed_text import embedded_text
-from branchrank.stores.vectors_exact import ExactVectors
+from branchrank.stores.analyzer import embedded_text
+from branchrank.stores.vectors import ExactVectors, TokenFile, save_token_vectors
 
 
 class ChunkTexts(Sequence[str]):
@@ -51,23 +63,40 @@ class ChunkTexts(Sequence[str]):
 
 def embed_chunks(
     workspace: WorkspaceFolder,
-    embedding: ChunkEmbedding,
-    adoption: Adoption | None,
+    embedder: Embedder,
+    executor: Executor,
     chunks: RecordsFile[Chunk],
+    known: tuple[Vectors | None, Mapping[str, Vectors]],
     progress: Progress,
 ) -> tuple[Vectors, int]:
-    """Return one unit vector per chunk, and the number of vectors that were neither adopted nor cached."""
-    identity = embedding.embedder.identity
-    if adoption is not None:
-        adopted = adopted_vectors(adoption, workspace, identity)
-        if adopted is not None:
-            return adopted, 0
-    if identity.name == NONE:
+    """Return one unit vector per chunk, and the number of vectors that were neither adopted nor cached.
+
+    ``known`` contains the adopted vectors of all chunks, if any, and the vectors of single texts.
+    """
+    adopted, of_texts = known
+    if adopted is not None:
+        return adopted, 0
+    if embedder.identity.name == NONE:
         return NoEmbedder().embed_documents([""] * len(chunks)), 0
+    task = EmbeddingTask(workspace.index_settings, embedder)
+    embedded = 0
+
+    def embed_batches(batches: Sequence[Sequence[str]]) -> Iterator[Vectors]:
+        nonlocal embedded
+        missing = [[text for text in batch if text not in of_texts] for batch in batches]
+        computed = executor.map(task, [texts for texts in missing if texts])
+        for batch, texts in zip(batches, missing, strict=True):
+            embedded += len(batch)
+            failpoint("embedding")
+            if len(texts) == len(batch):
+                yield next(computed)
+            else:
+                rows = dict(zip(texts, next(computed) if texts else (), strict=True))
+                yield np.array([rows[text] if text in rows else of_texts[text] for text in batch])
+
     with contextlib.closing(workspace.open_cache()) as cache:
-        texts = ChunkTexts(chunks)
-        matrix = cached_documents(embedding.embedder, cache, texts, progress, embedding.embed_batches)
-    return matrix, embedding.texts
+        matrix = cached_documents(embedder, cache, ChunkTexts(chunks), progress, embed_batches)
+    return matrix, embedded
 
 
 def measure_distance(
@@ -81,39 +110,67 @@ def measure_distance(
         return distance_calibration(nearest_distances(exact, embed, probe_queries(titles)))
 
 
-class ChunkEmbedding:
-    """Embeds batches of texts, and counts the texts in these batches.
+def keep_token_vectors(
+    workspace: WorkspaceFolder,
+    embedder: Embedder,
+    executor: Executor,
+    chunks: RecordsFile[Chunk],
+    path: Path,
+    progress: Progress,
+) -> dict[str, Vectors]:
+    """Write the chunks' token vectors to the file ``path``, if the settings enable token vectors.
 
-    A text that has a vector in ``vectors`` is counted, but is not embedded again.
+    Returns the embedding of each text whose token vectors were computed, as a float32 unit vector of shape
+    ``(dimension,)``. Raises :class:`~branchrank.errors.UsageError` if the model does not compute token
+    vectors.
     """
+    precision = workspace.index_settings.token_precision
+    if precision is None:
+        return {}
+    model = token_embedder(embedder, workspace.index_settings.embedder)
+    texts = [embedded_text(chunk) for chunk in chunks.values()]
+    keys = cache_keys(model.identity, model.identity.document_prefix, texts)
+    known = _previous(workspace, precision)
+    missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+    order = list(missing)
+    batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
+    task = TokenTask(workspace.index_settings, embedder)
+    vectors: dict[str, Vectors] = {}
 
-    def __init__(
-        self,
-        settings: IndexSettings,
-        embedder: Embedder,
-        executor: Executor,
-        vectors: Mapping[str, Vectors],
-    ) -> None:
-        self.embedder = embedder
-        self.texts = 0
-        self._task = EmbeddingTask(settings, embedder)
-        self._executor = executor
-        self._vectors = vectors
+    def computed() -> Iterator[TokenVectors]:
+        results = executor.map(task, [[missing[key] for key in batch] for batch in batches])
+        for number, (batch, result) in enumerate(zip(batches, results, strict=True)):
+            vectors.update(zip((missing[key] for key in batch), result.vectors, strict=True))
+            progress("tokens", number * BATCH + len(batch), len(order))
+            yield from (quantize(each, precision) for each in result.tokens)
 
-    def embed_batches(self, batches: Sequence[Sequence[str]]) -> Iterator[Vectors]:
-        """Yield the vectors of each batch, one row per text."""
-        if not self._vectors:
-            for batch, vectors in zip(batches, self._executor.map(self._task, batches), strict=True):
-                self._count(batch)
-                yield vectors
-            return
-        missing = [[text for text in batch if text not in self._vectors] for batch in batches]
-        embedded = self._executor.map(self._task, [texts for texts in missing if texts])
-        for batch, texts in zip(batches, missing, strict=True):
-            self._count(batch)
-            rows = dict(zip(texts, next(embedded) if texts else (), strict=True))
-            yield np.array([rows[text] if text in rows else self._vectors[text] for text in batch])
+    save_token_vectors(path, keys, _in_order(keys, known, computed()))
+    return vectors
 
-    def _count(self, batch: Sequence[str]) -> None:
-        self.texts += len(batch)
-        failpoint("embedding")
+
+def _previous(workspace: WorkspaceFolder, precision: TokenPrecision) -> dict[str, TokenVectors]:
+    """Return the current generation's token vectors, as a dictionary from keys to views of the file."""
+    with contextlib.suppress(ArtifactError), contextlib.closing(workspace.generations.pin()) as pin:
+        manifest = read_record(pin.directory / MANIFEST, Manifest)
+        if manifest.settings.token_vectors != precision or TOKENS not in manifest.digests:
+            return {}
+        check_digests(pin.directory, {TOKENS: manifest.digests[TOKENS]})
+        ids = RecordsFile(pin.directory, CHUNKS, Chunk).ids
+        kept = TokenFile(pin.directory / TOKENS, ids, precision)
+        return {key: kept.vectors(chunk) for key, chunk in zip(kept.keys, ids, strict=True)}
+    return {}
+
+
+def _in_order(
+    keys: Sequence[str], known: dict[str, TokenVectors], computed: Iterator[TokenVectors]
+) -> Iterator[TokenVectors]:
+    """Yield the token vectors of each key, from ``known`` or from ``computed``, in the order of ``keys``."""
+    repeated = {key for key, count in Counter(keys).items() if count > 1}
+    fresh: dict[str, TokenVectors] = {}
+    for key in keys:
+        vectors = known.get(key) or fresh.get(key)
+        if vectors is None:
+            vectors = next(computed)
+            if key in repeated:
+                fresh[key] = vectors
+        yield vectors

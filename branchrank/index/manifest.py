@@ -1,12 +1,25 @@
-"""The manifest of an index, which is used to detect that the index is stale or damaged.
+"""The manifest of an index and the state of its files, which show that the index is stale or damaged.
 
-``manifest.json`` depends only on the corpus and the settings, so two builds from the same input write the
-same manifest. Data that differ between two builds from the same input, such as times and the digests of
-Chroma's files, are stored in ``build.json``.
+1. ``manifest.json`` depends only on the corpus and the settings, so two builds from the same input write the
+   same manifest. Data that differ between two builds from the same input, such as times and the digests of
+   Chroma's files, are stored in ``build.json``.
+2. The manifest contains the digest of every file. To avoid reading the whole index for every query, a stamp
+   is stored in ``stamps.json`` for each file whose digest is correct: the file's inode, its size, and the
+   times at which its content and metadata last changed. The digest of a file is checked again only if the
+   file differs from its stamp, such as after a write or after being restored from a backup.
+3. Files that are derived from an index after its build, such as the FTS5 file, have their digests in
+   ``derived.json``. A derived file that has changed is built again.
+4. An incomplete ``stamps.json`` or ``derived.json`` is treated as missing.
+
+Damage below the file system, such as a bad sector, does not change a file's size or timestamps, so the file
+still matches its stamp. To find such damage, ``branchrank check`` reads all files.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,12 +27,18 @@ import msgspec
 
 from branchrank.embedders.protocol import EmbedderIdentity
 from branchrank.errors import ArtifactError
-from branchrank.io.files import NOT_JSON, digest_file, read_file, write_bytes
+from branchrank.io.files import NOT_JSON, digest_file, digest_stream, open_file, read_file, write_bytes
 from branchrank.records import Record
 from branchrank.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
+from branchrank.stores.arrays import REBUILD
 
-SCHEMA_VERSION = 3
-R = TypeVar("R", bound=Record)
+SCHEMA_VERSION = 4
+T = TypeVar("T")
+STAMPS = "stamps.json"
+DERIVED = "derived.json"
+
+#: A file's inode, its size in bytes, and the times in ns at which its content and its metadata last changed.
+Stamp = tuple[int, int, int, int]
 
 
 class DistanceCalibration(Record, frozen=True, kw_only=True):
@@ -103,18 +122,15 @@ def write_record(path: Path, record: Record) -> None:
     write_bytes(path, msgspec.json.format(msgspec.json.encode(record, order="sorted"), indent=2) + b"\n")
 
 
-def read_record(path: Path, record_type: type[R]) -> R:
+def read_record(path: Path, record_type: type[T]) -> T:
     """Read a record. Raises :class:`ArtifactError` for a missing, damaged or incompatible file."""
-    remedy = "rebuild the index: branchrank index"
     try:
-        content = read_file(path)
+        return msgspec.json.decode(read_file(path), type=record_type)
     except OSError as error:
-        raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=remedy) from error
-    try:
-        return msgspec.json.decode(content, type=record_type)
+        raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=REBUILD) from error
     except NOT_JSON as error:
         raise ArtifactError(
-            f"{path} is damaged or was written by another version: {error}", remedy=remedy
+            f"{path} is damaged or was written by another version: {error}", remedy=REBUILD
         ) from None
 
 
@@ -122,3 +138,72 @@ def file_digests(directory: Path) -> dict[str, str]:
     """Return the SHA-256 digest of every file below ``directory``, keyed by the file's relative path."""
     files = (path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): digest_file(path) for path in sorted(files)}
+
+
+def write_stamps(generation: Path, names: Iterable[str]) -> None:
+    """Write the stamps of newly written files.
+
+    Raises ``OSError`` if a file is missing or the stamps can't be written.
+    """
+    _write(generation, STAMPS, {name: _stamp((generation / name).stat()) for name in names})
+
+
+def check_digests(generation: Path, digests: Mapping[str, str], *, all_files: bool = False) -> None:
+    """Raise :class:`ArtifactError` if a file is missing or has changed since the build.
+
+    ``digests`` maps the path of each file, relative to the generation's folder, to its SHA-256 digest. A file
+    that matches its stamp is not read, unless ``all_files`` is true.
+    """
+    known = _read(generation, STAMPS, dict[str, Stamp])
+    fresh: dict[str, Stamp] = {}
+    for name, digest in digests.items():
+        path = generation / name
+        try:
+            with open_file(path) as stream:
+                stamp = _stamp(os.fstat(stream.fileno()))
+                if known.get(name) == stamp and not all_files:
+                    continue
+                found = digest_stream(stream)
+                changed = _stamp(os.fstat(stream.fileno())) != stamp
+        except OSError as error:
+            raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=REBUILD) from error
+        if found != digest:
+            raise ArtifactError(f"{path} is damaged: its content has changed since the build", remedy=REBUILD)
+        if not changed:
+            fresh[name] = stamp
+    if fresh:
+        with contextlib.suppress(OSError):
+            _write(generation, STAMPS, known | fresh)
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def is_derived(generation: Path, name: str) -> bool:
+    """Return whether a generation has the derived file ``name``, unchanged since :func:`note_derived`."""
+    digest = _read(generation, DERIVED, dict[str, str]).get(name)
+    if digest is None:
+        return False
+    try:
+        check_digests(generation, {name: digest})
+    except ArtifactError:
+        return False
+    return True
+
+
+def note_derived(generation: Path, name: str) -> None:
+    """Store the digest of a newly written derived file. Raises ``OSError`` if it can't be written."""
+    digests = _read(generation, DERIVED, dict[str, str])
+    _write(generation, DERIVED, digests | {name: digest_file(generation / name)})
+
+
+def _read(generation: Path, name: str, values_type: type[dict[str, T]]) -> dict[str, T]:
+    try:
+        return msgspec.json.decode(read_file(generation / name), type=values_type)
+    except (OSError, *NOT_JSON):
+        return {}
+
+
+def _write(generation: Path, name: str, values: Mapping[str, object]) -> None:
+    (generation / name).write_bytes(msgspec.json.encode(values, order="sorted"))

@@ -5,54 +5,60 @@
    unchanged. To check the corpus, the size and modification time of each document are compared with the
    values that the build recorded. If only the modification time differs, the document's digest is compared.
 3. Every file in the index must be unchanged since the build. A file is checked by comparing its digest or its
-   stamp (:mod:`branchrank.index.stamps`) with the recorded value. The token-vector files are checked on first
-   use. Chroma's database file has no digest, because Chroma changes the file whenever the file is opened. The
-   vectors in the database are checked with sample queries before the first search.
+   stamp (:mod:`branchrank.index.manifest`) with the recorded value. The file with token vectors is checked on
+   first use. Chroma's database file has no digest, because Chroma changes the file whenever the file is
+   opened. The vectors in the database are checked with sample queries before the first search.
 4. Files are mapped into memory on first use, and records are decoded one by one. The time to open an index
    does not depend on the index's size. A BM25 query loads neither vectors nor a model.
 5. If the BM25 settings have changed since the build, the BM25 weights are computed on first use and stored.
+   The FTS5 file is also built on first use. Only one process at a time writes such a file. If the index's
+   folder is not writable, a temporary file is used.
 """
 
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from branchrank.embedders import Embedder, open_embedder
+from branchrank.embedders import Embedder, check_name, open_embedder
 from branchrank.embedders.fake import NONE
-from branchrank.errors import ArtifactError, CorpusError, LostCollectionError, StorageError
-from branchrank.index.corpus_changes import corpus_change
-from branchrank.index.documents import read_documents
+from branchrank.errors import ArtifactError, BusyError, CorpusError, LostCollectionError, StorageError
+from branchrank.index.documents import corpus_change, read_documents
 from branchrank.index.generations import MANIFEST, Pin
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
     DistanceCalibration,
     Manifest,
+    check_digests,
+    is_derived,
+    note_derived,
     read_record,
 )
-from branchrank.index.records_file import RecordsFile
-from branchrank.index.stamps import check_digests
-from branchrank.index.tree_file import open_tree
+from branchrank.index.records_file import RecordsFile, open_tree
 from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
-from branchrank.io.files import digest_file, digest_of
+from branchrank.io.files import digest_file, digest_of, only_writer_beneath, storage_errors
 from branchrank.records import Chunk, Node, Record
 from branchrank.settings import Bm25Settings, IndexSettings
+from branchrank.stores.analyzer import chunk_terms, node_terms
 from branchrank.stores.bm25 import Bm25Index
-from branchrank.stores.indexed_text import chunk_terms, node_terms
-from branchrank.stores.token_file import TokenFile
-from branchrank.stores.vectors import EXACT_UP_TO, VectorStore
-from branchrank.stores.vectors_exact import ExactVectors, load_vectors
+from branchrank.stores.vectors import EXACT_UP_TO, ExactVectors, TokenFile, VectorStore, load_vectors
 from branchrank.tree.navigate import Tree
+
+if TYPE_CHECKING:
+    from branchrank.stores.sqlite_fts5 import Fts5Table
 
 BUILD = "build.json"
 CHUNKS = "chunks.jsonl"
 NODES = "pageindex/nodes.jsonl"
-VECTORS = "vectors.npy"
-TOKENS = "tokens"
+VECTORS = "vectors.arrays"
+TOKENS = "tokens.arrays"
 CHROMA = "chroma"
+FTS5 = "derived/search.sqlite"
 COLLECTION = "vectors"
 #: The maximum number of nodes whose chunks are cached. A full cache is cleared.
 _KNOWN_NODES = 1 << 14
@@ -98,7 +104,7 @@ class Index:
         """Close files and connections, and release the lock on the generation."""
         while self._opened:
             self._opened.pop().close()
-        self._pin.release()
+        self._pin.close()
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -121,7 +127,7 @@ class Index:
     @cached_property
     def tree(self) -> Tree:
         """The PageIndex tree, whose nodes are decoded when they are used."""
-        return open_tree(self.directory, self.nodes)
+        return open_tree(self.nodes)
 
     @property
     def vector_store(self) -> str:
@@ -136,23 +142,20 @@ class Index:
     @cached_property
     def vectors(self) -> VectorStore:
         """The vector store that ``--vector-store`` selects. Raises ArtifactError for a damaged store."""
-        ids = self.chunks.ids
-        matrix = load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
-        store: VectorStore
-        if searches_exactly(self.settings, len(ids)):
-            store = ExactVectors(ids, matrix)
-        else:
+        exact = self.exact_vectors
+        store: VectorStore = exact
+        if not searches_exactly(self.settings, len(exact.ids)):
             from branchrank.stores.chroma import ChromaVectors
 
             location = self.settings.chroma_url or self.directory / CHROMA
             content = vectors_content(self.manifest.digests)
-            store = ChromaVectors(location, self.report.collection, ids, matrix, made_for=content)
+            store = ChromaVectors(location, self.report.collection, exact, made_for=content)
         self._opened.append(store)
         return store
 
     @cached_property
     def exact_vectors(self) -> ExactVectors:
-        """Exact search over the index's vectors, for measuring the recall of an approximate store."""
+        """Exact search over the index's vectors."""
         ids = self.chunks.ids
         return ExactVectors(
             ids, load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
@@ -167,43 +170,59 @@ class Index:
         precision = self.settings.token_precision
         if precision is None:
             return None
-        check_digests(self.directory, _tokens(self.manifest.digests, of_tokens=True))
+        check_digests(self.directory, {TOKENS: self.manifest.digests.get(TOKENS, "")})
         return TokenFile(self.directory / TOKENS, self.chunks.ids, precision)
 
     @cached_property
     def bm25_chunks(self) -> Bm25Index:
         """The BM25 index over the chunks, with the workspace's BM25 settings."""
-        return self._bm25("chunks", CHUNKS, lambda: self.chunks.ids, self._chunk_texts)
+        return self._bm25("chunks", lambda: self.chunks.ids, lambda: map(chunk_terms, self.chunks.stream()))
 
     @cached_property
     def bm25_nodes(self) -> Bm25Index:
         """The BM25 index over the nodes that have lines of their own, with the workspace's BM25 settings."""
-        return self._bm25("nodes", NODES, self._section_ids, self._node_texts)
 
-    def _chunk_texts(self) -> Iterator[str]:
-        return map(chunk_terms, self.chunks.stream())
+        def sections() -> Iterator[Node]:
+            return (node for node in self.nodes.stream() if node.has_lines)
 
-    def _node_texts(self) -> Iterator[str]:
-        return (node_terms(node) for node in self.nodes.stream() if node.has_lines)
-
-    def _section_ids(self) -> Iterator[str]:
-        return (node.id for node in self.nodes.stream() if node.has_lines)
+        return self._bm25(
+            "nodes", lambda: (node.id for node in sections()), lambda: map(node_terms, sections())
+        )
 
     def _bm25(
-        self, kind: str, file: str, ids: Callable[[], Iterable[str]], texts: Callable[[], Iterable[str]]
+        self, kind: str, ids: Callable[[], Iterable[str]], texts: Callable[[], Iterable[str]]
     ) -> Bm25Index:
-        """Load the BM25 index for the current settings, or build and save it if its file can't be used."""
-        path = bm25_path(self.directory, kind, self.bm25_settings)
-        digest = self.manifest.digests.get(file, "")
-        with contextlib.suppress(ArtifactError):
-            index = Bm25Index.load(path, root=self.directory, check=_check_file)
-            if index.settings == self.bm25_settings and index.built_from == digest:
-                return index
-        index = Bm25Index.build(ids(), texts(), self.bm25_settings, digest)
-        # If the disk is full or read-only, this BM25 index is kept only in memory.
-        with contextlib.suppress(StorageError):
-            index.save(path, root=self.directory)
-        return index
+        settings, name = self.bm25_settings, bm25_name(kind, self.bm25_settings)
+        try:
+            if name not in self.manifest.digests:
+                self._derive(name, lambda path: Bm25Index.build(ids(), texts(), settings).save(path))
+            return Bm25Index.load(self.directory / name, settings)
+        except StorageError:  # if the disk is full or read-only, the BM25 index is kept only in memory
+            return Bm25Index.build(ids(), texts(), settings)
+
+    def open_fts5(self) -> Fts5Table:
+        """Open the full-text index of the chunks. The caller must close it."""
+        from branchrank.stores import sqlite_fts5
+
+        try:
+            self._derive(FTS5, lambda path: sqlite_fts5.build_fts5(path, self.chunks.values()))
+            return sqlite_fts5.Fts5Table(self.directory / FTS5, self.chunks)
+        except StorageError:
+            with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
+                path = Path(temporary, "search.sqlite")
+                sqlite_fts5.build_fts5(path, self.chunks.values())
+                # The temporary file is deleted with its folder, but remains readable while it is open.
+                return sqlite_fts5.Fts5Table(path, self.chunks)
+
+    def _derive(self, name: str, build: Callable[[Path], None]) -> None:
+        """Build a file that is derived from the index, if it is missing or damaged."""
+        path = self.directory / name
+        if not is_derived(self.directory, name):
+            folder = path.parent.relative_to(self.root).as_posix()
+            with storage_errors(path), only_writer_beneath(self.root, folder):
+                if not is_derived(self.directory, name):  # another process may have written the file
+                    build(path)
+                    note_derived(self.directory, name)
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -245,13 +264,9 @@ def searches_exactly(settings: IndexSettings, count: int) -> bool:
     return settings.vector_store == "exact" or (settings.vector_store == "auto" and count <= EXACT_UP_TO)
 
 
-def bm25_path(directory: Path, kind: str, settings: Bm25Settings) -> Path:
-    """Return the path of a generation's BM25 index. ``kind`` is ``chunks`` or ``nodes``."""
-    return directory / "bm25" / digest_of(settings)[:12] / kind
-
-
-def _check_file(root: Path, name: str, digest: str) -> None:
-    check_digests(root, {name: digest})
+def bm25_name(kind: str, settings: Bm25Settings) -> str:
+    """Return the name of a BM25 index in a generation. ``kind`` is ``chunks`` or ``nodes``."""
+    return f"bm25/{digest_of(settings)[:12]}/{kind}.arrays"
 
 
 def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Index:
@@ -283,19 +298,35 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
         report = read_record(pin.directory / BUILD, BuildReport)
         reason = mismatch(workspace, manifest)
         if not reason:
-            check_digests(
-                pin.directory, {MANIFEST: report.manifest_digest} | _tokens(manifest.digests, of_tokens=False)
-            )
+            digests = {name: digest for name, digest in manifest.digests.items() if name != TOKENS}
+            check_digests(pin.directory, {MANIFEST: report.manifest_digest} | digests)
             if check_corpus:
-                reason = corpus_change(workspace, pin.directory)
+                reason = corpus_change(workspace.corpus_root, workspace.exclude, pin.directory)
         if reason:
             raise ArtifactError(f"the index in {workspace.data_dir} {reason}", remedy=remedy)
         if manifest.chroma == "embedded" and not searches_exactly(workspace.index_settings, manifest.chunks):
             _check_collection(workspace, pin.directory / CHROMA, report, remedy)
     except BaseException:
-        pin.release()
+        pin.close()
         raise
     return Index(pin, manifest, report, workspace)
+
+
+def open_or_build(workspace: WorkspaceFolder, build: Callable[[], Index]) -> Index:
+    """Open the workspace's index. If the index is missing or stale, print a notice and call ``build``.
+
+    Raises every error that ``build`` raises. Also raises :class:`~branchrank.errors.UsageError` for an
+    unknown embedder, :class:`~branchrank.errors.BusyError` if another process is building the index, and
+    :class:`~branchrank.errors.LostCollectionError` if the index's Chroma collection was removed.
+    """
+    try:
+        return open_index(workspace)
+    except (BusyError, LostCollectionError):
+        raise
+    except ArtifactError as reason:
+        check_name(workspace.index_settings.embedder)
+        workspace.notify(f"{reason.message}; building it")
+        return build()
 
 
 def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
@@ -310,11 +341,6 @@ def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
         check_digests(index.directory, digests, all_files=True)
         size = sum((index.directory / name).stat().st_size for name in digests)
         return CheckedIndex(directory=str(index.directory), files=len(digests), bytes=size)
-
-
-def _tokens(digests: Mapping[str, str], *, of_tokens: bool) -> dict[str, str]:
-    """Return the digests of the token-vector files or, if ``of_tokens`` is false, of all other files."""
-    return {name: digest for name, digest in digests.items() if name.startswith(f"{TOKENS}/") == of_tokens}
 
 
 def _check_collection(workspace: WorkspaceFolder, directory: Path, report: BuildReport, remedy: str) -> None:
@@ -334,16 +360,9 @@ def _check_collection(workspace: WorkspaceFolder, directory: Path, report: Build
 
 def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
     """Return the distance threshold in the index's manifest, or the default if there is no index."""
-    try:
-        pin = workspace.generations.pin()
-    except ArtifactError:
-        return DistanceCalibration()
-    try:
+    with contextlib.suppress(ArtifactError), contextlib.closing(workspace.generations.pin()) as pin:
         return read_record(pin.directory / MANIFEST, Manifest).distance
-    except ArtifactError:
-        return DistanceCalibration()
-    finally:
-        pin.release()
+    return DistanceCalibration()
 
 
 def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:

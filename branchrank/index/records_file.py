@@ -1,8 +1,8 @@
 """Read an index's records one by one from a JSON Lines file that is mapped into memory.
 
-1. For each JSON Lines file, a build also writes the lookup file ``lookup/<name>.npy``. The lookup file
-   contains the ids and sources (:class:`~branchrank.stores.strings.Strings`), the byte offset of each line,
-   and each record's line numbers.
+1. For each JSON Lines file, a build also writes the lookup file ``lookup/<name>.arrays``
+   (:mod:`branchrank.stores.arrays`) with the ids and sources, the byte offset of each line, each record's
+   line numbers and, for nodes, their parents and children.
 2. A record is decoded when it is first used, and then cached. The time to open a JSON Lines file does not
    depend on the file's size.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -21,15 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.errors import ArtifactError
-from branchrank.io.files import NOT_JSON, atomic_writer, open_beneath
+from branchrank.io.files import NOT_JSON, atomic_writer, open_file
 from branchrank.records import Chunk, Node, Span
-from branchrank.stores.arrays import mapped_arrays, write_arrays
-from branchrank.stores.strings import StringArrays, Strings
+from branchrank.stores.arrays import REBUILD, Strings, map_arrays, write_arrays
+from branchrank.tree.navigate import Rows, Tree, TreeRows
 
 R = TypeVar("R", Chunk, Node)
 
-LOOKUP = "lookup"
-_REMEDY = "rebuild the index: branchrank index"
 #: The maximum number of decoded records in the cache (about 1.5 KB each).
 _KEPT = 1 << 14
 #: The number of records whose byte offsets are read at once.
@@ -38,7 +35,7 @@ _BLOCK = 1 << 12
 
 def lookup_of(name: str) -> str:
     """Return the name of the lookup file for a JSON Lines file."""
-    return f"{LOOKUP}/{Path(name).stem}.npy"
+    return f"lookup/{Path(name).stem}.arrays"
 
 
 class RecordsFile(Mapping[str, R], Generic[R]):
@@ -50,26 +47,22 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         Raises :class:`ArtifactError` if one of the files is missing or damaged.
         """
         self.path: Path = directory / name
-        opened = partial(open_beneath, directory)
+        self.arrays = arrays = map_arrays(directory / lookup_of(name))
         try:
-            with opened(name) as stream:
+            with open_file(self.path) as stream:
                 self._content: mmap.mmap = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            starts, *rest = mapped_arrays(opened, lookup_of(name), 11)
-            self._starts: NDArray[np.int64] = starts
-            id_starts, source_starts, spans, by_span, *rest = rest
-            id_order, id_ties, source_order, source_ties, id_text, source_text = rest
-            self.ids = Strings(StringArrays(id_starts, id_order, id_ties, id_text))
-            self.sources = Strings(StringArrays(source_starts, source_order, source_ties, source_text))
-            count = len(self.ids)
-            if spans.shape != (3, count) or by_span.shape != (count,) or starts.shape != (count + 1,):
-                raise ValueError("the arrays have different lengths")
-            if starts[-1] != len(self._content):
-                raise ValueError(f"the file's size does not match {lookup_of(name)}")
-        except (OSError, ValueError) as error:
-            raise ArtifactError(f"cannot read {self.path}: {error}", remedy=_REMEDY) from error
+            self.ids = Strings.named(arrays, "ids")
+            self.sources = Strings.named(arrays, "sources")
+            self._starts: NDArray[np.int64] = arrays["starts"]
+            self._by_span: NDArray[np.int32] = arrays["by_span"]
+            spans, count = arrays["spans"], len(self.ids)
+            sizes = spans.shape, self._by_span.shape, self._starts.shape
+            if sizes != ((3, count), (count,), (count + 1,)) or self._starts[-1] != len(self._content):
+                raise ValueError(f"its size does not match {lookup_of(name)}: {sizes}")
+        except (OSError, ValueError, KeyError) as error:
+            raise ArtifactError(f"cannot read {self.path}: {error}", remedy=REBUILD) from error
         #: Arrays with each record's source (a row of :attr:`sources`, or -1), first line and last line.
         self.source_rows, self.line_starts, self.line_ends = spans
-        self._by_span: NDArray[np.int32] = by_span
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(record_type)
         #: Cached records by row and by id. An ``lru_cache`` would prevent the mapped files from being freed.
         self._kept: dict[int, R] = {}
@@ -115,7 +108,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         try:
             return self._decoder.decode(line)
         except NOT_JSON as error:
-            raise ArtifactError(f"{self.path}:{row + 1}: {error}", remedy=_REMEDY) from None
+            raise ArtifactError(f"{self.path}:{row + 1}: {error}", remedy=REBUILD) from None
 
     def __getitem__(self, key: str) -> R:
         record = self._known.get(key)
@@ -167,6 +160,18 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         rows = self.in_source(span.source)
         shares = (self.line_starts[rows] <= span.line_end) & (self.line_ends[rows] >= span.line_start)
         return [self.at(row) for row in rows[shares].tolist()]
+
+
+def open_tree(nodes: RecordsFile[Node]) -> Tree:
+    """Return the tree of an index's nodes. Raises :class:`ArtifactError` if the lookup file is damaged."""
+    try:
+        links = TreeRows(*(nodes.arrays[f"tree.{field}"] for field in TreeRows._fields))
+        shapes = [array.shape for array in links]
+        if shapes != [(len(nodes),)] * 5 + [(len(nodes) + 1,)]:
+            raise ValueError(f"its arrays do not have the shapes for {len(nodes)} nodes: {shapes}")
+    except (KeyError, ValueError) as error:
+        raise ArtifactError(f"cannot read the tree of {nodes.path}: {error}", remedy=REBUILD) from error
+    return Tree.opened(nodes, links)
 
 
 class _Records(ValuesView[R]):
@@ -233,9 +238,12 @@ def _sizes(parts: list[bytes]) -> NDArray[np.int64]:
     return np.fromiter(map(len, parts), np.int64, len(parts))
 
 
-def write_records(directory: Path, name: str, parts: Iterable[RecordLines]) -> None:
+def write_records(
+    directory: Path, name: str, parts: Iterable[RecordLines], depths: Rows | None = None
+) -> None:
     """Write ``parts`` to a JSON Lines file, and write a lookup file with the arrays that locate each record.
 
+    ``depths`` contains the depth of each node in the tree, if the records are nodes.
     Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
     sizes, id_sizes = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
@@ -252,14 +260,13 @@ def write_records(directory: Path, name: str, parts: Iterable[RecordLines]) -> N
             spans.append(np.array([np.array([*places, -1], dtype=np.int32)[part.spans[0]], *part.spans[1:]]))
     table, sources = Strings.joined(b"".join(ids), np.concatenate(id_sizes)), Strings.of(numbers)
     span = np.concatenate(spans, axis=1)
-    by_span = np.lexsort(span[::-1]).astype(np.int32)
-    keys, names = table.arrays, sources.arrays
-    with atomic_writer(directory / lookup_of(name)) as stream:
-        write_arrays(
-            stream,
-            [
-                *(np.cumsum(np.concatenate(sizes)), keys.starts, names.starts),
-                *(span, by_span, keys.order, keys.ties, names.order, names.ties),
-                *(keys.text, names.text),
-            ],
-        )
+    links = {} if depths is None else TreeRows.of(depths, span[0], span[1])._asdict()
+    arrays = {
+        "starts": np.cumsum(np.concatenate(sizes)),
+        "spans": span,
+        "by_span": np.lexsort(span[::-1]).astype(np.int32),
+        **{f"tree.{field}": array for field, array in links.items()},
+    }
+    write_arrays(
+        directory / lookup_of(name), [*arrays.items(), *table.to_write("ids"), *sources.to_write("sources")]
+    )

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from branchrank.corpus.lines import normalize
 from branchrank.errors import UsageError, suggestion
-from branchrank.index import Index
+from branchrank.index.reader import Index
 from branchrank.io.printable import safe
 from branchrank.measures.matching import is_file_level, is_strict
 from branchrank.records import GoldItem, Question, Record, StageTrace

@@ -1,4 +1,4 @@
-"""Split a text into the tokens that BM25 counts.
+"""The text that is indexed for a chunk or node, and the tokens that BM25 counts in a text.
 
 1. The text is normalized to the Unicode form NFC and split into words. A word is a run of letters, digits and
    ``_``, which can contain single dots and apostrophes (``foo.bar``, ``don't``). Each CJK ideograph or kana
@@ -18,9 +18,11 @@ import re
 import unicodedata
 from collections.abc import Callable
 from functools import cache, lru_cache
+from pathlib import PurePosixPath
 
+from branchrank.corpus.document import ENTRY_SUFFIX
+from branchrank.records import Chunk, Node
 from branchrank.settings import Bm25Settings
-from branchrank.stores.stop_words import STOP_WORDS as QUESTION_WORDS
 
 Analyze = Callable[[str], list[str]]
 
@@ -36,6 +38,17 @@ _ENGLISH = (
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these "
     "they this to was will with"
 )
+_QUESTIONS = """
+a about after all also am an and any are as at be because been before being between both but by can
+cannot could did do does doing don done during each either else every for from further had has have
+having he her here hers him his how however i if in instead into is it its itself just let like may me
+might mine more most must my need neither no nor not of off on once one only onto or other our ours
+out over own per please rather same shall she should so some such than that the their them then there
+these they thing things this those through to too toward under until up upon us very want wants was way
+we were what when where whether which while who whom whose why will with within without would you your
+"""
+#: English stop words in lower case, including question words, for BM25, grep and FTS5 queries.
+QUESTION_WORDS = frozenset(_QUESTIONS.split())
 #: The available stop words: Lucene's English list, a larger list with question words, and an empty list.
 STOP_WORDS = {"english": frozenset(_ENGLISH.split()), "questions": QUESTION_WORDS, "none": frozenset[str]()}
 
@@ -82,3 +95,25 @@ def _forms(word: str) -> list[str]:
         parts = (part.lower() for run in _PART.findall(word) for part in _HUMP.split(run))
         forms += [part for part in parts if len(part) > 1]
     return list(dict.fromkeys(forms))
+
+
+def embedded_text(chunk: Chunk) -> str:
+    """Return the text to embed for a chunk: its breadcrumb, followed by its text."""
+    return f"{chunk.breadcrumb}\n{chunk.text}"
+
+
+def chunk_terms(chunk: Chunk) -> str:
+    """Return the text that BM25 indexes for a chunk: its path, breadcrumb and text."""
+    return f"{_path(chunk.source)}\n{chunk.breadcrumb}\n{chunk.text}"
+
+
+def node_terms(node: Node) -> str:
+    """Return the text that BM25 indexes for a node: its path, breadcrumb and text."""
+    return f"{_path(node.source)}\n{node.breadcrumb}\n{node.text}"
+
+
+def _path(source: str) -> str:
+    if source.endswith(ENTRY_SUFFIX):
+        return ""  # The file name of a BEIR document is an id without words.
+    path = PurePosixPath(source)
+    return " ".join([*path.parts[:-1], path.name.split(".")[0]])

@@ -1,15 +1,16 @@
-"""Search a fixed set of texts with BM25. The package bm25s computes the weights of the tokens.
+"""Search a fixed set of texts with BM25. The package bm25s has the formulas of the weights.
 
-1. Each text is split into tokens (:mod:`branchrank.stores.analyzer`). bm25s computes how much each token adds
-   to the score of each document (:mod:`branchrank.stores.bm25_weights`). The weights form a sparse matrix
-   with one column per token.
-2. The documents' scores for a query are the sum of the columns for the query's tokens. A token's column is
+1. Each text is split into tokens (:mod:`branchrank.stores.analyzer`), which are counted. The parts of a
+   corpus can be counted separately, and :func:`merged` joins the counts. The merged counts do not depend on
+   how the corpus is divided into parts.
+2. The weights form a sparse matrix with one column per token. bm25s itself would create a Python object for
+   every token in the corpus. To save time and memory, this module applies the formulas of bm25s to whole
+   arrays of token counts, and gets bit-for-bit the same weights.
+3. The documents' scores for a query are the sum of the columns for the query's tokens. A token's column is
    added once for each occurrence of the token in the query.
-3. The ``n`` documents with the highest scores are returned. Documents with the same score are sorted by id.
+4. The ``n`` documents with the highest scores are returned. Documents with the same score are sorted by id.
    Documents with a score of 0 are not returned.
-4. An index on disk consists of ``bm25.npy``, which contains memory-mapped arrays, and ``bm25.json``. A query
-   reads only the columns of its tokens. ``bm25.json`` contains the digest of ``bm25.npy``, so files from
-   different builds are never mixed.
+5. An index on disk is one file of memory-mapped arrays. A query reads only the columns of its tokens.
 
 The supported variants of BM25 (Kamphuis et al., ECIR 2020) are ``lucene`` (without the constant factor k1 +
 1), ``robertson`` (a negative IDF is replaced by 0), ``atire``, ``bm25+`` (delta 1) and ``bm25l`` (delta 0.5).
@@ -19,87 +20,59 @@ CIKM 2011).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
-from functools import partial
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.errors import ArtifactError
-from branchrank.io.files import (
-    NOT_JSON,
-    digest_stream,
-    open_beneath,
-    read_beneath,
-    storage_errors,
-    write_beneath,
-    writer_beneath,
-)
-from branchrank.records import Record, Scored
+from branchrank.records import Scored
 from branchrank.settings import Bm25Settings
-from branchrank.stores.analyzer import analyzer
-from branchrank.stores.arrays import mapped_arrays, write_arrays
-from branchrank.stores.bm25_weights import Columns, TokenCounts, bm25_weights, count_tokens
-from branchrank.stores.ordering import best, scored
-from branchrank.stores.strings import StringArrays, Strings
+from branchrank.stores.analyzer import Analyze, analyzer
+from branchrank.stores.arrays import REBUILD, Strings, map_arrays, write_arrays
+from branchrank.stores.vectors import best, scored
 
-_SCHEMA = 2
-_HEADER = "bm25.json"
-_ARRAYS = "bm25.npy"
-_REBUILD = "rebuild the index: branchrank index"
-
-#: ``check(folder, file name, digest)`` raises :class:`ArtifactError` if the file's digest differs.
-CheckFile = Callable[[Path, str, str], None]
+_DELTA = {"bm25+": 1.0, "bm25l": 0.5}
+#: The number of weights to compute at once, which limits the memory for intermediate float64 results.
+_BLOCK = 1 << 22
 
 
-class _Header(Record, frozen=True, kw_only=True):
-    """The content of ``bm25.json``, which describes ``bm25.npy``."""
+class Columns(NamedTuple):
+    """The BM25 weights of all tokens, as a sparse matrix with one column per token.
 
-    schema_version: int
-    settings: Bm25Settings
-    digest: str
-    built_from: str = ""
+    Token ``t`` adds ``weights[i]`` to the score of the text ``documents[i]``, for every ``i`` from
+    ``offsets[t]`` to ``offsets[t + 1] - 1``.
+    """
+
+    weights: NDArray[np.float32]
+    documents: NDArray[np.int32]
+    offsets: NDArray[np.int64]
 
 
 class Bm25Index:
-    """A BM25 index of texts that have ids.
+    """A BM25 index of texts that have ids."""
 
-    ``built_from`` is the digest of the file with the indexed texts, or empty if the digest is unknown.
-    """
-
-    def __init__(
-        self,
-        ids: Strings,
-        vocabulary: Strings,
-        columns: Columns,
-        settings: Bm25Settings,
-        built_from: str = "",
-    ) -> None:
+    def __init__(self, ids: Strings, vocabulary: Strings, columns: Columns, settings: Bm25Settings) -> None:
         self.ids = ids
         self.settings = settings
-        self.built_from = built_from
         self._vocabulary = vocabulary
         self._columns = columns
         self._analyze = analyzer(settings)
 
     @classmethod
-    def build(
-        cls, ids: Iterable[str], texts: Iterable[str], settings: Bm25Settings, built_from: str = ""
-    ) -> Bm25Index:
+    def build(cls, ids: Iterable[str], texts: Iterable[str], settings: Bm25Settings) -> Bm25Index:
         """Build an index of ``texts``. ``ids`` contains a distinct id for each text."""
-        return cls.weighed(Strings.of(ids), count_tokens(texts, analyzer(settings)), settings, built_from)
+        return cls.weighed(Strings.of(ids), count_tokens(texts, analyzer(settings)), settings)
 
     @classmethod
-    def weighed(
-        cls, ids: Strings, counted: TokenCounts, settings: Bm25Settings, built_from: str = ""
-    ) -> Bm25Index:
+    def weighed(cls, ids: Strings, counted: TokenCounts, settings: Bm25Settings) -> Bm25Index:
         """Build an index from token counts. The tokens must come from the analyzer for ``settings``."""
-        columns = bm25_weights(counted, settings)
-        return cls(ids, Strings.of(counted.vocabulary), columns, settings, built_from)
+        return cls(ids, Strings.of(counted.vocabulary), bm25_weights(counted, settings), settings)
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """Return the score of every document, in the order of ``ids``.
@@ -122,91 +95,162 @@ class Bm25Index:
         found = scoring[best(scores[scoring], self.ids.ties, n, rows=scoring)]
         return scored(self.ids.take(found.tolist()), scores[found].tolist())
 
-    def save(self, directory: Path, *, root: Path | None = None) -> None:
-        """Write the files of the index to ``directory``.
-
-        Symbolic links in the path below ``root`` are not followed. Raises
-        :class:`~branchrank.errors.StorageError` if a file can't be written.
-        """
-        root = root or directory
-        way = directory.relative_to(root)
-        with storage_errors(directory):
-            root.mkdir(parents=True, exist_ok=True)
-            with writer_beneath(root, (way / _ARRAYS).as_posix()) as stream:
-                write_arrays(stream, self._arrays())
-            with open_beneath(root, (way / _ARRAYS).as_posix()) as stream:
-                digest = digest_stream(stream)
-            header = _Header(
-                schema_version=_SCHEMA, settings=self.settings, digest=digest, built_from=self.built_from
-            )
-            write_beneath(root, (way / _HEADER).as_posix(), msgspec.json.encode(header, order="sorted"))
-
-    def _arrays(self) -> list[NDArray[Any]]:
-        """Return the arrays of the index in the order in which they are written to ``bm25.npy``."""
-        weights, documents, offsets = self._columns
-        ids, words = self.ids.arrays, self._vocabulary.arrays
-        return [
-            *(offsets, ids.starts, words.starts),
-            *(weights, documents, ids.order, ids.ties, words.order, words.ties),
-            *(ids.text, words.text),
-        ]
+    def save(self, path: Path) -> None:
+        """Write the index to a file. Raises :class:`~branchrank.errors.StorageError` if that fails."""
+        write_arrays(
+            path,
+            [
+                *self._columns._asdict().items(),
+                *self.ids.to_write("ids"),
+                *self._vocabulary.to_write("tokens"),
+            ],
+        )
 
     @classmethod
-    def load(cls, directory: Path, *, root: Path | None = None, check: CheckFile | None = None) -> Bm25Index:
-        """Open the BM25 index in ``directory``.
-
-        ``root`` is ``directory`` (the default) or one of its parent folders. Symbolic links in the path below
-        ``root`` are not followed. ``check(root, name, digest)`` compares a file with its digest. By default,
-        ``check`` reads the whole file. Raises :class:`ArtifactError` if a file is missing, damaged, a
-        symbolic link, or from another build.
-        """
-        unreadable = f"cannot read the BM25 index {directory}"
-        root = root or directory
-        way = directory.relative_to(root)
+    def load(cls, path: Path, settings: Bm25Settings) -> Bm25Index:
+        """Open the index that was built with ``settings``. Raises :class:`ArtifactError` if it is damaged."""
+        arrays = map_arrays(path)
         try:
-            header = msgspec.json.decode(read_beneath(root, (way / _HEADER).as_posix()), type=_Header)
-        except (OSError, *NOT_JSON) as error:
-            raise ArtifactError(f"{unreadable}: {error}", remedy=_REBUILD) from error
-        if header.schema_version != _SCHEMA:
-            raise ArtifactError(
-                f"the BM25 index {directory} has schema version {header.schema_version}, not {_SCHEMA}",
-                remedy=_REBUILD,
-            )
-        name = (way / _ARRAYS).as_posix()
-        (check or _check_digest)(root, name, header.digest)
-        try:
-            offsets, ids_starts, words_starts, weights, documents, *rest = mapped_arrays(
-                partial(open_beneath, root), name, 11
-            )
-            ids_order, ids_ties, words_order, words_ties, ids_text, words_text = rest
-            ids = Strings(StringArrays(ids_starts, ids_order, ids_ties, ids_text))
-            words = Strings(StringArrays(words_starts, words_order, words_ties, words_text))
-            _check_columns(weights, documents, offsets, len(words))
-        except (OSError, ValueError) as error:
-            raise ArtifactError(f"{unreadable}: {error}", remedy=_REBUILD) from error
-        columns = Columns(weights, documents, offsets)
-        return cls(ids, words, columns, header.settings, header.built_from)
+            ids, tokens = Strings.named(arrays, "ids"), Strings.named(arrays, "tokens")
+            weights, documents, offsets = columns = Columns(*(arrays[name] for name in Columns._fields))
+            kinds = [each.dtype for each in columns]
+            if kinds != [np.float32, np.int32, np.int64]:
+                raise ValueError(f"the columns have the wrong types: {kinds}")
+            if len(offsets) != len(tokens) + 1 or not len(weights) == len(documents) == offsets[-1]:
+                raise ValueError(f"the number of weights, {len(weights)}, does not match the tokens")
+        except (KeyError, ValueError) as error:
+            raise ArtifactError(f"cannot read the BM25 index {path}: {error}", remedy=REBUILD) from error
+        return cls(ids, tokens, columns, settings)
 
 
-def _check_columns(
-    weights: NDArray[Any], documents: NDArray[Any], offsets: NDArray[Any], tokens: int
-) -> None:
-    """Raise ``ValueError`` if the arrays have the wrong types or inconsistent sizes."""
-    kinds = [array.dtype for array in (weights, documents, offsets)]
-    if kinds != [np.float32, np.int32, np.int64]:
-        raise ValueError(f"the columns have the wrong types: {kinds}")
-    if len(offsets) != tokens + 1 or not len(weights) == len(documents) == offsets[-1]:
-        raise ValueError(f"the number of weights, {len(weights)}, does not match the {tokens} tokens")
+@dataclass(frozen=True)
+class TokenCounts:
+    """The number of occurrences of each token in each text, as a sparse matrix with one row per text.
+
+    Text ``i`` contains the token with the ID ``tokens[j]`` exactly ``counts[j]`` times, for every ``j`` from
+    ``starts[i]`` to ``starts[i + 1] - 1``. ``vocabulary`` maps each token ID to its token. Token IDs are
+    assigned from 0, in the order in which the tokens first occur.
+    """
+
+    vocabulary: list[str]
+    starts: NDArray[np.int64]
+    tokens: NDArray[np.int32]
+    counts: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
 
 
-def _check_digest(root: Path, name: str, digest: str) -> None:
-    """Raise :class:`ArtifactError` unless the file ``name`` in ``root`` has the digest ``digest``."""
-    try:
-        with open_beneath(root, name) as stream:
-            found = digest_stream(stream)
-    except OSError as error:
-        raise ArtifactError(f"cannot read the BM25 index {root / name}: {error}", remedy=_REBUILD) from error
-    if found != digest:
-        raise ArtifactError(
-            f"{root / name} is damaged or belongs to another build of the index", remedy=_REBUILD
-        )
+def count_tokens(texts: Iterable[str], analyze: Analyze) -> TokenCounts:
+    """Count the tokens in each text."""
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    starts, tokens, counts = array("q", [0]), array("i"), array("i")
+    for text in texts:
+        found = Counter(analyze(text))
+        tokens.extend(map(numbers.__getitem__, found))
+        counts.extend(found.values())
+        starts.append(len(tokens))
+    return TokenCounts(
+        list(numbers),
+        np.array(starts, dtype=np.int64),
+        np.array(tokens, dtype=np.int32),
+        np.array(counts, dtype=np.int32),
+    )
+
+
+def merged(parts: Iterable[TokenCounts]) -> TokenCounts:
+    """Join the token counts of several parts of a corpus, in the order of the parts."""
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    starts, tokens, counts = [np.zeros(1, dtype=np.int64)], [], []
+    for part in parts:
+        renumbered = np.fromiter(map(numbers.__getitem__, part.vocabulary), np.int32, len(part.vocabulary))
+        tokens.append(renumbered[part.tokens])
+        counts.append(part.counts)
+        starts.append(part.starts[1:] + starts[-1][-1])
+    none = np.empty(0, dtype=np.int32)
+    return TokenCounts(
+        list(numbers),
+        np.concatenate(starts),
+        np.concatenate([none, *tokens]),
+        np.concatenate([none, *counts]),
+    )
+
+
+def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int]) -> TokenCounts:
+    """Return a copy of ``counted`` in which groups of texts are in a different order.
+
+    A group consists of consecutive texts. The order of the texts in a group stays the same. ``sizes``
+    contains the number of texts in each group of ``counted``. Group ``order[i]`` of ``counted`` becomes group
+    ``i`` of the result.
+    """
+    ends = np.cumsum(sizes)
+    chosen = np.array(order, dtype=np.intp)
+    texts = _ranges((ends - sizes)[chosen], sizes[chosen])
+    lengths = np.diff(counted.starts)[texts]
+    entries = _ranges(counted.starts[:-1][texts], lengths)
+    tokens = counted.tokens[entries]
+    # Assign positions in reverse, so that each token keeps the position of its first occurrence.
+    first = np.empty(len(counted.vocabulary), dtype=np.int64)
+    first[tokens[::-1]] = np.arange(len(tokens) - 1, -1, -1)
+    by_occurrence = np.argsort(first)
+    numbers = np.empty(len(first), dtype=np.int32)
+    numbers[by_occurrence] = np.arange(len(first), dtype=np.int32)
+    return TokenCounts(
+        [counted.vocabulary[token] for token in by_occurrence.tolist()],
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+        numbers[tokens],
+        counted.counts[entries],
+    )
+
+
+def _ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
+    """Concatenate integer ranges. Range ``i`` contains ``sizes[i]`` integers, starting at ``starts[i]``."""
+    before = np.cumsum(sizes) - sizes
+    ranges: NDArray[np.int64] = np.arange(int(sizes.sum())) + np.repeat(starts - before, sizes)
+    return ranges
+
+
+def bm25_weights(counted: TokenCounts, settings: Bm25Settings) -> Columns:
+    """Return the BM25 weight of every token in every text, computed in blocks of limited size."""
+    if not counted.vocabulary:
+        return Columns(np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(1, np.int64))
+    from bm25s.scoring import _select_idf_scorer, _select_tfc_scorer
+    from scipy.sparse import csr_matrix
+
+    idf_of, tf_of = _select_idf_scorer(settings.idf), _select_tfc_scorer(settings.idf)
+    # bm25s divides by k1 for tokens that are not in a text.
+    parameters = {"k1": max(settings.k1, 1e-9), "b": settings.b, "delta": _DELTA.get(settings.idf, 0.5)}
+    relative = settings.idf in _DELTA
+    by_text = csr_matrix(
+        (counted.counts, counted.tokens, counted.starts), shape=(len(counted), len(counted.vocabulary))
+    )
+    lengths = np.asarray(by_text.sum(axis=1), dtype=np.int64).ravel()
+    by_token = by_text.tocsc()
+    offsets, documents = by_token.indptr.astype(np.int64), by_token.indices.astype(np.int32, copy=False)
+    weights = np.empty(len(documents), dtype=np.float32)
+    frequencies, average = np.diff(offsets), lengths.mean()
+    distinct, places = np.unique(frequencies, return_inverse=True)
+    idf = np.array([idf_of(frequency, N=len(counted)) for frequency in distinct.tolist()])[places]
+    absent = tf_of(tf_array=0, l_d=average, l_avg=average, **parameters) if relative else 0.0
+    missing = (idf * absent).astype(np.float32)
+    idf = idf.astype(np.float32)
+    first = 0
+    while first < len(frequencies):
+        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _BLOCK, side="right")) - 1)
+        block = slice(offsets[first], offsets[last])
+        tf = by_token.data[block].astype(np.float32)
+        adds = tf_of(tf_array=tf, l_d=lengths[documents[block]], l_avg=average, **parameters)
+        repeats = frequencies[first:last]
+        found = np.repeat(idf[first:last], repeats) * adds
+        if relative:
+            # In ``bm25+`` and ``bm25l``, a token also has a base weight in texts without the token. bm25s
+            # stores weights minus the base weight, and adds the base weight to every score. Adding the base
+            # weight to the stored weights means that a token adds 0 to the score of a text without the token.
+            without = np.repeat(missing[first:last], repeats)
+            weights[block] = (found - without).astype(np.float32) + without
+        else:
+            weights[block] = found
+        first = last
+    return Columns(weights, documents, offsets)

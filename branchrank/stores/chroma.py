@@ -37,14 +37,12 @@ from branchrank.errors import ArtifactError, UsageError
 from branchrank.io.environment import preserved_random_state, temporary_environment
 from branchrank.io.printable import split_url, url_to_show
 from branchrank.records import Scored
-from branchrank.stores.ordering import IntArray
-from branchrank.stores.vectors import check_query, upload_batches
-from branchrank.stores.vectors_exact import ExactVectors
+from branchrank.stores.arrays import REBUILD
+from branchrank.stores.vectors import ExactVectors, IntArray, check_query, upload_batches
 
 #: The directory of an embedded database, or the URL of a server.
 Location = Path | str
 
-REBUILD = "rebuild the index: branchrank index"
 #: The limits for heartbeat requests and for all other requests to a server, in seconds and bytes.
 _HEARTBEAT_SECONDS = 10.0
 _HEARTBEAT_BYTES = 64 * 1024
@@ -90,16 +88,8 @@ class UnreachableError(ArtifactError):
 class ChromaVectors:
     """A vector store that requests candidates from Chroma, and scores them with the vectors of the index."""
 
-    def __init__(
-        self,
-        location: Location,
-        name: str,
-        ids: Sequence[str],
-        matrix: Vectors,
-        *,
-        made_for: str = "",
-    ) -> None:
-        """Open the collection ``name``, and compare its ids with ``ids`` and its vectors with ``matrix``.
+    def __init__(self, location: Location, name: str, exact: ExactVectors, *, made_for: str = "") -> None:
+        """Open the collection ``name``, and compare its ids and vectors with those in ``exact``.
 
         ``made_for`` is the identifier of the index. The metadata of a collection on a server must contain
         this identifier.
@@ -110,7 +100,7 @@ class ChromaVectors:
         if isinstance(location, Path) and not (location / "chroma.sqlite3").is_file():
             raise ArtifactError(f"the folder {location} does not contain a Chroma database", remedy=REBUILD)
         self._location = location
-        self._exact = ExactVectors(ids, matrix)
+        self._exact = exact
         with chroma_errors(location):
             self._client = connect(location)
         try:
@@ -207,15 +197,13 @@ class ChromaVectors:
         disconnect(self._client)
 
 
-def build_collection(
-    location: Location, name: str, ids: Sequence[str], matrix: Vectors, *, made_for: str = ""
-) -> None:
-    """Create the collection ``name`` with the unit vectors in ``matrix``, of shape ``(len(ids), d)``.
+def build_collection(location: Location, name: str, exact: ExactVectors, *, made_for: str = "") -> None:
+    """Create the collection ``name`` with the unit vectors in ``exact``.
 
     For ``made_for``, see :class:`ChromaVectors`. On a server, an incomplete collection of the same index is
     completed, and a collection of another index is replaced.
 
-    After the build, a sample of the collection is compared with ``ids`` and ``matrix``. The collection is
+    After the build, a sample of the collection is compared with ``exact``. The collection is
     built again if searches can't reach some vectors, or if a resumed upload left a wrong vector.
 
     Raises :class:`ArtifactError` if Chroma fails, or if searches can't reach all vectors after three builds.
@@ -224,9 +212,9 @@ def build_collection(
     if isinstance(location, Path) and (location / "chroma.sqlite3").is_file():
         drop_collection(location, name)
     for last in (*[False] * (_BUILDS - 1), True):
-        resumed = _fill(location, name, ids, matrix, made_for)
+        resumed = _fill(location, name, exact, made_for)
         try:
-            ChromaVectors(location, name, ids, matrix, made_for=made_for).close()
+            ChromaVectors(location, name, exact, made_for=made_for).close()
         except UnreachableError as error:
             if last:
                 raise UnreachableError(error.message, remedy="use --vector-store exact") from error
@@ -247,9 +235,9 @@ def drop_collection(location: Location, name: str) -> None:
             client.delete_collection(name)
 
 
-def _fill(location: Location, name: str, ids: Sequence[str], matrix: Vectors, made_for: str) -> bool:
+def _fill(location: Location, name: str, exact: ExactVectors, made_for: str) -> bool:
     """Add the vectors to the collection, and return whether an interrupted upload was resumed."""
-    on_server = isinstance(location, str)
+    on_server, ids = isinstance(location, str), exact.ids
     with connected(location) as client:
         collection = _interrupted(client, location, name, made_for) if on_server else None
         resumed = collection is not None
@@ -261,7 +249,7 @@ def _fill(location: Location, name: str, ids: Sequence[str], matrix: Vectors, ma
                 held = set(collection.get(ids=[ids[row] for row in rows], include=[])["ids"])
                 rows = [row for row in rows if ids[row] not in held]
             if rows:
-                collection.add(ids=[ids[row] for row in rows], embeddings=np.asarray(matrix[list(rows)]))
+                collection.add(ids=[ids[row] for row in rows], embeddings=exact.matrix[list(rows)])
 
         batch = min(client.get_max_batch_size(), BATCH if on_server else _LARGEST_BATCH)
         upload_batches(add, len(ids), batch, UPLOADS if on_server else 1)

@@ -36,7 +36,7 @@ from branchrank.io.keys import key_for
 from branchrank.io.printable import encodable, split_url, url_to_show
 from branchrank.records import Chunk, Record, Scored
 from branchrank.settings import QdrantSettings
-from branchrank.stores.indexed_text import chunk_terms
+from branchrank.stores.analyzer import chunk_terms
 from branchrank.stores.vectors import check_query, upload_batches
 
 DENSE = "dense"

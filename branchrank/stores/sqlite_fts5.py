@@ -1,25 +1,34 @@
-"""Search the chunks in a SQLite file by keywords with FTS5. Every score is between 0 and 1.
+"""Search chunks by keywords with SQLite's FTS5. Every score is between 0 and 1.
 
-A chunk matches a query if it contains a word with the same stem as a term of the query. If too few chunks
-match by stem, the results also include chunks with words that start with a term of the query.
-
-The score of a chunk is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25 score. ``e`` is 1 if the chunk
-contains one of the query's terms exactly as written, and 0 otherwise. With this formula, chunks that contain
-a term exactly as written always rank above other chunks, and the scores of different queries are comparable.
-
-The terms of a query are quoted as FTS5 strings and passed as a bound value, so a query can't contain FTS5 or
-SQL operators.
+1. A chunk matches a query if it contains a word with the same stem as a term of the query. If too few chunks
+   match by stem, the results also include chunks with words that start with a term of the query.
+2. The score of a chunk is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25 score. ``e`` is 1 if the
+   chunk contains one of the query's terms exactly as written, and 0 otherwise. With this formula, chunks that
+   contain a term exactly as written always rank above other chunks, and the scores of different queries are
+   comparable.
+3. The terms of a query are quoted as FTS5 strings and passed as a bound value, so a query can't contain FTS5
+   or SQL operators.
+4. The file is opened with SQLite's options ``mode=ro`` and ``immutable=1``, and with ``trusted_schema`` off.
+   It does not contain the chunks' texts, which are read from the index.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import shutil
+import sqlite3
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from branchrank.stores.sqlite_file import SqliteFile
-from branchrank.stores.stop_words import STOP_WORDS
+from branchrank.errors import ArtifactError
+from branchrank.io.files import atomic_writer, storage_errors
+from branchrank.records import Chunk
+from branchrank.stores.analyzer import QUESTION_WORDS
+from branchrank.stores.arrays import REBUILD
 
 TERM_LIMIT = 32
 PREFIX_LENGTH = 2
@@ -31,6 +40,15 @@ _STEMS_OF = (
     "WHERE stems MATCH ? AND chunks.id IN ({marks})"
 )
 _WORDS = "SELECT rowid, -rank FROM words WHERE words MATCH ? ORDER BY rank, rowid LIMIT ?"
+_TABLES = (
+    "CREATE TABLE chunks (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
+    "CREATE VIRTUAL TABLE stems USING fts5(breadcrumb, text, content='', tokenize='porter unicode61')",
+    "CREATE VIRTUAL TABLE words USING fts5(breadcrumb, text, content='', tokenize='unicode61')",
+)
+#: The table ``stems`` is used to find all forms of a word. The table ``words`` is used to find all words with
+#: a given prefix. A prefix of a word is not always a prefix of the word's stem. (The stem of ``deploy`` is
+#: ``deploi``.)
+_FTS_TABLES = ("stems", "words")
 
 
 class KeywordMatch(NamedTuple):
@@ -64,7 +82,7 @@ def query_terms(query: str) -> list[str]:
     readable = query.encode("utf-8", "ignore").decode("utf-8").replace("\0", " ").lower()
     found = [" ".join(phrase.split()) or word for phrase, word in _TERM.findall(readable)]
     terms = [term for term in dict.fromkeys(found) if re.search(r"\w", term)]
-    telling = [term for term in terms if term not in STOP_WORDS]
+    telling = [term for term in terms if term not in QUESTION_WORDS]
     return (telling or terms)[:TERM_LIMIT]
 
 
@@ -90,14 +108,24 @@ def _literal(terms: Iterable[str]) -> re.Pattern[str]:
 
 
 class Fts5Table:
-    """Keyword search with FTS5 in one SQLite file. Several threads can search at the same time."""
+    """Keyword search with FTS5 in one SQLite file. Several threads can search, but one at a time reads."""
 
-    def __init__(self, path: Path, root: Path | None = None) -> None:
-        """Open the file ``path``.
+    def __init__(self, path: Path, chunks: Mapping[str, Chunk]) -> None:
+        """Open the file ``path``, which contains the words of ``chunks``.
 
-        Raises the same errors as :class:`~branchrank.stores.sqlite_file.SqliteFile`.
+        Raises :class:`ArtifactError` if the file does not exist or is damaged.
         """
-        self.file = SqliteFile(path, root)
+        self._path = path
+        self._chunks = chunks
+        self._lock = threading.Lock()
+        try:
+            uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+            self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise self._damaged(error) from error
+        # Python 3.13 warns about connections that are not closed.
+        weakref.finalize(self, self._connection.close)
+        self._rows("PRAGMA trusted_schema = OFF")
 
     def matches(self, query: str, n: int) -> list[KeywordMatch]:
         """Return at most ``n`` chunks that match a term of the query.
@@ -108,18 +136,21 @@ class Fts5Table:
         terms = query_terms(query)
         if not terms:
             return []
-        found = self.file.rows(_STEMS, (fts_expression(terms), n))
+        found = self._rows(_STEMS, (fts_expression(terms), n))
         begun = [term for term in terms if len(term) >= PREFIX_LENGTH]
         if len(found) < n and begun:
             seen = {row for row, _ in found}
-            more = self.file.rows(_WORDS, (fts_expression(begun, prefix=True), n))
+            more = self._rows(_WORDS, (fts_expression(begun, prefix=True), n))
             found += [(row, bm25) for row, bm25 in more if row not in seen]
         literal = _literal(terms)
-        chunks = self.file.chunks([int(str(row)) for row, _ in found])
+        marks = ",".join("?" * len(found))
+        statement = f"SELECT rowid, id FROM chunks WHERE rowid IN ({marks})"  # noqa: S608
+        ids = dict(self._rows(statement, [row for row, _ in found]))
+        chunks = [self._chunks[ids[row]] for row, _ in found]
         matches = [
             KeywordMatch(
                 chunk.id,
-                max(0.0, float(str(bm25))),
+                max(0.0, bm25),
                 literal.search(" ".join(f"{chunk.breadcrumb}\n{chunk.text}".lower().split())) is not None,
             )
             for chunk, (_, bm25) in zip(chunks, found, strict=True)
@@ -135,10 +166,62 @@ class Fts5Table:
         terms = query_terms(query)
         if terms and keys:
             statement = _STEMS_OF.format(marks=",".join("?" * len(keys)))
-            found = self.file.rows(statement, (fts_expression(terms), *keys))
-            scores |= {str(key): max(0.0, float(str(bm25))) for key, bm25 in found}
+            found = self._rows(statement, (fts_expression(terms), *keys))
+            scores |= {key: max(0.0, bm25) for key, bm25 in found}
         return scores
 
     def close(self) -> None:
         """Close the file."""
-        self.file.close()
+        self._connection.close()
+
+    def _rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, Any]]:
+        try:
+            with self._lock:
+                return self._connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: sqlite3.Error) -> ArtifactError:
+        return ArtifactError(f"the search file {self._path} is damaged: {error}", remedy=REBUILD)
+
+
+def build_fts5(path: Path, chunks: Iterable[Chunk]) -> None:
+    """Write the FTS5 index of ``chunks`` to the SQLite file ``path``, atomically.
+
+    Raises :class:`ArtifactError` if two chunks have the same id, and :class:`~branchrank.errors.StorageError`
+    if the file can't be written. After an error, an existing file is unchanged.
+    """
+    # Rows are written in the order of the chunk ids, so that ties sorted by row are also sorted by id.
+    ordered = sorted(chunks, key=lambda chunk: chunk.id)
+    with tempfile.TemporaryDirectory(prefix="branchrank-") as folder:
+        made = Path(folder) / path.name
+        _write(made, ordered)
+        with atomic_writer(path) as stream, made.open("rb") as content:
+            shutil.copyfileobj(content, stream, 1 << 20)
+
+
+def _write(path: Path, chunks: Sequence[Chunk]) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        # No journal is needed, because the file is renamed to its final path only after it is complete.
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("BEGIN")
+        for statement in _TABLES:
+            connection.execute(statement)
+        rows = list(enumerate(chunks, start=1))
+        connection.executemany("INSERT INTO chunks VALUES (?, ?)", ((row, chunk.id) for row, chunk in rows))
+        for table in _FTS_TABLES:
+            connection.executemany(
+                f"INSERT INTO {table} (rowid, breadcrumb, text) VALUES (?, ?, ?)",  # noqa: S608
+                ((row, chunk.breadcrumb, chunk.text) for row, chunk in rows),
+            )
+            connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608
+        connection.execute("COMMIT")
+    except sqlite3.IntegrityError as error:
+        raise ArtifactError(f"cannot index the chunks: {error}", remedy=REBUILD) from error
+    except sqlite3.OperationalError as error:
+        with storage_errors(path):
+            raise OSError(str(error)) from error
+    finally:
+        connection.close()

@@ -1,30 +1,53 @@
-"""The interface of the two vector stores, which search exactly with NumPy or approximately with Chroma.
+"""Vector search: the interface of the two vector stores, exact search, and the order of results.
 
-1. Every vector has unit length. The score of a vector is its cosine similarity to the query, from -1 to 1.
-   The squared L2 distance is ``2 - 2 * score``.
+1. The two vector stores search exactly with NumPy or approximately with Chroma. Every vector has unit length.
+   The score of a vector is its cosine similarity to the query, from -1 to 1. The squared L2 distance is
+   ``2 - 2 * score``.
 2. The two stores return exactly the same scores for the same ids. Chroma only selects candidates, and
    BranchRank computes the scores of the candidates from the vectors of the index.
-3. Results with the same score are sorted by id. If a search requests more results than there are vectors, all
-   vectors are returned.
+3. The highest score comes first. Results with the same score are sorted by id. If a search requests more
+   results than there are vectors, all vectors are returned.
+4. Exact search computes the dot products of the query with all rows on the calling thread, because a
+   matrix-vector product on two BLAS threads took up to fifty times longer on a busy machine. All rows whose
+   score is at least the n-th best score minus the rounding error are scored again in float64, one row at a
+   time, because a matrix product may round equal rows differently at different positions in the matrix. The
+   results are bit-for-bit the same for any number of BLAS threads.
+5. The token vectors of an index's chunks are in one memory-mapped file, with the vectors of chunk ``i`` in
+   the rows ``offsets[i]`` to ``offsets[i + 1] - 1`` of ``values`` (int8 or float16), one float32 factor per
+   row in ``scales`` (:class:`branchrank.ranking.maxsim.TokenVectors`), and one cache key of 64 hexadecimal
+   digits per chunk in ``keys``. A later build uses the keys to find vectors that it can reuse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
+from branchrank.ranking.maxsim import TokenPrecision, TokenVectors
 from branchrank.records import Scored
+from branchrank.stores.arrays import REBUILD, Strings, map_arrays, write_arrays
 
+FloatArray = NDArray[np.floating]
+IntArray = NDArray[np.intp]
+TieOrder = NDArray[np.int32]
+
+_scored = partial(tuple.__new__, Scored)
+
+#: The number of rows to score at once. If very many rows tie, this limit saves memory.
+_BLOCK = 4096
 #: The maximum number of vectors for which ``--vector-store auto`` uses exact search. In
 #: ``benchmarks/scale.py``, exact search of 100,000 vectors was still faster than Chroma.
 EXACT_UP_TO = 100_000
 LARGEST_DISTANCE = 4.0
+_TOKEN_NUMBERS: dict[TokenPrecision, type[np.int8] | type[np.float16]] = {"int8": np.int8, "fp16": np.float16}
 
 
 class VectorStore(Protocol):
@@ -57,6 +80,190 @@ class VectorStore(Protocol):
 
     def close(self) -> None:
         """Close files and connections. The store can't be used afterwards."""
+
+
+def save_vectors(path: Path, matrix: Vectors) -> None:
+    """Write ``matrix`` to the file ``path`` atomically, as a float32 array of shape ``(n, d)``.
+
+    Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
+    """
+    write_arrays(path, [("vectors", np.asarray(matrix, dtype=np.float32))])
+
+
+def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
+    """Memory-map the vectors in the file ``path``.
+
+    Raises :class:`ArtifactError` if the file does not contain a float32 array of shape ``(rows, dimension)``.
+    """
+    matrix: Vectors | None = map_arrays(path).get("vectors")
+    if matrix is None or matrix.dtype != np.float32 or matrix.shape != (rows, dimension):
+        found = "no vectors" if matrix is None else f"{matrix.dtype} {matrix.shape}"
+        raise ArtifactError(
+            f"{path} contains {found}, but the index needs float32 {(rows, dimension)}", remedy=REBUILD
+        )
+    return matrix
+
+
+class ExactVectors:
+    """The vector store with exact search, which compares the query with every vector."""
+
+    def __init__(self, ids: Sequence[str], matrix: Vectors) -> None:
+        """``matrix`` is a float32 array ``(len(ids), d)`` with rows of unit length. Ids must be distinct."""
+        if len(ids) != len(matrix):
+            raise ArtifactError(
+                f"the index has {len(ids)} ids, but {len(matrix)} vectors",
+                remedy=REBUILD,
+            )
+        self._ids = Strings.of(ids)
+        self.matrix = np.asarray(matrix)
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the vectors."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def ids(self) -> Strings:
+        """The ids of the vectors, in the order of the rows."""
+        return self._ids
+
+    def search(self, vector: Vectors, n: int) -> list[Scored]:
+        """Return the ``n`` nearest vectors; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        check_query(vector, self.dimension)
+        count = min(n, len(self._ids))
+        if count <= 0:
+            return []
+        rough = np.vecdot(self.matrix, vector.astype(np.float32))
+        threshold = np.partition(rough, len(rough) - count)[len(rough) - count]
+        # The rounding error of a score is at most ``d * eps / 2`` times the product of the vectors' norms.
+        # The tolerance is twice that error, because both the threshold and the compared score are rounded.
+        length = max(1.0, float(np.linalg.norm(vector)))
+        error = np.float32(self.dimension * float(np.finfo(np.float32).eps) * length)
+        pool = np.flatnonzero(rough >= threshold - error)
+        return self.rank(pool, vector, count)
+
+    def rank(self, rows: IntArray, vector: Vectors, n: int) -> list[Scored]:
+        """Return the ``n`` vectors in ``rows`` with the highest scores, highest first."""
+        scores = self.score(rows, vector)
+        order = best(scores, self._ids.ties, n, rows=rows)
+        return scored(self._ids.take(rows[order].tolist()), scores[order].tolist())
+
+    def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
+        """Return the cosines of ``rows`` with ``vector``, in an array of shape ``(len(rows),)``."""
+        return cosines(self.matrix, rows, vector)
+
+    def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
+        """Return the scores for the ids ``keys``; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        return self.score(np.array([self._ids.row(key) for key in keys], dtype=np.intp), vector)
+
+    def row(self, key: str) -> int:
+        """Return the row number of the id ``key``. Raises ``KeyError`` for an unknown id."""
+        return self._ids.row(key)
+
+    def vector(self, key: str) -> Vectors:
+        """Return the vector for the id ``key``, as an array of shape ``(d,)``."""
+        return np.array(self.matrix[self._ids.row(key)])
+
+    def close(self) -> None:
+        """Do nothing, because the file is closed when the object is deleted."""
+
+
+def save_token_vectors(path: Path, keys: Sequence[str], vectors: Iterable[TokenVectors]) -> None:
+    """Write the token vectors of each chunk to the file ``path``, without keeping all vectors in memory.
+
+    Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
+    """
+    scales = []
+
+    def values() -> Iterator[NDArray[Any]]:
+        for each in vectors:
+            scales.append(each.scales)
+            yield each.values
+
+    def arrays() -> Iterator[tuple[str, NDArray[Any] | Iterator[NDArray[Any]]]]:
+        yield "values", values()
+        yield "scales", np.concatenate(scales or [np.zeros(0, np.float32)])
+        yield "offsets", np.cumsum([0, *map(len, scales)], dtype=np.int64)
+        yield "keys", np.array(keys, dtype="S64")
+
+    write_arrays(path, arrays())
+
+
+class TokenFile:
+    """The token vectors of a list of chunks, read from a memory-mapped file."""
+
+    def __init__(self, path: Path, ids: Sequence[str], precision: TokenPrecision) -> None:
+        """Raise :class:`ArtifactError` if the file is damaged, or does not contain one entry per id."""
+        self.precision = precision
+        self._ids = Strings.of(ids)
+        arrays = map_arrays(path)
+        shapes = {name: (array.dtype, array.ndim) for name, array in arrays.items()}
+        numbers = np.dtype(_TOKEN_NUMBERS[precision])
+        expected = {"values": (numbers, 2), "scales": (np.dtype(np.float32), 1)}
+        expected |= {"offsets": (np.dtype(np.int64), 1), "keys": (np.dtype("S64"), 1)}
+        if shapes != expected:
+            raise _damaged(path, f"the arrays have the wrong types: {shapes}")
+        self._values, self._scales = arrays["values"], arrays["scales"]
+        self._offsets, self._keys = offsets, keys = arrays["offsets"], arrays["keys"]
+        if len(offsets) != len(ids) + 1 or len(keys) != len(ids):
+            raise _damaged(path, f"the file contains {len(keys)} chunks, not {len(ids)}")
+        rows = len(self._values)
+        if offsets[0] != 0 or not offsets[-1] == rows == len(self._scales) or (np.diff(offsets) < 0).any():
+            raise _damaged(path, "the offsets do not match the number of rows")
+
+    @property
+    def keys(self) -> list[str]:
+        """The cache keys of the chunks, in the order of the ids."""
+        return [key.decode("ascii", "replace") for key in self._keys.tolist()]
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the token vectors."""
+        return int(self._values.shape[1])
+
+    def vectors(self, key: str) -> TokenVectors:
+        """Return the token vectors of a chunk. Raises ``KeyError`` for an unknown id."""
+        row = self._ids.row(key)
+        first, last = self._offsets[row : row + 2]
+        return TokenVectors(self._values[first:last], self._scales[first:last])
+
+
+def _damaged(path: Path, reason: str) -> ArtifactError:
+    return ArtifactError(f"cannot read the token vectors {path}: {reason}", remedy=REBUILD)
+
+
+def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = None) -> IntArray:
+    """Return the indices of the ``n`` highest scores, highest first.
+
+    If there are fewer than ``n`` scores, all indices are returned. Indices ``i`` with equal scores are sorted
+    by ``ties[i]`` or, if ``rows`` is given, by ``ties[rows[i]]``.
+    """
+    count = min(n, len(scores))
+    if count <= 0:
+        return np.empty(0, dtype=np.intp)
+    if count < len(scores):
+        threshold = np.partition(scores, len(scores) - count)[len(scores) - count]
+        pool = np.flatnonzero(scores >= threshold)
+    else:
+        pool = np.arange(len(scores))
+    order = np.lexsort((ties[pool if rows is None else rows[pool]], -scores[pool]))
+    return pool[order[:count]]
+
+
+def scored(keys: Iterable[str], scores: Iterable[float]) -> list[Scored]:
+    """Pair each key with its score, and return the pairs as a ranked list."""
+    # Calling ``Scored(...)`` for each pair would take three times as long.
+    return list(map(_scored, zip(keys, scores, strict=True)))
+
+
+def cosines(matrix: FloatArray, rows: IntArray, vector: FloatArray) -> NDArray[np.float64]:
+    """Return the dot products of ``vector`` with the rows ``rows`` of ``matrix``, in float64."""
+    exact = np.empty(len(rows), dtype=np.float64)
+    query = vector.astype(np.float64)
+    for start in range(0, len(rows), _BLOCK):
+        block = matrix[rows[start : start + _BLOCK]].astype(np.float64)
+        exact[start : start + len(block)] = (block * query).sum(axis=1)
+    return exact
 
 
 def squared_distance(similarity: float) -> float:

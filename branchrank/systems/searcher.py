@@ -15,8 +15,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Self, get_args
 
 from branchrank.errors import UsageError
-from branchrank.index import Index, open_index, open_or_build
-from branchrank.index.reader import measured_distance
+from branchrank.index.reader import Index, measured_distance, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.io.progress import Progress, shown_progress
 from branchrank.records import Hit, Retrieval

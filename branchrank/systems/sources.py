@@ -12,11 +12,11 @@ import numpy as np
 
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.embedders.cache import EmbeddingCache, cached_query
-from branchrank.index import Index
+from branchrank.index.reader import Index
 from branchrank.io.files import read_beneath
 from branchrank.records import Node, Span
 from branchrank.spec import Unit
-from branchrank.stores.strings import Strings
+from branchrank.stores.arrays import Strings
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
 from branchrank.tree.navigate import Tree

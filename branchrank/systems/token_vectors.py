@@ -18,9 +18,9 @@ from functools import cached_property
 from branchrank.embedders import TokenEmbedder, token_embedder
 from branchrank.embedders.cache import TokenCache
 from branchrank.embedders.protocol import Vectors
-from branchrank.index import Index
+from branchrank.index.reader import Index
 from branchrank.ranking.maxsim import TokenVectors, maxsim, quantize, unit_tokens
-from branchrank.stores.indexed_text import embedded_text
+from branchrank.stores.analyzer import embedded_text
 from branchrank.systems.branches import MaxSim
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Trace

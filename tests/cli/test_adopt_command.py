@@ -18,7 +18,6 @@ from support.worlds import PAGES, write_pages
 
 from branchrank.embedders import FakeEmbedder
 from branchrank.index import adopted_files
-from branchrank.stores import chroma_reading
 from branchrank.workspace import Workspace
 
 QUERY = "which temperature for green tea"
@@ -344,8 +343,8 @@ def test_symbolic_links_and_oversized_files_are_refused(
     assert adopt(tmp_path).exit_code == 4
     link.unlink()
     for module, name, value in (
-        (chroma_reading, "MOST_BYTES", 1000),
-        (chroma_reading, "MOST_FILES", 2),
+        (adopted_files, "MOST_CHROMA_BYTES", 1000),
+        (adopted_files, "MOST_CHROMA_FILES", 2),
         (adopted_files, "MOST_BYTES", 1000),
         (adopted_files, "MOST_LINE_BYTES", 10),
     ):

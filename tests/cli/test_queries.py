@@ -14,7 +14,7 @@ import pytest
 from support.commands import ROOT, invoke, make_project, program
 from support.worlds import PAGES, write_pages
 
-from branchrank.index import opening
+from branchrank.index import reader
 from branchrank.index.workspace_folder import configure
 
 VERBS = (("retrieve",), ("hybrid", "--no-llm"))
@@ -95,13 +95,13 @@ def test_a_prompt_answers_every_line_and_keeps_the_index_open(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
-    real = opening.open_index
+    real = reader.open_index
 
     def counted(workspace):
         opened.append(workspace)
         return real(workspace)
 
-    monkeypatch.setattr(opening, "open_index", counted)
+    monkeypatch.setattr(reader, "open_index", counted)
     typed = "remove stains\nwhich temperature\n"
     result = asked(project, ("retrieve",), "--json", typed=typed)
     answers = [json.loads(line) for line in result.stdout.splitlines()]

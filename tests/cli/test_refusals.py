@@ -10,7 +10,7 @@ import pytest
 from support.commands import NO_LLM, benchmark, invoke, make_project, table, write_lines
 from support.worlds import write_pages
 
-from branchrank.index import opening
+from branchrank.index import reader
 from branchrank.index.workspace_folder import configure
 from branchrank.runs.directory import read_run
 from branchrank.settings import (
@@ -259,7 +259,7 @@ def test_an_interruption_has_its_exit_code(
     def interrupted(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr(opening, "open_index", interrupted)
+    monkeypatch.setattr(reader, "open_index", interrupted)
     result = invoke("retrieve", "--data-dir", project / "data", "tea")
     assert result.exit_code == code
     assert result.stderr.endswith(said)
@@ -268,7 +268,7 @@ def test_an_interruption_has_its_exit_code(
 
 def test_sigterm_ends_a_command_with_143(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(opening, "open_index", lambda workspace: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(reader, "open_index", lambda workspace: os.kill(os.getpid(), signal.SIGTERM))
     try:
         assert invoke("retrieve", "--data-dir", project / "data", "tea").exit_code == 143
     finally:

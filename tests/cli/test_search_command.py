@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from support.small_index import small_workspace
 
 from branchrank.cli.main import main
-from branchrank.index import build_index
+from branchrank.index.build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 
 QUESTIONS = ("How do I clear the cache?", "How often is a request sent again?", "How do I roll back?")

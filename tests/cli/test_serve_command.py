@@ -17,7 +17,7 @@ from support.scripted_llm import Action, Chat, ScriptedLLM, fail, first_shown
 from support.small_index import small_workspace
 
 from branchrank.cli.main import main
-from branchrank.index import build_index
+from branchrank.index.build import build_index
 
 TOKEN = "correct-horse-battery"
 

@@ -10,7 +10,7 @@ import pytest
 
 from branchrank import Workspace
 from branchrank.stores.chroma import ChromaVectors, build_collection
-from branchrank.stores.vectors import recall_against_exact
+from branchrank.stores.vectors import ExactVectors, recall_against_exact
 
 pytestmark = pytest.mark.corpora
 
@@ -55,8 +55,8 @@ def test_every_build_finds_all_neighbors(data_dir: Path, tmp_path: Path, build: 
         vectors = [index.embedder.embed_query(question) for question in questions]
         ids = tuple(index.chunks)
         matrix = np.stack([index.exact_vectors.vector(key) for key in ids])
-        build_collection(tmp_path / "chroma", "vectors", ids, matrix)
-        store = ChromaVectors(tmp_path / "chroma", "vectors", ids, matrix)
+        build_collection(tmp_path / "chroma", "vectors", ExactVectors(ids, matrix))
+        store = ChromaVectors(tmp_path / "chroma", "vectors", ExactVectors(ids, matrix))
         for depth in (40, 80, 100):
             assert recall_against_exact(store, index.exact_vectors, vectors, depth) == 1.0
         store.close()

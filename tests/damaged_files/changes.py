@@ -1,7 +1,7 @@
 """What can be wrong with a file: listed from the file itself, field by field.
 
 A change is a name, such as ``top_k: -1``, and the new bytes of the file, or a replacement of the file by a
-link, a pipe or a folder. Fields are found in JSON, JSON Lines, TOML, CSV, SQLite and ``.npy`` files; of a
+link, a pipe or a folder. Fields are found in JSON, JSON Lines, TOML, CSV, SQLite and ``.arrays`` files; of a
 field that repeats, in a list or in lines, the first is changed. So new fields and files are covered by
 themselves.
 """
@@ -258,27 +258,26 @@ def csv_fields(path: Path) -> Iterator[Field]:
         )
 
 
-def npy_fields(path: Path) -> Iterator[Field]:
-    """Type, order and shape in the header of an array, and its first number."""
+def array_fields(path: Path) -> Iterator[Field]:
+    """The types, shapes and positions of arrays at the end of their file, and the first number."""
     content = path.read_bytes()
-    end = 10 + int.from_bytes(content[8:10], "little")
-    header = content[10:end].decode("latin-1")
+    end = len(content) - 8 - int.from_bytes(content[-8:], "little")
+    header = content[end:-8].decode()
     for what, old, new in (
-        ("type", r"'descr': '[^']*'", "'descr': '|O'"),
-        ("wide type", r"'descr': '[^']*'", "'descr': '<f8'"),
-        ("named types", r"'descr': '[^']*'", "'descr': [('a', '<f4')]"),
-        ("order", "False", "True"),
-        ("huge shape", r"\(\d+", f"({10**15}"),
-        ("negative shape", r"\(\d+", "(-1"),
-        ("other shape", r"\(\d+", "(1"),
-        ("key", "'shape'", "'shade'"),
-        ("nested", r"\(\d+", "(" * 200),
+        ("type", r'\["[^"]*"', '["|O"'),
+        ("wide type", r'\["[^"]*"', '["<f8"'),
+        ("huge shape", r"\[(\d+)", f"[{10**15}"),
+        ("negative shape", r"\[(\d+)", "[-1"),
+        ("other shape", r"\[(\d+)", "[1"),
+        ("position", r"\],\d+\]", f"],{10**15}]"),
+        ("name", r'"[a-z.]+"', '"other"'),
+        ("nested", r"\[(\d+)", "[" * 200),
     ):
-        changed = re.sub(old, lambda _, new=new: new, header, count=1).rstrip() + "\n"
-        start = b"\x93NUMPY\x01\x00" + len(changed).to_bytes(2, "little") + changed.encode("latin-1")
-        yield f"header: {what}", lambda start=start: start + content[end:]
+        changed = re.sub(old, lambda _, new=new: new, header, count=1).encode()
+        last = changed + len(changed).to_bytes(8, "little")
+        yield f"header: {what}", lambda last=last: content[:end] + last
     for what, raw in (("NaN", b"\x00\x00\xc0\x7f"), ("infinity", b"\x00\x00\x80\x7f"), ("-1", b"\xff" * 8)):
-        yield f"first number: {what}", lambda raw=raw: content[:end] + raw + content[end + len(raw) :]
+        yield f"first number: {what}", lambda raw=raw: raw + content[len(raw) :]
 
 
 def sqlite_fields(path: Path) -> Iterator[Field]:
@@ -348,7 +347,7 @@ _FIELDS: dict[str, Callable[[Path], Iterator[Field]]] = {
     ".zst": compressed_line_fields,
     ".toml": toml_fields,
     ".csv": csv_fields,
-    ".npy": npy_fields,
+    ".arrays": array_fields,
     ".sqlite": sqlite_fields,
     ".sqlite3": sqlite_fields,
 }

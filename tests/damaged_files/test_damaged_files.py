@@ -51,7 +51,7 @@ def test_changes_are_listed_for_every_file_and_kind(world: World) -> None:
         ("manifest.json", "digests: {}"),
         ("branchrank.toml", "embedder: 7"),
         ("timings.csv", "ms: nan"),
-        ("vectors.npy", "header: huge shape"),
+        ("vectors.arrays", "header: huge shape"),
         ("calls.sqlite", "calls.recorded: invalid UTF-8"),
         ("chunks.jsonl", "text: 10 MB"),
         ("nodes.jsonl", "pipe"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from branchrank.bench.predictors import load_class_predictor
-from branchrank.index import build_index
+from branchrank.index.build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.records import Question
 

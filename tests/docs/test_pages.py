@@ -20,7 +20,7 @@ from branchrank.cli.compare import EXIT_CODES
 from branchrank.cli.main import main
 from branchrank.corpus.document import Document, slug
 from branchrank.corpus.loading import load_corpus
-from branchrank.index.config_file import WorkspaceConfig
+from branchrank.index.workspace_folder import WorkspaceConfig
 from branchrank.io.files import read_jsonl
 from branchrank.questions.anchoring import check_anchors, corpus_lines
 from branchrank.questions.question_files import load_questions

@@ -25,10 +25,10 @@ from support.tokenizer import SPECIAL
 from branchrank.embedders import DocumentVectors, Vectors, open_embedder, token_embedder
 from branchrank.embedders.colbert import ColbertEmbedder
 from branchrank.errors import ModelError
-from branchrank.index import build_index
+from branchrank.index.build import build_index
 from branchrank.ranking.maxsim import quantize
 from branchrank.settings import IndexSettings
-from branchrank.stores.indexed_text import embedded_text
+from branchrank.stores.analyzer import embedded_text
 
 TEXTS = ["a route", "configure a route, to a section.", "", "text " * 30]
 

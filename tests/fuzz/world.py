@@ -14,7 +14,8 @@ from support.small_index import small_workspace
 
 from branchrank import Workspace
 from branchrank.corpus.loading import Corpus, load_corpus
-from branchrank.index import Index, build_index
+from branchrank.index.build import build_index
+from branchrank.index.reader import Index
 
 CANARY = "canary-8d1c"
 

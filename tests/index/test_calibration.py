@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from support.worlds import PAGES, make_workspace
 
 from branchrank.errors import ArtifactError
-from branchrank.index import build_index, open_index
+from branchrank.index.build import build_index
 from branchrank.index.calibration import calibrate, distance_calibration, probe_queries, probe_title
+from branchrank.index.reader import open_index
 from branchrank.records import Node
 
 DISTANCES = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=40)

@@ -16,6 +16,7 @@ from chromadb.utils import embedding_functions
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.stores.chroma import ChromaVectors, UnreachableError, build_collection, drop_collection
+from branchrank.stores.vectors import ExactVectors
 
 IDS = [f"k{number:03}" for number in range(200)]
 
@@ -27,19 +28,19 @@ def rows(seed: int = 0) -> Vectors:
 
 @pytest.fixture
 def location(tmp_path: Path) -> Path:
-    build_collection(tmp_path / "chroma", "vectors", IDS, rows())
+    build_collection(tmp_path / "chroma", "vectors", ExactVectors(IDS, rows()))
     return tmp_path / "chroma"
 
 
 def refuses(location: Path | str, message: str, matrix: Vectors | None = None, ids: list[str] = IDS) -> None:
     with pytest.raises(ArtifactError, match=message) as caught:
-        ChromaVectors(location, "vectors", ids, rows() if matrix is None else matrix)
+        ChromaVectors(location, "vectors", ExactVectors(ids, rows() if matrix is None else matrix))
     assert caught.value.remedy
 
 
 def test_the_store_can_be_opened_repeatedly(location: Path) -> None:
     for _ in range(2):
-        store = ChromaVectors(location, "vectors", IDS, rows())
+        store = ChromaVectors(location, "vectors", ExactVectors(IDS, rows()))
         assert store.search(rows()[7], 1)[0].key == "k007"
         store.close()
 
@@ -68,8 +69,8 @@ def test_lost_neighbors_are_found_by_the_probe(tmp_path: Path) -> None:
     """The count is right and the sampled vectors are there, but searching finds others."""
     matrix = rows()
     store_rows = matrix.copy()
-    build_collection(tmp_path / "chroma", "vectors", IDS, store_rows)
-    store = ChromaVectors(tmp_path / "chroma", "vectors", IDS, matrix)
+    build_collection(tmp_path / "chroma", "vectors", ExactVectors(IDS, store_rows))
+    store = ChromaVectors(tmp_path / "chroma", "vectors", ExactVectors(IDS, matrix))
     query = store._collection.query
 
     class Damaged:
@@ -98,14 +99,14 @@ def test_a_graph_that_loses_its_vectors_is_rebuilt(tmp_path: Path, monkeypatch: 
             raise UnreachableError("searches find only 3 of 64 sampled vectors")
 
     monkeypatch.setattr(ChromaVectors, "_probe", unlucky)
-    build_collection(tmp_path / "chroma", "vectors", IDS, rows())
+    build_collection(tmp_path / "chroma", "vectors", ExactVectors(IDS, rows()))
     assert failures == []
-    store = ChromaVectors(tmp_path / "chroma", "vectors", IDS, rows())
+    store = ChromaVectors(tmp_path / "chroma", "vectors", ExactVectors(IDS, rows()))
     assert store.search(rows()[7], 1)[0].key == IDS[7]
     store.close()
     failures.extend(["first", "second", "third"])
     with pytest.raises(UnreachableError, match="--vector-store exact"):
-        build_collection(tmp_path / "chroma", "vectors", IDS, rows())
+        build_collection(tmp_path / "chroma", "vectors", ExactVectors(IDS, rows()))
 
 
 def test_near_duplicates_can_still_be_found(tmp_path: Path) -> None:
@@ -117,15 +118,15 @@ def test_near_duplicates_can_still_be_found(tmp_path: Path) -> None:
     keys = [f"n{number:02d}" for number in range(90)]
     for number in range(10):
         location = tmp_path / f"chroma-{number}"
-        build_collection(location, "vectors", keys, matrix)
-        store = ChromaVectors(location, "vectors", keys, matrix)
+        build_collection(location, "vectors", ExactVectors(keys, matrix))
+        store = ChromaVectors(location, "vectors", ExactVectors(keys, matrix))
         answers = store._collection.query(query_embeddings=matrix, n_results=1, include=["distances"])
         assert [found for found in answers["distances"] if not found or found[0] > 1e-4] == []
         store.close()
 
 
 def test_an_answer_with_a_foreign_id_is_refused(location: Path) -> None:
-    store = ChromaVectors(location, "vectors", IDS, rows())
+    store = ChromaVectors(location, "vectors", ExactVectors(IDS, rows()))
 
     class Foreign:
         def query(self, **arguments: object) -> object:
@@ -199,12 +200,12 @@ def test_a_relative_path_is_relative_to_the_working_directory(
     for seed, name in enumerate(("here", "there")):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        build_collection(Path("chroma"), "vectors", IDS, rows(seed))
+        build_collection(Path("chroma"), "vectors", ExactVectors(IDS, rows(seed)))
     with contextlib.ExitStack() as opened:
         for seed, name in enumerate(("here", "there")):
             monkeypatch.chdir(tmp_path / name)
             store = opened.enter_context(
-                contextlib.closing(ChromaVectors(Path("chroma"), "vectors", IDS, rows(seed)))
+                contextlib.closing(ChromaVectors(Path("chroma"), "vectors", ExactVectors(IDS, rows(seed))))
             )
             assert store.search(rows(seed)[3], 1)[0].key == IDS[3]
 
@@ -226,7 +227,7 @@ def test_another_metric_is_refused(location: Path) -> None:
 )
 def test_an_invalid_url_is_a_usage_error(url: str) -> None:
     with pytest.raises(UsageError, match="--chroma-url"):
-        ChromaVectors(url, "vectors", IDS, rows())
+        ChromaVectors(url, "vectors", ExactVectors(IDS, rows()))
 
 
 def test_an_unreachable_server_is_reported(unused_port: int) -> None:

@@ -12,12 +12,12 @@ import pytest
 from support.small_corpus import PAGES, reopened, small_workspace, write_corpus
 
 from branchrank.errors import ArtifactError, CorpusError, InputError
-from branchrank.index import Index, build_index, open_index
-from branchrank.index.reader import searches_exactly
+from branchrank.index.build import build_index
+from branchrank.index.reader import Index, open_index, searches_exactly
 from branchrank.io.files import write_jsonl
 from branchrank.records import Chunk
 from branchrank.settings import IndexSettings, settings_of
-from branchrank.stores.indexed_text import embedded_text
+from branchrank.stores.analyzer import embedded_text
 from branchrank.stores.vectors import EXACT_UP_TO
 
 
@@ -183,7 +183,7 @@ def test_bm25_settings_need_no_embedding(tmp_path: Path) -> None:
     with open_index(reopened(tmp_path, bm25__k1=2.0)) as index:
         derived = index.bm25_chunks
         assert derived.settings.k1 == 2.0
-        kept = {path.parent.name for path in index.directory.glob("bm25/*/chunks")}
+        kept = {path.parent.name for path in index.directory.glob("bm25/*/chunks.arrays")}
         assert len(kept) == 2
     with open_index(reopened(tmp_path, bm25__k1=2.0)) as index:
         assert index.bm25_chunks.search("lid", 3) == derived.search("lid", 3)
@@ -195,7 +195,7 @@ def test_damaged_derived_weights_are_recomputed(tmp_path: Path) -> None:
     build_index(small_workspace(tmp_path)).close()
     with open_index(reopened(tmp_path, bm25__b=0.1)) as index:
         before = index.bm25_nodes.search("lid", 3)
-        written = set(index.directory.glob("bm25/*/nodes/weights.npy"))
+        written = set(index.directory.glob("bm25/*/nodes.arrays"))
         for path in written - {index.directory / name for name in index.manifest.digests}:
             path.write_bytes(b"damaged")
     with open_index(reopened(tmp_path, bm25__b=0.1)) as index:
@@ -207,7 +207,7 @@ def test_every_file_is_checked_before_it_is_used(tmp_path: Path) -> None:
     with build_index(workspace) as index:
         names = [*index.manifest.digests, "manifest.json", "build.json", "modified.json"]
         files = [index.directory / name for name in names]
-    assert len(files) == 3 + 3 + 4 + 1 + 3
+    assert len(files) == 2 + 2 + 2 + 1 + 1 + 3
     for path in files:
         original = path.read_bytes()
         for damaged in (original[:-1], original[: len(original) // 2], b""):
@@ -262,7 +262,7 @@ def test_opening_a_small_index_loads_no_heavy_package(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from branchrank.index import open_index
+from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 index = open_index(WorkspaceFolder.open(Path(sys.argv[1])))
 assert index.vectors.search(index.embedder.embed_query("lid"), 1)

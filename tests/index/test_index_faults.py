@@ -17,9 +17,10 @@ from support import killed_builds
 from support.small_corpus import PAGES, reopened, small_workspace, write_corpus
 
 from branchrank.errors import ArtifactError, BusyError, StorageError
-from branchrank.index import build_index, open_index
 from branchrank.index import generations as generations_module
+from branchrank.index.build import build_index
 from branchrank.index.generations import build_lock
+from branchrank.index.reader import open_index
 
 #: Where a build can be killed, and what a reader finds then.
 OLD = ("begun", "chunks written", "nodes written", "embedding", "embedded", "tokens written")
@@ -151,7 +152,7 @@ def test_a_full_disk_is_reported_and_leaves_the_old_index(tmp_path: Path) -> Non
     write_corpus(tmp_path / "docs", {"large.md": "# Large\n\n" + "word " * 20_000})
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from branchrank.index import build_index\n"
+        "from branchrank.index.build import build_index\n"
         "from branchrank.index.workspace_folder import WorkspaceFolder\n"
         "from branchrank.errors import StorageError\n"
         "workspace = WorkspaceFolder.open(Path(sys.argv[1]))\n"
@@ -241,8 +242,8 @@ def test_a_reader_whose_generation_is_deleted_opens_the_newer_one(
     monkeypatch.setattr(index_generations, "_current", lambda: next(numbers))
     pin = index_generations.pin()
     assert pin.directory.name == "000003"
-    pin.release()
-    pin.release()
+    pin.close()
+    pin.close()
 
 
 @pytest.mark.parametrize("pointer", ["nonsense", "../../..", "000009"])

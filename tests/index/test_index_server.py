@@ -24,8 +24,8 @@ from test_chroma_safety import LOADED, Planted
 
 from branchrank import Workspace
 from branchrank.errors import ArtifactError
-from branchrank.index import build_index, open_index
-from branchrank.index.build import _server_collection
+from branchrank.index.build import _server_collection, build_index
+from branchrank.index.reader import open_index
 from branchrank.stores import chroma
 from branchrank.stores.chroma import MADE_FOR, disconnect
 

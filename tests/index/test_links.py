@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,7 @@ from support.small_corpus import reopened, small_workspace
 from branchrank.embedders.cache import open_cache
 from branchrank.errors import ArtifactError, StorageError
 from branchrank.index.build import build_index
-from branchrank.index.reader import bm25_path, open_index
-from branchrank.index.sqlite_index import open_fts5
+from branchrank.index.reader import bm25_name, open_index
 from branchrank.io.files import links_beneath, remove_beneath, write_beneath
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
@@ -55,7 +56,7 @@ def test_a_link_in_place_of_bm25_weights_does_not_delete_files_outside(tmp_path:
     build_index(small_workspace(tmp_path)).close()
     workspace = reopened(tmp_path, bm25__k1=2.0)
     generation = (workspace.index_directory / "current").resolve()
-    inside = bm25_path(generation, "chunks", workspace.bm25_settings).parent
+    inside = (generation / bm25_name("chunks", workspace.bm25_settings)).parent
     (outside / "chunks").mkdir()
     (outside / "chunks" / "kept.txt").write_text("kept")
     inside.symlink_to(outside)
@@ -115,52 +116,37 @@ def test_files_are_written_and_removed_below_a_folder_only(tmp_path: Path, outsi
     assert contents(outside) == before
 
 
-@pytest.mark.parametrize("part", ["vectors.npy", "bm25"])
-def test_a_link_that_is_swapped_in_after_an_index_was_opened_is_not_followed(
-    tmp_path: Path, outside: Path, part: str
-) -> None:
-    """The folder outside holds the true files: only the link itself can be what is refused."""
-    build_index(small_workspace(tmp_path)).close()
-    with open_index(small_workspace(tmp_path)) as index:
-        (index.directory / part).rename(outside / part)
-        (index.directory / part).symlink_to(outside / part)
-        if part == "vectors.npy":
-            with pytest.raises(ArtifactError, match=r"vectors\.npy"):
-                _ = index.vectors
-        else:
-            before = contents(outside)
-            assert index.bm25_chunks.ids == tuple(index.chunks)  # made again, in memory
-            assert contents(outside) == before
+def swapping(monkeypatch: pytest.MonkeyPatch, place: Path, outside: Path) -> None:
+    """Put a link for ``place``, once, right before SQLite opens it by name, after every check of the path."""
+    connect = sqlite3.connect
 
+    def swapped(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        if not (outside / place.name).exists():
+            place.rename(outside / place.name)
+            place.symlink_to(outside / place.name)
+        return connect(*arguments, **options)
 
-@pytest.mark.parametrize("part", ["derived", "derived/search.sqlite"])
-def test_the_search_file_is_not_read_through_a_link(tmp_path: Path, outside: Path, part: str) -> None:
-    build_index(small_workspace(tmp_path)).close()
-    with open_index(small_workspace(tmp_path)) as index:
-        open_fts5(index).file.close()
-        (index.directory / part).rename(outside / "moved")
-        (index.directory / part).symlink_to(outside / "moved")
-        before = contents(outside)
-        table = open_fts5(index)  # made again, elsewhere or in its place
-        assert table.file.header.chunk_count == len(index.chunks)
-        table.file.close()
-        assert contents(outside) == before
+    monkeypatch.setattr(sqlite3, "connect", swapped)
 
 
 @pytest.mark.parametrize("part", ["hybrid", "hybrid/cache", "hybrid/cache/embeddings.sqlite3"])
-def test_a_cache_is_not_used_through_a_link(tmp_path: Path, outside: Path, part: str) -> None:
+def test_a_cache_is_not_used_through_a_link_that_is_swapped_in(
+    tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
     notices: list[str] = []
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
-    (workspace.data_dir / part).rename(outside / "moved")
-    (workspace.data_dir / part).symlink_to(outside / "moved")
-    before = contents(outside)
+    root = workspace.data_dir
+    before = {path.name: path.read_bytes() for path in workspace.cache_directory.iterdir()}
+    swapping(monkeypatch, root / part, outside)
     place = workspace.cache_directory / "embeddings.sqlite3"
-    cache = open_cache(place, root=workspace.data_dir, notify=notices.append)
+    cache = open_cache(place, root=root, notify=notices.append)
     cache.put_many({"a": np.ones(3, dtype=np.float32)})
     cache.close()
+    monkeypatch.undo()
     assert any("not cached" in notice for notice in notices)
-    assert contents(outside) == before
+    (kept,) = outside.rglob("embeddings.sqlite3")
+    assert kept.read_bytes() == before["embeddings.sqlite3"]
 
 
 def test_decisions_are_not_stored_through_a_link(tmp_path: Path, outside: Path) -> None:

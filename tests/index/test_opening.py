@@ -11,7 +11,9 @@ from support.small_corpus import small_workspace
 
 from branchrank.corpus import loading
 from branchrank.errors import ArtifactError
-from branchrank.index import build_index, open_index, records_file, stamps
+from branchrank.index import manifest, records_file
+from branchrank.index.build import build_index
+from branchrank.index.reader import open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.ranking.expansion import expand
 from branchrank.records import Scored
@@ -105,7 +107,7 @@ def test_documents_of_an_unchanged_corpus_are_not_opened(
 def test_an_unchanged_file_is_not_read_again(
     workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stamps, "digest_stream", lambda stream: pytest.fail("a file was read"))
+    monkeypatch.setattr(manifest, "digest_stream", lambda stream: pytest.fail("a file was read"))
     open_index(workspace).close()
 
 
@@ -130,9 +132,9 @@ def test_check_reads_even_files_with_a_matching_stamp(workspace: WorkspaceFolder
     assert "no damage found" in whole.output
     with open_index(workspace) as index:
         directory, names = index.directory, list(index.manifest.digests)
-    flip(directory / "vectors.npy")
-    stamps.write_stamps(directory, names)  # as if the disk had changed it, below the file system
+    flip(directory / "vectors.arrays")
+    manifest.write_stamps(directory, names)  # as if the disk had changed it, below the file system
     open_index(workspace).close()
     damaged = invoke(*words)
     assert damaged.exit_code == 4, damaged.output
-    assert "vectors.npy is damaged" in damaged.output
+    assert "vectors.arrays is damaged" in damaged.output

@@ -7,8 +7,8 @@ import pytest
 from support.small_index import small_index
 
 from branchrank.errors import StorageError
-from branchrank.index import Index, sqlite_index
-from branchrank.index.sqlite_index import PLACE, open_fts5
+from branchrank.index.reader import FTS5, Index
+from branchrank.stores import sqlite_fts5
 
 QUERY = "How do I limit max_retries of a request?"
 
@@ -21,34 +21,44 @@ def index(tmp_path: Path) -> Iterator[Index]:
 
 
 def test_sqlite_searches_the_chunks_of_the_index(index: Index) -> None:
-    table = open_fts5(index)
+    table = index.open_fts5()
     best = table.matches(QUERY, 5)[0]
     assert "max_retries" in index.chunks[best.key].text
-    assert table.file.header.chunk_count == len(index.chunks)
     table.close()
 
 
 def test_the_file_is_created_once_and_rebuilt_when_damaged(index: Index) -> None:
-    open_fts5(index).close()
-    path = index.directory / PLACE
+    index.open_fts5().close()
+    path = index.directory / FTS5
     content, modified = path.read_bytes(), path.stat().st_mtime_ns
-    open_fts5(index).close()
+    index.open_fts5().close()
     assert path.stat().st_mtime_ns == modified
-    path.write_bytes(content[: len(content) // 2])
-    open_fts5(index).close()
-    assert path.read_bytes() == content
+    for damaged in (content[: len(content) // 2], b"", content[:-1] + bytes([content[-1] ^ 1])):
+        path.write_bytes(damaged)
+        index.open_fts5().close()
+        assert path.read_bytes() == content
+
+
+def test_a_copied_file_is_not_built_again(index: Index) -> None:
+    index.open_fts5().close()
+    path = index.directory / FTS5
+    path.write_bytes(path.read_bytes())
+    (index.directory / "stamps.json").unlink()
+    modified = path.stat().st_mtime_ns
+    index.open_fts5().close()
+    assert path.stat().st_mtime_ns == modified
 
 
 def test_a_read_only_index_can_still_be_searched(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    build = sqlite_index.build_sqlite
+    build = sqlite_fts5.build_fts5
 
-    def refusing(path: Path, *arguments: object, **options: object) -> None:
+    def refusing(path: Path, *arguments: object) -> None:
         if index.directory in path.parents:
             raise StorageError("read-only")
-        build(path, *arguments, **options)
+        build(path, *arguments)
 
-    monkeypatch.setattr(sqlite_index, "build_sqlite", refusing)
-    table = open_fts5(index)
+    monkeypatch.setattr(sqlite_fts5, "build_fts5", refusing)
+    table = index.open_fts5()
     assert table.matches(QUERY, 5)
-    assert not table.file.path.exists()
+    assert not (index.directory / FTS5).exists()
     table.close()

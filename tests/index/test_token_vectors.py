@@ -12,11 +12,12 @@ from support.small_corpus import reopened, small_workspace
 
 from branchrank.embedders import DocumentVectors, FakeEmbedder, Vectors, token_embedder
 from branchrank.errors import ArtifactError, UsageError
-from branchrank.index import Index, build_index, open_index
+from branchrank.index.build import build_index
+from branchrank.index.reader import TOKENS, Index, open_index
 from branchrank.io.progress import Progress, no_progress
 from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantize
-from branchrank.stores.indexed_text import embedded_text
-from branchrank.stores.token_file import TokenFile, save_token_vectors
+from branchrank.stores.analyzer import embedded_text
+from branchrank.stores.vectors import TokenFile, save_token_vectors
 
 
 def computed(index: Index, precision: TokenPrecision) -> list[TokenVectors]:
@@ -47,9 +48,6 @@ def test_an_index_keeps_the_token_vectors_of_its_chunks(tmp_path: Path, precisio
     with build_index(workspace) as index:
         assert_kept(index, precision)
         assert index.report.token_texts == len(index.chunks)
-        size = (index.directory / "tokens" / "values").stat().st_size
-        tokens = sum(len(each.scales) for each in computed(index, precision))
-        assert size == tokens * 16 * {"int8": 1, "fp16": 2}[precision]
     with open_index(workspace) as index:
         assert_kept(index, precision)
 
@@ -57,7 +55,7 @@ def test_an_index_keeps_the_token_vectors_of_its_chunks(tmp_path: Path, precisio
 def test_by_default_an_index_has_no_token_vectors(tmp_path: Path) -> None:
     with build_index(small_workspace(tmp_path)) as index:
         assert index.token_vectors is None
-        assert not (index.directory / "tokens").exists()
+        assert not (index.directory / TOKENS).exists()
 
 
 def test_unchanged_chunks_are_copied_from_the_index_in_use(tmp_path: Path) -> None:
@@ -114,14 +112,14 @@ def test_the_model_runs_once_for_a_chunks_vector_and_its_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with build_index(small_workspace(tmp_path / "plain")) as plain:
-        expected = plain.manifest.digests["vectors.npy"]
+        expected = plain.manifest.digests["vectors.arrays"]
     watched = Watched()
     monkeypatch.setattr("branchrank.index.build.open_embedder", lambda settings, notify: watched)
     workspace = small_workspace(tmp_path / "kept", token_vectors="int8")
     seen: list[tuple[str, int, int]] = []
     with build_index(workspace, progress=lambda *at: seen.append(at)) as index:
         texts = [embedded_text(chunk) for chunk in index.chunks.values()]
-        assert index.manifest.digests["vectors.npy"] == expected
+        assert index.manifest.digests["vectors.arrays"] == expected
         assert (index.report.embedded, index.report.token_texts) == (len(texts), len(texts))
     assert (watched.with_tokens, watched.without) == (texts, [])
     assert ("tokens", len(texts), len(texts)) in seen
@@ -149,7 +147,7 @@ def test_two_builds_write_the_same_token_vectors(tmp_path: Path) -> None:
         with build_index(workspace, force=True) as index:
             digests.append(index.manifest.digests)
     assert digests[0] == digests[1]
-    assert {"tokens/values", "tokens/scales.npy"} <= digests[0].keys()
+    assert TOKENS in digests[0]
 
 
 def test_an_index_without_token_vectors_is_stale_if_they_are_required(tmp_path: Path) -> None:
@@ -164,17 +162,16 @@ def test_unused_token_vectors_are_ignored_by_searches_and_dropped_by_builds(tmp_
     without = reopened(tmp_path, index__token_vectors="none")
     with open_index(without) as index:
         assert index.token_vectors is None
-        assert (index.directory / "tokens").exists()
+        assert (index.directory / TOKENS).exists()
     with build_index(without) as index:
         assert index.is_new
-        assert not (index.directory / "tokens").exists()
+        assert not (index.directory / TOKENS).exists()
 
 
-@pytest.mark.parametrize("name", ["values", "scales.npy", "offsets.npy", "keys.npy"])
-def test_a_damaged_file_is_refused_at_first_use_and_rebuilt(tmp_path: Path, name: str) -> None:
+def test_a_damaged_file_is_refused_at_first_use_and_rebuilt(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path, token_vectors="int8")
     with build_index(workspace) as index:
-        path = index.directory / "tokens" / name
+        path = index.directory / TOKENS
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(bytes(content))
@@ -202,6 +199,6 @@ def test_files_that_do_not_fit_the_chunks_are_refused(tmp_path: Path) -> None:
     for ids, precision in ((["one"], "int8"), (["one", "two"], "fp16")):
         with pytest.raises(ArtifactError):
             TokenFile(tmp_path / "tokens", ids, precision)  # type: ignore[arg-type]
-    (tmp_path / "tokens" / "scales.npy").write_bytes(b"nothing")
+    (tmp_path / "tokens").write_bytes(b"nothing")
     with pytest.raises(ArtifactError):
         TokenFile(tmp_path / "tokens", ["one", "two"], "int8")

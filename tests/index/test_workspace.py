@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from branchrank.corpus.named import known_corpora
 from branchrank.errors import CorpusError, UsageError
-from branchrank.index.config_file import WorkspaceConfig, read_config, update_config
-from branchrank.index.workspace_folder import WorkspaceFolder, configure, index_name
+from branchrank.index.workspace_folder import (
+    WorkspaceConfig,
+    WorkspaceFolder,
+    configure,
+    index_name,
+    read_config,
+    update_config,
+)
 from branchrank.settings import IndexSettings
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.worlds import make_workspace
 
 from branchrank import Run, Workspace, errors
-from branchrank.index import build_index
+from branchrank.index.build import build_index
 
 
 @pytest.fixture(scope="module")

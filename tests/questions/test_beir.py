@@ -31,9 +31,8 @@ from branchrank.runs.exchange import export_trec, read_trec
 from branchrank.runs.rows import Row, RowHit
 from branchrank.runs.run import load_run
 from branchrank.settings import Bm25Settings
-from branchrank.stores.analyzer import STOP_WORDS
+from branchrank.stores.analyzer import STOP_WORDS, chunk_terms, node_terms
 from branchrank.stores.bm25 import Bm25Index
-from branchrank.stores.indexed_text import chunk_terms, node_terms
 from branchrank.tree.build import build_nodes
 
 ENTRIES = [
@@ -236,7 +235,7 @@ def test_a_long_document_is_one_node_of_several_chunks(tmp_path: Path) -> None:
     )
     assert result.exit_code == 0, result.output
     assert "5 documents, 6 nodes" in result.output
-    from branchrank.index import open_index
+    from branchrank.index.reader import open_index
 
     with open_index(WorkspaceFolder.open(data)) as index:
         chunks = index.chunks_of("long.beir")

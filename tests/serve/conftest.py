@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.small_index import small_workspace
 
-from branchrank.index import build_index
+from branchrank.index.build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.serve.service import Service
 from branchrank.workspace import Workspace

@@ -18,7 +18,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, RichLog, Static, Tabs
 
 from branchrank.errors import ArtifactError
-from branchrank.index import build_index
+from branchrank.index.build import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.serve.searches import Searches, preview
 from branchrank.serve.service import Service

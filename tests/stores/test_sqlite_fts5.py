@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from branchrank.errors import ArtifactError
 from branchrank.records import Chunk
-from branchrank.stores.sqlite_file import build_sqlite
-from branchrank.stores.sqlite_fts5 import TERM_LIMIT, Fts5Table, fts_expression, query_terms
+from branchrank.stores.sqlite_fts5 import TERM_LIMIT, Fts5Table, build_fts5, fts_expression, query_terms
 
 TEXTS = {
     "http.rst": [
@@ -39,14 +39,14 @@ def chunk(source: str, number: int, text: str) -> Chunk:
 CHUNKS = [chunk(source, n, text) for source, texts in TEXTS.items() for n, text in enumerate(texts, start=1)]
 
 
-def build(path: Path, chunks: list[Chunk]) -> Path:
-    build_sqlite(path, chunks, corpus_digest="d")
-    return path
+def build(path: Path, chunks: list[Chunk]) -> Fts5Table:
+    build_fts5(path, chunks)
+    return Fts5Table(path, {chunk.id: chunk for chunk in chunks})
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fts5Table]:
-    made = Fts5Table(build(tmp_path_factory.mktemp("s") / "s.sqlite", CHUNKS))
+    made = build(tmp_path_factory.mktemp("s") / "s.sqlite", CHUNKS)
     yield made
     made.close()
 
@@ -76,7 +76,7 @@ def test_exact_terms_come_before_partial_ones(table: Fts5Table) -> None:
 )
 def test_a_phrase_matches_exactly(tmp_path: Path, query: str, exact: bool) -> None:
     text = "Give `--cache-redis-url`, or [cache]\n  redis_url = ''; set it\nto the address."
-    store = Fts5Table(build(tmp_path / "s.sqlite", [chunk("a.md", 1, text)]))
+    store = build(tmp_path / "s.sqlite", [chunk("a.md", 1, text)])
     assert any(match.exact for match in store.matches(query, 5)) == exact
     store.close()
 
@@ -101,14 +101,14 @@ def test_bm25_matches_the_published_formula(tmp_path: Path) -> None:
     chunks = [
         chunk(f"{n}.rst", 1, text) for n, text in enumerate(["fig fig", "oak ash", "elm yew", "ivy bay"])
     ]
-    (match,) = Fts5Table(build(tmp_path / "s.sqlite", chunks)).matches("fig", 10)
+    (match,) = build(tmp_path / "s.sqlite", chunks).matches("fig", 10)
     idf = math.log((4 - 1 + 0.5) / (1 + 0.5))
     assert match.bm25 == pytest.approx(idf * 2 * 2.2 / (2 + 1.2))
 
 
 def test_any_chunk_has_the_bm25_that_a_search_gives_it(tmp_path: Path) -> None:
     chunks = [chunk("a.md", number, "tea " * number + "pot") for number in range(1, 6)]
-    table = Fts5Table(build(tmp_path / "index.sqlite3", [*chunks, chunk("b.md", 9, "coffee")]))
+    table = build(tmp_path / "index.sqlite3", [*chunks, chunk("b.md", 9, "coffee")])
     found = {match.key: match.bm25 for match in table.matches("teas", 10)}
     assert len(found) == 5
     keys = ["a.md@2", "a.md@4", "b.md@9"]
@@ -119,7 +119,7 @@ def test_any_chunk_has_the_bm25_that_a_search_gives_it(tmp_path: Path) -> None:
 
 def test_limits_hold_and_ties_break_by_id(tmp_path: Path) -> None:
     chunks = [chunk(f"{n:03}.rst", 1, "the same words") for n in range(99, -1, -1)]
-    table = Fts5Table(build(tmp_path / "s.sqlite", chunks))
+    table = build(tmp_path / "s.sqlite", chunks)
     for n in (1, 12, 80):
         assert [match.key for match in table.matches("same words", n)] == [f"{i:03}.rst@1" for i in range(n)]
     table.close()
@@ -185,7 +185,7 @@ def test_keyword_search_matches_a_reference_implementation(
     texts: list[list[str]], query: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     chunks = [chunk(f"{n:02}.rst", 1, " ".join(words)) for n, words in enumerate(texts)]
-    store = Fts5Table(build(tmp_path_factory.getbasetemp() / "model.sqlite", chunks))
+    store = build(tmp_path_factory.getbasetemp() / "model.sqlite", chunks)
     found = {match.key: match.exact for match in store.matches(" ".join(query), 100)}
     store.close()
     expected = {
@@ -194,3 +194,26 @@ def test_keyword_search_matches_a_reference_implementation(
         if any(word.startswith(begin) for word in words for begin in query)
     }
     assert found == expected
+
+
+def test_two_builds_give_the_same_bytes(tmp_path: Path) -> None:
+    for name, chunks in (("one", CHUNKS), ("two", CHUNKS[::-1])):
+        build(tmp_path / name, chunks).close()
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_a_failed_build_keeps_the_old_file(tmp_path: Path) -> None:
+    build(tmp_path / "one", CHUNKS).close()
+    before = (tmp_path / "one").read_bytes()
+    with pytest.raises(ArtifactError, match="UNIQUE"):
+        build(tmp_path / "one", [*CHUNKS, CHUNKS[0]])
+    assert (tmp_path / "one").read_bytes() == before
+    assert list(tmp_path.iterdir()) == [tmp_path / "one"]
+
+
+def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a database " * 100)
+    (tmp_path / "empty").write_bytes(b"")
+    for name in ("missing", "text", "empty"):
+        with pytest.raises(ArtifactError, match="is damaged"):
+            Fts5Table(tmp_path / name, {}).matches("tea", 3)

@@ -15,9 +15,15 @@ from support.chroma_process import chroma_server
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
+from branchrank.stores.arrays import write_arrays
 from branchrank.stores.chroma import ChromaVectors, build_collection
-from branchrank.stores.vectors import VectorStore, recall_against_exact
-from branchrank.stores.vectors_exact import ExactVectors, load_vectors, save_vectors
+from branchrank.stores.vectors import (
+    ExactVectors,
+    VectorStore,
+    load_vectors,
+    recall_against_exact,
+    save_vectors,
+)
 
 Make = Callable[[Sequence[str], Vectors], VectorStore]
 _NUMBERS = count()
@@ -53,8 +59,8 @@ def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             location: Path | str = tmp_path_factory.mktemp("chroma") / "chroma"
             if request.param == "chroma server":
                 location = request.getfixturevalue("server")
-            build_collection(location, f"vectors-{number}", ids, matrix)
-            store = ChromaVectors(location, f"vectors-{number}", ids, matrix)
+            build_collection(location, f"vectors-{number}", ExactVectors(ids, matrix))
+            store = ChromaVectors(location, f"vectors-{number}", ExactVectors(ids, matrix))
         opened.append(store)
         return store
 
@@ -207,7 +213,7 @@ def test_an_array_of_another_shape_or_type_is_refused(tmp_path: Path) -> None:
     save_vectors(path, random_rows(2, 3))
     with pytest.raises(ArtifactError, match=r"\(2, 3\).*\(2, 4\)"):
         load_vectors(path, 2, 4)
-    np.save(path, random_rows(2, 3).astype(np.float64))
+    write_arrays(path, [("vectors", random_rows(2, 3).astype(np.float64))])
     with pytest.raises(ArtifactError, match="float64"):
         load_vectors(path, 2, 3)
     np.save(path, np.array([[{}]], dtype=object), allow_pickle=True)

@@ -14,8 +14,9 @@ from pathlib import Path
 from support.small_corpus import PAGES, reopened, small_workspace
 
 from branchrank.errors import ArtifactError, BranchRankError
-from branchrank.index import Index, build_index, open_index
-from branchrank.index.failpoints import VARIABLE
+from branchrank.index.build import build_index
+from branchrank.index.generations import FAILPOINT
+from branchrank.index.reader import Index, open_index
 
 CHANGED = PAGES["index.md"].replace("boils", "heats and boils")
 
@@ -53,7 +54,7 @@ def answers(index: Index) -> object:
 
 def build(folder: Path, point: str = "") -> object:
     """Build, killed at ``point`` if it is given; the answers and the number of texts embedded."""
-    os.environ[VARIABLE] = point
+    os.environ[FAILPOINT] = point
     with build_index(reopened(folder)) as index:
         return [answers(index), index.report.embedded]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from branchrank.index import Index, build_index
+from branchrank.index.build import build_index
+from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.settings import Resolved
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from branchrank.index import Index, build_index
+from branchrank.index.build import build_index
+from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.settings import Resolved
 

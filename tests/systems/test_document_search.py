@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.worlds import QUERIES, make_workspace
 
 from branchrank.errors import UsageError
-from branchrank.index import build_index
+from branchrank.index.build import build_index
 from branchrank.records import Hit
 from branchrank.settings import RetrievalSettings
 from branchrank.systems.document_systems import Mode

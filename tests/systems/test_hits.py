@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from support.worlds import QUERIES, make_index
 
-from branchrank.index import Index
+from branchrank.index.reader import Index
 from branchrank.settings import Resolved
 from branchrank.spec import Branch, Fuse, System
 from branchrank.systems.builtin import hybrid

@@ -11,7 +11,7 @@ from support import scripted_llm as scripted
 from support.scripted_llm import Script, ScriptedLLM
 from support.worlds import make_index
 
-from branchrank.index import Index
+from branchrank.index.reader import Index
 from branchrank.llm.session import LLMSession
 from branchrank.records import Retrieval
 from branchrank.settings import LLMSettings, Resolved

@@ -14,7 +14,7 @@ from support.worlds import QUERIES, make_index
 
 from branchrank import System
 from branchrank.embedders.protocol import Vectors
-from branchrank.index import Index
+from branchrank.index.reader import Index
 from branchrank.ranking.maxsim import maxsim, quantize, unit_tokens
 from branchrank.settings import QdrantSettings
 from branchrank.spec import Branch, Fuse, Rescore

@@ -13,7 +13,7 @@ from support.fake_qdrant import fake_qdrant
 from support.worlds import QUERIES, make_index
 
 from branchrank.errors import ArtifactError
-from branchrank.index import Index
+from branchrank.index.reader import Index
 from branchrank.records import Retrieval
 from branchrank.settings import QdrantSettings, Resolved
 from branchrank.spec import System

@@ -11,10 +11,10 @@ from support.worlds import QUERIES, make_index, make_workspace
 from branchrank import System, Workspace
 from branchrank.embedders import token_embedder
 from branchrank.errors import UsageError
-from branchrank.index import build_index
+from branchrank.index.build import build_index
 from branchrank.ranking.maxsim import maxsim, quantize
 from branchrank.spec import Branch, Fuse, Rescore
-from branchrank.stores.indexed_text import embedded_text
+from branchrank.stores.analyzer import embedded_text
 from branchrank.systems.engine import Engine
 
 FIRST = System(name="first", branches=(Branch(kind="dense"), Branch(kind="bm25")), fuse=Fuse(method="convex"))

@@ -12,7 +12,7 @@ import pytest
 from support.worlds import QUERIES, make_workspace
 
 from branchrank import Workspace
-from branchrank.index import build_index
+from branchrank.index.build import build_index
 from branchrank.records import Hit
 from branchrank.systems import searcher
 from branchrank.systems.branches import BUILTIN_KINDS, branch_kind

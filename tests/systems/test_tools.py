@@ -12,8 +12,8 @@ from support.worlds import make_index
 from branchrank.bench.predictors import SystemPredictor
 from branchrank.errors import BranchRankError
 from branchrank.files.grep import Grep, GrepResult, Passage, extract_terms
-from branchrank.index import Index
 from branchrank.index.calibration import calibrate, nearest_distances
+from branchrank.index.reader import Index
 from branchrank.records import Chunk, Question
 from branchrank.settings import GrepSettings, Resolved
 from branchrank.spec import Branch, Fuse, System

@@ -135,9 +135,7 @@ def _table(opening: Opening) -> Fts5Table:
 
 
 def _opened(opening: Opening) -> Fts5Table:
-    from branchrank.index.sqlite_index import open_fts5
-
-    table = open_fts5(opening.index)
+    table = opening.index.open_fts5()
     opening.resources.callback(table.close)
     return table
 

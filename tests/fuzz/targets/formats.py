@@ -13,12 +13,10 @@ from support.commands import QUESTIONS
 from branchrank.bench.experiment import load_experiment
 from branchrank.bench.seal import Seal, read_seal
 from branchrank.corpus.ir_collections import read_entries
-from branchrank.index.adopted_files import read_found
-from branchrank.index.adoption import Adoption, read_adoption
-from branchrank.index.config_file import read_config, update_config
+from branchrank.index.adopted_files import given_chunks, given_nodes, read_found
+from branchrank.index.adoption import Adoption
 from branchrank.index.manifest import BuildReport, Manifest, read_record, write_record
-from branchrank.index.user_files import given_chunks, given_nodes
-from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.index.workspace_folder import WorkspaceFolder, read_config, update_config
 from branchrank.io.files import digest_of, write_jsonl
 from branchrank.llm.ledger import read_prices
 from branchrank.questions.qrels import beir_questions, read_qrels
@@ -319,7 +317,11 @@ TARGETS = (
     Target("questions", round_trip("questions.jsonl", load_questions, write_questions), seeds(_QUESTIONS)),
     Target("manifest", _record("manifest.json", Manifest), _of_index("manifest.json")),
     Target("build-report", _record("build.json", BuildReport), _of_index("build.json")),
-    Target("adoption", round_trip("adoption.json", read_adoption, write_record), _adoption),
+    Target(
+        "adoption",
+        round_trip("adoption.json", lambda path: read_record(path, Adoption), write_record),
+        _adoption,
+    ),
     Target("nodes", nodes, _of_index("pageindex/nodes.jsonl")),
     Target("chunks", chunks, lambda: _chunk_seeds()[:1]),
     Target("adopted-chunks", adopted_chunks, _chunk_seeds),

@@ -14,7 +14,6 @@ from support.small_index import DOCUMENTS
 
 from branchrank.files.grep import Grep, extract_terms
 from branchrank.files.read_file import FileReader
-from branchrank.index.sqlite_index import open_fts5
 from branchrank.io.printable import safe, safe_line
 from branchrank.io.table import csv_cell, table_csv, text_of
 from branchrank.measures.measures import parse_measure
@@ -46,7 +45,7 @@ def text_of_bytes(content: bytes) -> str:
 def fts5(content: bytes) -> None:
     """No query is a syntax error; scores are finite, in 0..1, and descend."""
     query = text_of_bytes(content)
-    table = open_fts5(index())
+    table = index().open_fts5()
     try:
         with never_refused():
             found = table.matches(query, 5)

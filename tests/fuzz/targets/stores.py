@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -13,21 +12,16 @@ import numpy as np
 from branchrank.embedders import FakeEmbedder
 from branchrank.embedders.cache import cache_keys, open_cache
 from branchrank.errors import ArtifactError
-from branchrank.index.sqlite_index import open_fts5
 from branchrank.llm.cassette import Cassette, Recorded
 from branchrank.llm.request import LLMReply, LLMRequest, Message
 from branchrank.ranking.maxsim import TokenVectors
-from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.qdrant_existing import read_pickled
-from branchrank.stores.sqlite_fts5 import Fts5Table
-from branchrank.stores.token_file import TokenFile, save_token_vectors
-from branchrank.stores.vectors_exact import load_vectors, save_vectors
+from branchrank.stores.vectors import TokenFile, load_vectors, save_token_vectors, save_vectors
 from fuzz.target import Target, require
-from fuzz.world import index, put, scratch
+from fuzz.world import put, scratch
 
 REQUEST = LLMRequest(stage="rerank", messages=(Message(role="user", content="which?"),))
 MODEL = "scripted"
-QUERY = "how do I clear the cache"
 
 
 def _closed(path: Path) -> tuple[bytes, ...]:
@@ -58,28 +52,6 @@ def cassette(content: bytes) -> None:
         opened.calls()
         opened.failures([("", "rerank")])
         len(opened)
-
-
-@cache
-def _keyword_answer() -> list[str]:
-    return [match.key for match in open_fts5(index()).matches(QUERY, 5)]
-
-
-def _search_file() -> tuple[bytes, ...]:
-    table = open_fts5(index())
-    path = table.file.path
-    table.close()
-    return _closed(path)
-
-
-def search_file(content: bytes) -> None:
-    """A damaged search file is refused, or finds what the whole one finds."""
-    table = Fts5Table(put("fts5/search.sqlite", content))
-    try:
-        found = [match.key for match in table.matches(QUERY, 5)]
-    finally:
-        table.close()
-    require(found == _keyword_answer(), f"{found} instead of {_keyword_answer()}")
 
 
 TEXTS = ("green tea", "black tea", "kettle")
@@ -116,69 +88,36 @@ def embedding_cache(content: bytes) -> None:
         opened.close()
 
 
-def _npy() -> tuple[bytes, ...]:
-    path = scratch() / "seed.npy"
+def _vector_file() -> tuple[bytes, ...]:
+    path = scratch() / "seed.arrays"
     save_vectors(path, FakeEmbedder(16).embed_documents(TEXTS))
     return _closed(path)
 
 
 def vectors(content: bytes) -> None:
     """An array of another type or shape is refused."""
-    matrix = load_vectors(put("vectors.npy", content), 3, 16)
+    matrix = load_vectors(put("vectors.arrays", content), 3, 16)
     require(matrix.shape == (3, 16) and matrix.dtype == np.float32, f"{matrix.dtype} {matrix.shape}")
-    header = 10 + int.from_bytes(content[8:10], "little")
-    require(len(content) == header + matrix.nbytes, f"{len(content) - header} bytes for {matrix.nbytes}")
     with np.errstate(invalid="ignore"):  # the bytes of a signaling NaN
         float(np.asarray(matrix).astype(np.float64).min())
 
 
-def _bm25_files() -> Path:
-    folder = scratch() / "seed-bm25"
-    if not folder.exists():
-        from branchrank.settings import Bm25Settings
-
-        Bm25Index.build(["a", "b", "c"], TEXTS, Bm25Settings()).save(folder)
-    return folder
-
-
-def bm25(name: str) -> Callable[[bytes], None]:
-    """A BM25 index of which one file is changed is refused; its header may say the same differently."""
-
-    def run(content: bytes) -> None:
-        folder = scratch() / "bm25"
-        shutil.copytree(_bm25_files(), folder, dirs_exist_ok=True)
-        (folder / name).write_bytes(content)
-        found = [each.key for each in Bm25Index.load(folder).search("green tea", 3)]
-        require(found[:1] == ["a"], f"found {found}")
-
-    return run
+def _token_file() -> tuple[bytes, ...]:
+    path = scratch() / "seed-tokens.arrays"
+    entries = [
+        TokenVectors(np.full((n, 4), n, dtype=np.int8), np.ones(n, dtype=np.float32)) for n in (1, 2, 3)
+    ]
+    save_token_vectors(path, ["0" * 64, "1" * 64, "2" * 64], entries)
+    return _closed(path)
 
 
-def _token_files() -> Path:
-    folder = scratch() / "seed-tokens"
-    if not folder.exists():
-        entries = [
-            TokenVectors(np.full((n, 4), n, dtype=np.int8), np.ones(n, dtype=np.float32)) for n in (1, 2, 3)
-        ]
-        save_token_vectors(folder, ["0" * 64, "1" * 64, "2" * 64], entries)
-    return folder
-
-
-def tokens(name: str) -> Callable[[bytes], None]:
-    """Token vectors of which one file is changed."""
-
-    def run(content: bytes) -> None:
-        folder = scratch() / "tokens"
-        shutil.copytree(_token_files(), folder, dirs_exist_ok=True)
-        (folder / name).write_bytes(content)
-        opened = TokenFile(folder, ["a", "b", "c"], "int8")
-        for key, rows in zip("abc", (1, 2, 3), strict=True):
-            found = opened.vectors(key)
-            require(len(found.values) == len(found.scales), f"{key}: {found}")
-            require(name != "values" or len(found.values) == rows, f"{key}: {found}")
-        opened.keys  # noqa: B018
-
-    return run
+def tokens(content: bytes) -> None:
+    """Damaged token vectors are refused, or have one factor per row."""
+    opened = TokenFile(put("tokens.arrays", content), ["a", "b", "c"], "int8")
+    for key in "abc":
+        found = opened.vectors(key)
+        require(len(found.values) == len(found.scales), f"{key}: {found}")
+    opened.keys  # noqa: B018
 
 
 class Point:
@@ -201,18 +140,10 @@ def pickled(content: bytes) -> None:
         raise ArtifactError(str(error)) from None
 
 
-def _file(folder: Callable[[], Path], name: str) -> Callable[[], tuple[bytes, ...]]:
-    return lambda: _closed(folder() / name)
-
-
 TARGETS = (
     Target("cassette", cassette, _cassette, is_text=False),
-    Target("fts5-file", search_file, _search_file, is_text=False),
     Target("embedding-cache", embedding_cache, _cache, is_text=False),
-    Target("vectors", vectors, _npy, is_text=False),
-    Target("bm25-header", bm25("bm25.json"), _file(_bm25_files, "bm25.json")),
-    Target("bm25-arrays", bm25("bm25.npy"), _file(_bm25_files, "bm25.npy"), is_text=False),
-    Target("token-offsets", tokens("offsets.npy"), _file(_token_files, "offsets.npy"), is_text=False),
-    Target("token-values", tokens("values"), _file(_token_files, "values"), is_text=False),
+    Target("vectors", vectors, _vector_file, is_text=False),
+    Target("tokens", tokens, _token_file, is_text=False),
     Target("pickle", pickled, _pickles, is_text=False),
 )
