@@ -256,9 +256,6 @@ _FAULTS = (
         '\'"\' + term.replace(\'"\', \'""\') + (\'"*\' if prefix else \'"\')',
         "term + ('*' if prefix else '')",
         FOUND_INPUTS + "[fts5-query/operators]"),
-    Mutant("the-sizes-of-arrays-are-not-compared", "branchrank/stores/npy_file.py",
-        "    if size != wanted or dtype.hasobject:\n", "    if dtype.hasobject:\n",
-        FOUND_INPUTS + "[vectors/more-bytes]"),
     Mutant("a-reply-names-what-it-was-not-shown", "branchrank/llm/parsing.py",
         "    named = list(dict.fromkeys(known[word] for word in words if word in known))\n",
         "    named = list(dict.fromkeys(known.get(word, word) for word in words))\n",
@@ -269,8 +266,8 @@ _FAULTS = (
 )
 _SECURITY = (
     Mutant("manifest-keeps-the-password", "branchrank/index/build.py",
-        "        settings=without_credentials(workspace.index_settings),",
-        "        settings=workspace.index_settings,",
+        "            settings=without_credentials(self.settings),",
+        "            settings=self.settings,",
         LEAVES),
     Mutant("embedding-errors-echo-the-header", "branchrank/embedders/server.py",
         '        text = Redactor(self.endpoint.secrets)(content.decode("utf-8", "replace"))\n'
