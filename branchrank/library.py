@@ -10,18 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from branchrank.bench import (
-    BenchmarkOptions,
-    Plan,
-    PlanEstimate,
-    RunAccess,
-    Seal,
-    estimate_plan,
-    plan_from_experiment,
-    plan_from_names,
-    plan_from_run,
-    seal_plan,
-)
+from branchrank.bench.benchmark import BenchmarkOptions
+from branchrank.bench.experiment import plan_from_experiment
+from branchrank.bench.plan import Plan, PlanEstimate, estimate_plan, plan_from_names
+from branchrank.bench.record import Seal, seal_plan
+from branchrank.bench.resume import RunAccess, plan_from_run
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
 from branchrank.io.progress import Notify, Progress, no_notice, no_progress
@@ -405,7 +398,7 @@ def run_beir(
     >>> table.measures, [each.name for each in table.systems]
     (('nDCG@10', 'R@100', 'AP'), ['bm25'])
     """
-    from branchrank.bench import BenchmarkOptions
+    from branchrank.bench.benchmark import BenchmarkOptions
     from branchrank.report.writing import run_and_report
     from branchrank.workspace_beir import beir_plan
 

@@ -19,7 +19,7 @@ from branchrank.settings import arguments
 if TYPE_CHECKING:
     import pandas as pd
 
-    from branchrank.bench import RunAccess
+    from branchrank.bench.resume import RunAccess
     from branchrank.report.verify import Verification
     from branchrank.runs.attribution import Explanation
     from branchrank.runs.run_comparison import PredictorComparisons, RunComparison, RunGate
@@ -306,7 +306,7 @@ class Run:
         ``rerun`` is the number of randomly drawn questions that the systems answer again.
         :func:`branchrank.library.verify` explains all arguments.
         """
-        from branchrank.bench import RunAccess
+        from branchrank.bench.resume import RunAccess
         from branchrank.corpus.named import locate_corpus
         from branchrank.report.verify import verify_run
 

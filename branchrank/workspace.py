@@ -252,7 +252,8 @@ class Workspace(Searcher):
         0     local          8           1.0
         1   nothing          8           0.0
         """
-        from branchrank.bench import BenchmarkOptions, plan_from_names
+        from branchrank.bench.benchmark import BenchmarkOptions
+        from branchrank.bench.plan import plan_from_names
         from branchrank.report.writing import run_and_report
 
         given = {

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from branchrank.bench import Plan, plan_from_names
+from branchrank.bench.plan import Plan, plan_from_names
 from branchrank.corpus.ir_collections import entries_place, is_beir
 from branchrank.corpus.named import locate_corpus
 from branchrank.errors import QuestionError, UsageError

@@ -21,8 +21,7 @@ from branchrank.bench.answering import quality_pass
 from branchrank.bench.latency_pass import latency_pass
 from branchrank.bench.opening import OpenPlan, open_plan
 from branchrank.bench.plan import Plan, check_plan
-from branchrank.bench.record import run_record
-from branchrank.bench.seal import check_seal
+from branchrank.bench.record import check_seal, run_record
 from branchrank.execution.executors import Executor, InProcess, open_executor
 from branchrank.io.files import write_jsonl
 from branchrank.io.progress import Notify, Progress, no_notice, no_progress
@@ -62,7 +61,7 @@ class BenchmarkOptions(Record, frozen=True, kw_only=True):
     ``fresh`` is true or if a predictor is a Python object, whose state is not recorded. ``resume`` is the
     directory of an interrupted run, whose plan :func:`~branchrank.bench.resume.plan_from_run` returns. If
     ``resume`` is set, no index is built. ``seal`` is the file with the plan's seal
-    (:mod:`branchrank.bench.seal`). ``status`` is called with each new status line, such as the costs so far.
+    (:mod:`branchrank.bench.record`). ``status`` is called with each new status line, such as the costs.
     """
 
     fresh: bool = False

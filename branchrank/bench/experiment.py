@@ -12,14 +12,14 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from branchrank.bench.plan import DEFAULT_INDEX, Plan, PlannedSystem, with_depth
 from branchrank.errors import UsageError, nearest_path, or_else
 from branchrank.index.workspace_folder import read_config
 from branchrank.measures.measures import measure_names, named_measure
@@ -40,37 +40,12 @@ from branchrank.spec import System
 from branchrank.systems.builtin import BUILTIN
 from branchrank.systems.checks import problems
 
-DEFAULT_INDEX = "default"
 #: Keys of a system's table that are not fields of the system.
 _OWN_KEYS = ("from", "index", "sweep", "origin")
 #: The prefix of each problem in an error message that lists several problems.
 BULLET = "  - "
 
 T = TypeVar("T")
-
-
-class PlannedSystem(Record, frozen=True, kw_only=True):
-    """A system in an experiment, with its index. ``origin`` is ``tuned`` for a system added by tuning."""
-
-    system: System
-    index: str = DEFAULT_INDEX
-    origin: Literal["", "tuned"] = ""
-
-
-class Experiment(Record, frozen=True, kw_only=True):
-    """The checked content of an experiment file.
-
-    Relative paths are relative to the working directory.
-    """
-
-    name: str
-    data_dir: Path
-    questions: Path | None
-    split: str
-    systems: tuple[PlannedSystem, ...]
-    indexes: dict[str, Resolved]
-    repeats: int
-    settings: Resolved
 
 
 class _Header(Record, frozen=True, kw_only=True):
@@ -84,8 +59,13 @@ class _Header(Record, frozen=True, kw_only=True):
     benchmark: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Experiment:
-    """Read an experiment file. Raises one :class:`UsageError` that lists every problem in the file."""
+def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **fields: Any) -> Plan:
+    """Make a plan from an experiment file. Relative paths are relative to the working directory.
+
+    ``flags`` maps ``"section.name"`` to settings that override the file's settings. ``fields`` sets other
+    fields of :class:`Plan`, such as ``reports``. Raises one :class:`UsageError` that lists every problem in
+    the file.
+    """
     if not path.is_file():
         raise UsageError(
             f"there is no experiment file {path}{nearest_path(path)}", remedy="branchrank run EXPERIMENT.toml"
@@ -97,8 +77,10 @@ def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Exper
         raise _refused(path, found)
     toml = _over(config[1], "benchmark", header.benchmark)
     settings = _attempt(found, lambda: resolve(toml=toml, toml_name=str(path), flags=flags))
-    if settings is None:
-        toml, settings = _right(toml, flags or {})
+    if settings is None:  # The rest of the file is checked with the valid values of its own table.
+        own = header.benchmark.items()
+        settings = _benchmark({k: v for k, v in own if _attempt([], partial(_benchmark, {k: v}))})
+        toml = {}
     reader = _Systems(header.systems, settings, found)
     systems = reader.all()
     indexes = _indexes(header.indexes, toml, found)
@@ -117,15 +99,17 @@ def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Exper
     found.extend(_declared(settings, [named.system.name for named in systems], reader.failed))
     if found:
         raise _refused(path, found)
-    return Experiment(
-        name=header.name,
+    used = {named.index for named in systems}
+    return Plan(
         data_dir=Path(header.data_dir),
+        settings=with_depth(settings),
+        predictors=tuple(systems),
+        indexes={name: each for name, each in indexes.items() if name in used},
         questions=Path(header.questions) if header.questions else None,
+        experiment=header.name,
         split=header.split,
-        systems=tuple(systems),
-        indexes=indexes,
         repeats=repeats,
-        settings=settings,
+        **fields,
     )
 
 
@@ -177,21 +161,9 @@ def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
         return None
 
 
-def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str, Any], Resolved]:
-    """Remove the invalid values from the tables and settings, so that the other values can be checked."""
-
-    def right(toml: Any = None, variables: Any = None, given: Any = None) -> bool:
-        made = _attempt([], lambda: resolve(toml=toml, environment=variables or {}, flags=given))
-        return made is not None
-
-    tables = {
-        section: {key: value for key, value in table.items() if right({section: {key: value}})}
-        for section, table in toml.items()
-        if isinstance(table, Mapping)
-    }
-    variables = {key: value for key, value in os.environ.items() if right(variables={key: value})}
-    given = {key: value for key, value in flags.items() if right(given={key: value})}
-    return tables, resolve(toml=tables, environment=variables, flags=given)
+def _benchmark(table: Mapping[str, Any]) -> Resolved:
+    """Return the settings with a table ``[benchmark]`` alone."""
+    return resolve(toml={BenchmarkSettings.section: table}, environment={})
 
 
 def _over(toml: Mapping[str, Any], section: str, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,28 +236,27 @@ class _Systems:
 
     def _named(self, name: str) -> list[PlannedSystem]:
         """Return the systems that a table defines, or an empty list if any of these systems is invalid."""
-        base = self._base(name)
+        base, table = self._base(name), self.tables[name]
         if base is None:
             return []
-        index = self.tables[name].get("index", DEFAULT_INDEX)
-        origin = self.tables[name].get("origin", "")
+        origin, sweep = table.get("origin", ""), table.get("sweep", {})
         if origin not in ("", "tuned"):
             self.found.append(f'[systems.{name}] origin = {origin!r}; use "tuned", or remove it')
             return []
-        sweep = self.tables[name].get("sweep", {})
         if not isinstance(sweep, Mapping) or [] in sweep.values():
             self.found.append(f"[systems.{name}] sweep needs at least one value for each name: {sweep!r}")
             return []
-        lists = {key: values if isinstance(values, list) else [values] for key, values in sweep.items()}
+        lists = [values if isinstance(values, list) else [values] for values in sweep.values()]
         made = []
         wrong: list[str] = []
-        for values in itertools.product(*lists.values()):
-            point = dict(zip(lists, values, strict=True))
+        for values in itertools.product(*lists):
+            point = dict(zip(sweep, values, strict=True))
             label = ", ".join(f"{key}={value}" for key, value in point.items())
             shown = f"{name}[{label}]" if label else name
             try:
                 system = self._swept(name, shown, base, point)
-                made.append(PlannedSystem(system=system, index=str(index), origin=origin))
+                index = str(table.get("index", DEFAULT_INDEX))
+                made.append(PlannedSystem(system=system, index=index, origin=origin))
             except (msgspec.ValidationError, ValueError) as error:
                 wrong += [f"[systems.{name}] sweep: {each}" for each in _wrong(base, point)] or [
                     f"[systems.{shown}] {error}"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.bench.experiment import PlannedSystem
-from branchrank.bench.plan import Plan
+from branchrank.bench.plan import Plan, PlannedSystem
 from branchrank.bench.predictors import ApiPredictor, BenchmarkPredictor, SystemPredictor
 from branchrank.errors import BranchRankError, QuestionError
 from branchrank.index.reader import Index, open_index, open_or_build

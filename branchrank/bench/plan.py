@@ -1,7 +1,8 @@
 """The plan of one benchmark (settings, predictors and questions), which is checked before any work starts.
 
 A plan is made from predictors and settings (:func:`plan_from_names`), from an experiment file
-(:func:`plan_from_experiment`), or from an interrupted run (:mod:`branchrank.bench.resume`).
+(:mod:`branchrank.bench.experiment`), or from a run (:mod:`branchrank.bench.resume`). :func:`estimate_plan`
+estimates the number of queries and the LLM costs of a plan before it is run (``--dry-run``).
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from branchrank.bench.experiment import DEFAULT_INDEX, PlannedSystem, load_experiment
 from branchrank.bench.predictors import (
     ApiPredictor,
     BenchmarkPredictor,
@@ -25,6 +25,7 @@ from branchrank.bench.predictors import (
 from branchrank.errors import BranchRankError, InputError, UsageError
 from branchrank.execution.executors import check_engine
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.llm.ledger import PriceTable, read_prices
 from branchrank.measures.measures import depth_needed
 from branchrank.questions.question_files import (
     GIVE_QUESTIONS,
@@ -38,10 +39,20 @@ from branchrank.settings import DEFAULT, BenchmarkSettings, IndexSettings, LLMSe
 from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.checks import check_embedder, most_hits, problems
+from branchrank.systems.llm_choice import Estimate, estimate
 from branchrank.systems.query import read_filters
 
 T = TypeVar("T")
 _TOP_K = "benchmark.top_k"
+DEFAULT_INDEX = "default"
+
+
+class PlannedSystem(Record, frozen=True, kw_only=True):
+    """A system in an experiment, with its index. ``origin`` is ``tuned`` for a system added by tuning."""
+
+    system: System
+    index: str = DEFAULT_INDEX
+    origin: Literal["", "tuned"] = ""
 
 
 class Plan(Record, frozen=True, kw_only=True):
@@ -310,24 +321,65 @@ def endpoint_predictor(url: str, target: str) -> ApiPredictor:
     return ApiPredictor(url, target=target, token=os.environ.get("BRANCHRANK_API_TOKEN", ""))
 
 
-def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **fields: Any) -> Plan:
-    """Make a plan from an experiment file.
+class PredictorEstimate(Record, frozen=True, kw_only=True):
+    """One predictor's number of queries in the quality pass, and upper bounds for its LLM calls and cost.
 
-    ``flags`` maps ``"section.name"`` to settings that override the file's settings. ``fields`` sets other
-    fields of :class:`Plan`, such as ``reports``.
-
-    Raises one :class:`UsageError` that lists every problem in the file.
+    ``index`` is empty if the predictor does not use an index. ``model`` is empty and ``llm`` is ``None`` if
+    the predictor does not use an LLM. ``cost`` is ``None`` if the model's price is not known.
     """
-    experiment = load_experiment(path, flags)
-    used = {planned.index for planned in experiment.systems}
-    return Plan(
-        data_dir=experiment.data_dir,
-        settings=with_depth(experiment.settings),
-        predictors=experiment.systems,
-        indexes={name: each for name, each in experiment.indexes.items() if name in used},
-        questions=experiment.questions,
-        experiment=experiment.name,
-        split=experiment.split,
-        repeats=experiment.repeats,
-        **fields,
+
+    predictor: str
+    queries: int
+    index: str = ""
+    model: str = ""
+    llm: Estimate | None = None
+    cost: float | None = None
+
+
+class PlanEstimate(Record, frozen=True, kw_only=True):
+    """The estimate for a plan, with one entry per predictor."""
+
+    experiment: str
+    questions: int
+    predictors: tuple[PredictorEstimate, ...]
+    prices: PriceTable | None = None
+
+
+def estimate_plan(plan: Plan) -> PlanEstimate:
+    """Check a plan, and estimate its number of queries and its LLM cost.
+
+    No index is built, and no server is contacted.
+
+    Raises the same errors as :func:`~branchrank.bench.plan.check_plan`.
+    """
+    questions = len(check_plan(plan))
+    settings = plan.settings.part(LLMSettings)
+    prices = read_prices(Path(settings.price_table)) if settings.price_table else None
+    rows = []
+    for each in plan.predictors:
+        if isinstance(each, PlannedSystem):
+            rows.append(_system(plan, each, questions, settings.completion_tokens, prices))
+        else:
+            rows.append(PredictorEstimate(predictor=each.name, queries=questions))
+    return PlanEstimate(
+        experiment=plan.experiment, questions=questions, predictors=tuple(rows), prices=prices
+    )
+
+
+def _system(
+    plan: Plan, planned: PlannedSystem, questions: int, completion_tokens: int, prices: PriceTable | None
+) -> PredictorEstimate:
+    system = planned.system
+    queries = questions * plan.repeats_of(system)
+    if not system.asks_llm:
+        return PredictorEstimate(predictor=system.name, queries=queries, index=planned.index)
+    bound = estimate(system, queries, completion_tokens)
+    spent = (bound.prompt_tokens, bound.completion_tokens)
+    return PredictorEstimate(
+        predictor=system.name,
+        queries=queries,
+        index=planned.index,
+        model=system.llm.model,
+        llm=bound,
+        cost=prices.cost_of(system.llm.model, *spent) if prices is not None else None,
     )

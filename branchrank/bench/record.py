@@ -1,26 +1,52 @@
-"""The content of ``run.json`` at the start of a run, computed from the plan and its open indexes."""
+"""What ``run.json`` says about a plan: the record of a run, without credentials, and the seal of a plan.
+
+1. The record contains everything that is needed to describe the run and to repeat it.
+2. Passwords are collected from every URL in the record and from the value of every field or flag that expects
+   a URL. User names and passwords are removed from all URLs. API keys that are set in environment variables
+   are removed from every string. The collected passwords are removed from all strings except those that
+   identify the run, such as names, because a password such as "hybrid" may also be the name of a system.
+3. A seal is a file that is written before a run and contains every part of the plan that can change a row or
+   a verdict, such as the questions, the corpus, the predictors, the settings and the baseline. Short values
+   are stored unchanged, and long values are stored as SHA-256 digests. If a plan is run with a seal, any
+   difference between the plan and the seal is an error. ``branchrank verify`` compares a run with a seal.
+
+A seal alone proves nothing, because a person who can change the run can also write another seal. A copy of
+the seal in a commit, an email or a study registry shows when the seal was made.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from branchrank.bench.credentials import scrubbed
-from branchrank.bench.experiment import PlannedSystem
 from branchrank.bench.opening import OpenPlan, predictor_record
-from branchrank.bench.plan import Plan
+from branchrank.bench.plan import Plan, PlannedSystem, check_plan
+from branchrank.corpus.loading import digest_now
+from branchrank.errors import InputError, UsageError
 from branchrank.index.reader import Index
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.io.files import digest_of
+from branchrank.io.files import NOT_JSON, digest_of, write_bytes
+from branchrank.io.printable import (
+    ONE_URL,
+    Redactor,
+    bare_url,
+    environment_secrets,
+    hide_credentials,
+    is_url,
+    means_url,
+    url_secrets,
+    value_to_show,
+)
 from branchrank.llm.ledger import read_prices
 from branchrank.questions.question_files import questions_digest
-from branchrank.records import Question
-from branchrank.runs.directory import IndexFacts, RunRecord
+from branchrank.records import Question, Record
+from branchrank.runs.directory import IndexFacts, RunRecord, SealRecord
 from branchrank.runs.provenance import gather
 from branchrank.settings import (
     BenchmarkSettings,
@@ -123,3 +149,182 @@ def relative(path: Path) -> str:
     """Return a path relative to the working directory if possible, to hide the names of home folders."""
     near = Path(os.path.relpath(path.resolve(), Path.cwd()))
     return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()
+
+
+R = TypeVar("R", bound=Record)
+#: Fields that identify the run (such as names). Text in these fields is kept even if it equals a password.
+_IDENTITY = {
+    *("status", "mode", "split", "predictors", "indexes", "origins", "digests"),
+    *("corpus", "corpus_digest", "questions_file", "questions_digest", "question_ids"),
+}
+
+
+def scrubbed(record: R, environment: Mapping[str, str]) -> R:
+    """Return the record without the API keys in ``environment`` and without the credentials in URLs.
+
+    A ``command`` field is split into words as a shell would split it.
+    """
+    fields = msgspec.to_builtins(record)
+    words = _words(fields.pop("command")) if "command" in fields else None
+    urls = [text for name, text in _strings(fields) if is_url(text) or means_url(name)]
+    urls += [text for name, _, text in words or () if ONE_URL.search(text) or means_url(name)]
+    learned = {secret for url in urls for secret in url_secrets(url)}
+    redact = Redactor((*environment_secrets(environment), *learned))
+
+    def scrub(name: str, text: str) -> str:
+        return hide_credentials(value_to_show(name, text), environment)
+
+    def scrub_fully(name: str, text: str) -> str:
+        return redact(scrub(name, text))
+
+    kept = {
+        name: _each(name, value, scrub if name in _IDENTITY else scrub_fully)
+        for name, value in fields.items()
+    }
+    if words is not None:
+        kept["command"] = shlex.join(start + scrub_fully(flag, bare_url(rest)) for flag, start, rest in words)
+    return msgspec.convert(kept, type(record))
+
+
+def _words(command: str) -> list[tuple[str, str, str]]:
+    """Split a command into words, and return a tuple ``(flag, prefix, rest)`` for each word.
+
+    If ``FLAG`` expects a URL, the tuple for the word ``FLAG=VALUE`` is ``(FLAG, "FLAG=", VALUE)``, and the
+    tuple for a word ``VALUE`` after ``FLAG`` is ``(FLAG, "", VALUE)``. For any other word, the tuple is
+    ``("", "", word)``. A command that a shell could not split is treated as one word.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return [("", "", command)]
+    result = []
+    for before, word in zip(["", *words], words, strict=False):
+        flag, equals, value = word.partition("=")
+        if equals and means_url(flag):
+            result.append((flag, flag + equals, value))
+        else:
+            result.append((before if before.startswith("-") and means_url(before) else "", "", word))
+    return result
+
+
+def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield a pair (field name, string) for every string in a nested structure."""
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _strings(item, key)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item, name)
+
+
+def _each(name: str, value: Any, change: Callable[[str, str], str]) -> Any:
+    """Apply ``change`` to every string in a structure, except field names."""
+    if isinstance(value, str):
+        return change(name, value)
+    if isinstance(value, dict):
+        return {key: _each(key, item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_each(name, item, change) for item in value]
+    return value
+
+
+Part = str | int | float | bool | None
+
+#: Parts of :attr:`RunRecord.plan` that a seal omits. The digest of each index is omitted, because a seal
+#: contains the settings of the indexes instead. Cassette flags are omitted, so that a recorded run and its
+#: replay match the same seal.
+_LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
+_LONGEST = 80
+
+
+class Seal(Record, frozen=True, kw_only=True):
+    """The parts of a sealed plan, and a digest of all parts."""
+
+    digest: str
+    parts: dict[str, Part]
+
+
+def seal_of(run: RunRecord) -> Seal:
+    """Return the seal of the plan in a run's record."""
+    parts: dict[str, object] = {name: value for name, value in run.plan.items() if name not in _LEFT_OUT}
+    parts["the settings of the indexes"] = run.index_settings
+    for name, value in run.settings.get("benchmark", {}).items():
+        parts[f"benchmark.{name}"] = value
+    short = {name: _part(value) for name, value in parts.items()}
+    return Seal(digest=digest_of(short), parts=short)
+
+
+def _part(value: object) -> Part:
+    if value is None or isinstance(value, int | float) or (isinstance(value, str) and len(value) <= _LONGEST):
+        return value
+    return f"sha256:{digest_of(value)}"
+
+
+def seal_plan(plan: Plan, path: Path) -> Seal:
+    """Write a plan's seal to a new file.
+
+    Raises the same errors as :func:`~branchrank.bench.plan.check_plan`. Raises :class:`UsageError` if the
+    file exists, and for a plan with a Python object, whose state is not recorded.
+    """
+    seal = _seal_now(plan, check_plan(plan))
+    if path.exists():
+        raise UsageError(
+            f"{path} already exists", remedy="choose another file, or run the benchmark with this seal"
+        )
+    write_bytes(path, msgspec.json.format(msgspec.json.encode(seal), indent=2) + b"\n")
+    return seal
+
+
+def check_seal(plan: Plan, questions: Sequence[Question], path: Path) -> SealRecord:
+    """Compare a plan with its seal, and return the seal's record for ``run.json``.
+
+    Raises :class:`InputError` if the plan differs from the sealed plan.
+    """
+    seal = read_seal(path)
+    different = differences(seal, _seal_now(plan, questions))
+    if different:
+        raise InputError(
+            f"the plan differs from the plan in the seal {path}:\n" + "\n".join(different),
+            remedy="run the sealed plan, or seal this plan in another file",
+        )
+    return SealRecord(file=relative(path), digest=seal.digest)
+
+
+def read_seal(path: Path) -> Seal:
+    """Read a seal. Raises :class:`InputError` if the file is not a seal or was changed."""
+    try:
+        seal = msgspec.json.decode(path.read_bytes(), type=Seal)
+    except OSError as error:
+        raise InputError(
+            f"cannot read the seal {path}: {error.strerror}", remedy="pass a seal file"
+        ) from error
+    except NOT_JSON as error:
+        raise InputError(f"{path} is not a seal: {error}", remedy="pass a seal file") from None
+    if digest_of(seal.parts) != seal.digest:
+        raise InputError(f"{path} was changed: its digest differs", remedy="restore the original seal file")
+    return seal
+
+
+def differences(seal: Seal, other: Seal) -> list[str]:
+    """Describe each part in which the seal ``other`` differs from ``seal``."""
+    return [
+        f"{name}: sealed {seal.parts.get(name, 'nothing')!r}, now {other.parts.get(name, 'nothing')!r}"
+        for name in dict.fromkeys((*seal.parts, *other.parts))
+        if seal.parts.get(name, "") != other.parts.get(name, "")
+    ]
+
+
+def _seal_now(plan: Plan, questions: Sequence[Question]) -> Seal:
+    if not plan.is_repeatable:
+        raise UsageError(
+            "a plan with a Python object can't be sealed, because the object's state is not recorded",
+            remedy="pass its class instead: module:Class",
+        )
+    record = planned_record(plan, questions, os.environ)
+    if plan.systems:
+        workspace = WorkspaceFolder(plan.data_dir, plan.settings)
+        digest = digest_now(workspace.corpus_root, workspace.exclude)
+        record = msgspec.structs.replace(record, corpus_digest=digest)
+    return seal_of(record)

@@ -25,9 +25,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from branchrank.bench.experiment import PlannedSystem
 from branchrank.bench.opening import OpenPlan, open_plan
-from branchrank.bench.plan import Plan, check_plan, endpoint_predictor
+from branchrank.bench.plan import Plan, PlannedSystem, check_plan, endpoint_predictor
 from branchrank.bench.predictors import BenchmarkPredictor, load_class_predictor
 from branchrank.bench.record import index_facts
 from branchrank.embedders import is_bundled

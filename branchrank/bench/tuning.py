@@ -32,9 +32,9 @@ from typing import Any
 import msgspec
 
 from branchrank.bench.answering import AnsweringTask, Wanted, shards_of
-from branchrank.bench.experiment import DEFAULT_INDEX, PlannedSystem
+from branchrank.bench.experiment import plan_from_experiment
 from branchrank.bench.opening import open_plan
-from branchrank.bench.plan import Plan, check_plan, plan_from_experiment
+from branchrank.bench.plan import DEFAULT_INDEX, Plan, PlannedSystem, check_plan
 from branchrank.errors import QuestionError, UsageError
 from branchrank.execution.executors import open_executor
 from branchrank.io.files import write_text

@@ -100,7 +100,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
 
 
 class SealRecord(Record, frozen=True, kw_only=True):
-    """The path and the digest of the file with a run's sealed plan (:mod:`branchrank.bench.seal`)."""
+    """The path and the digest of the file with a run's sealed plan (:mod:`branchrank.bench.record`)."""
 
     file: str
     digest: str

@@ -7,18 +7,19 @@ from pathlib import Path
 import pytest
 from support.commands import ROOT, invoke, json_lines, make_project, table
 
-from branchrank.bench.experiment import Experiment, load_experiment
+from branchrank.bench.experiment import plan_from_experiment
+from branchrank.bench.plan import Plan
 from branchrank.errors import UsageError
 
 
-def read(tmp_path: Path, text: str, **flags: object) -> Experiment:
+def read(tmp_path: Path, text: str, **flags: object) -> Plan:
     path = tmp_path / "experiment.toml"
     path.write_text(f'name = "x"\ndata_dir = "{tmp_path}"\n{text}')
-    return load_experiment(path, {name.replace("__", "."): value for name, value in flags.items()})
+    return plan_from_experiment(path, {name.replace("__", "."): value for name, value in flags.items()})
 
 
-def named(experiment: Experiment) -> dict[str, object]:
-    return {each.system.name: each.system for each in experiment.systems}
+def named(experiment: Plan) -> dict[str, object]:
+    return {each.system.name: each.system for each in experiment.predictors}
 
 
 def test_a_built_in_name_starts_from_that_system_with_the_workspaces_settings(tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ def test_indexes_inherit_the_index_settings_of_the_workspace(tmp_path: Path) -> 
         "default": ("fake:32", 100),
         "small": ("fake:32", 50),
     }
-    assert [(each.system.name, each.index) for each in experiment.systems] == [
+    assert [(each.system.name, each.index) for each in experiment.predictors] == [
         ("local", "default"),
         ("other", "small"),
     ]
@@ -228,7 +229,7 @@ from = "named"
 rerank.method = "none"
 """
     )
-    asking = {named.system.name: named.system.asks_llm for named in load_experiment(path).systems}
+    asking = {named.system.name: named.system.asks_llm for named in plan_from_experiment(path).predictors}
     assert asking == {
         "hybrid": False,
         "pageindex": False,
@@ -262,7 +263,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(tmp_path: Path, line: str, 
     path = tmp_path / "experiment.toml"
     path.write_text(f'name = "x"\ndata_dir = "{tmp_path}"\n{line}\n')
     with pytest.raises(UsageError) as caught:
-        load_experiment(path)
+        plan_from_experiment(path)
     assert f"did you mean {near}?" in caught.value.message
 
 
@@ -298,7 +299,7 @@ def test_a_file_with_the_wrong_structure_is_an_error(tmp_path: Path, text: str, 
 def problems_of(path: Path, text: str) -> list[str]:
     path.write_text(text)
     with pytest.raises(UsageError) as caught:
-        load_experiment(path)
+        plan_from_experiment(path)
     heading, *bullets = caught.value.message.splitlines()
     count = f"has {len(bullets)} problem{'' if len(bullets) == 1 else 's'}:"
     assert heading == f"{path} {count}"
@@ -370,12 +371,12 @@ def test_a_wrong_workspace_is_a_problem_of_the_experiment_too(tmp_path: Path) ->
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no experiment file"):
-        load_experiment(tmp_path / "none.toml")
+        plan_from_experiment(tmp_path / "none.toml")
 
 
 def test_the_example_file_is_valid() -> None:
-    experiment = load_experiment(ROOT / "examples" / "experiment.toml")
-    assert [(each.system.name, each.index) for each in experiment.systems] == [
+    experiment = plan_from_experiment(ROOT / "examples" / "experiment.toml")
+    assert [(each.system.name, each.index) for each in experiment.predictors] == [
         ("hybrid", "default"),
         ("flat", "default"),
         ("local[rrf_k=10]", "default"),

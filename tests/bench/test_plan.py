@@ -10,15 +10,9 @@ import pytest
 from support.commands import benchmark, invoke, json_lines, make_project
 from support.predictors import Failing, WholePages, passage
 
-from branchrank.bench import (
-    BenchmarkOptions,
-    check_plan,
-    estimate_plan,
-    plan_from_names,
-    predictor_of,
-    run_plan,
-)
-from branchrank.bench.plan import Plan
+from branchrank.bench.benchmark import BenchmarkOptions, run_plan
+from branchrank.bench.plan import Plan, check_plan, estimate_plan, plan_from_names
+from branchrank.bench.predictors import predictor_of
 from branchrank.errors import InputError, QuestionError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.records import Hit

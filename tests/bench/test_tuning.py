@@ -11,7 +11,7 @@ import pytest
 from support.commands import invoke, make_project, write_lines
 
 from branchrank import library
-from branchrank.bench import RunAccess, plan_from_run
+from branchrank.bench.resume import RunAccess, plan_from_run
 from branchrank.bench.tuning import _chosen
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.runs.directory import read_run, write_run

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from branchrank import errors, records, spec
-from branchrank.bench.experiment import load_experiment
+from branchrank.bench.experiment import plan_from_experiment
 from branchrank.cli.compare import EXIT_CODES
 from branchrank.cli.main import main
 from branchrank.corpus.document import Document, slug
@@ -215,7 +215,7 @@ def test_experiment_examples_load(tmp_path: Path) -> None:
     for block in blocks:
         path = tmp_path / "experiment.toml"
         path.write_text(block)
-        assert load_experiment(path).systems
+        assert plan_from_experiment(path).predictors
 
 
 def test_every_slot_and_short_name_of_a_system_is_described() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support import scripted_llm as scripted
 from support.scripted_llm import ScriptedLLM
 
-from branchrank.bench.credentials import scrubbed
+from branchrank.bench.record import scrubbed
 from branchrank.errors import UsageError
 from branchrank.io.keys import Endpoint, open_endpoint
 from branchrank.io.printable import Redactor, hide_credentials

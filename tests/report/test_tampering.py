@@ -12,7 +12,7 @@ from support.real_runs import drawn_once, real_run
 from support.refinished import refinish
 from support.tamperings import CORPUS, NOTHING, RERUN, SEAL, TAMPERINGS, VERIFY, Tampering
 
-from branchrank.bench.seal import seal_of
+from branchrank.bench.record import seal_of
 from branchrank.io.files import write_bytes
 from branchrank.library import RunAccess
 from branchrank.report.verify import Verification, verify_run

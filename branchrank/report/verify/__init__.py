@@ -20,8 +20,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from branchrank.bench.record import differences, read_seal, seal_of
 from branchrank.bench.resume import RunAccess
-from branchrank.bench.seal import differences, read_seal, seal_of
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.loading import digest_now
 from branchrank.errors import InputError

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from support.commands import QUESTIONS
 
-from branchrank.bench.experiment import load_experiment
-from branchrank.bench.seal import Seal, read_seal
+from branchrank.bench.experiment import plan_from_experiment
+from branchrank.bench.record import Seal, read_seal
 from branchrank.corpus.ir_collections import read_entries
 from branchrank.index.adopted_files import given_chunks, given_nodes, read_found
 from branchrank.index.adoption import Adoption
@@ -326,7 +326,7 @@ TARGETS = (
     Target("chunks", chunks, lambda: _chunk_seeds()[:1]),
     Target("adopted-chunks", adopted_chunks, _chunk_seeds),
     Target("settings", settings, seeds(SETTINGS)),
-    Target("experiment", only(load_experiment, "experiment.toml"), seeds(EXPERIMENT)),
+    Target("experiment", only(plan_from_experiment, "experiment.toml"), seeds(EXPERIMENT)),
     Target("prices", only(read_prices, "prices.toml"), seeds(PRICES)),
     Target("seal", only(read_seal, "seal.json"), _seal),
     Target("trec-run", trec, seeds(TREC)),
